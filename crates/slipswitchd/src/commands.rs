@@ -132,26 +132,6 @@ fn unsupported(name: &str, reason: &str) -> Answer {
     Err(format!("{name}: not supported by Slipswitch: {reason}"))
 }
 
-/// Reads an Ethernet address, `50:54:00:00:00:01`: one or two hexadecimal digits a byte.
-fn parse_mac(text: &str) -> Option<[u8; 6]> {
-    let mut mac = [0; 6];
-    let mut parts = text.split(':');
-    for byte in &mut mac {
-        let part = parts.next()?;
-        if !(1..=2).contains(&part.len()) || !part.bytes().all(|b| b.is_ascii_hexdigit()) {
-            return None;
-        }
-        *byte = u8::from_str_radix(part, 16).ok()?;
-    }
-    parts.next().is_none().then_some(mac)
-}
-
-/// Returns the text of an Ethernet address.
-fn mac_text(mac: [u8; 6]) -> String {
-    let [a, b, c, d, e, f] = mac;
-    format!("{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{f:02x}")
-}
-
 /// A frame that looks like `key`, with `payload`. As in OVS, segments that open or end a TCP
 /// connection carry none.
 fn compose(key: &flow::Key, payload: &[u8]) -> packet::Packet {
@@ -199,17 +179,6 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn ethernet_addresses() {
-        assert_eq!(parse_mac("50:54:0:0:00:0a"), Some([0x50, 0x54, 0, 0, 0, 10]));
-        for bad in
-            ["", "xx", "1:2:3:4:5", "1:2:3:4:5:6:7", "1:2:3:4:5:678", "1:2:3:4:5:+6", "1:2:3:4:5:"]
-        {
-            assert_eq!(parse_mac(bad), None, "{bad}");
-        }
-        assert_eq!(mac_text([0, 1, 2, 0xfa, 4, 5]), "00:01:02:fa:04:05");
-    }
-
-    #[test]
     fn frames() {
         let text = "505400000007 505400000005 0800 45";
         assert_eq!(parse_frame(text).map(|p| p.len()), Ok(15));
@@ -224,12 +193,6 @@ mod tests {
         #[test]
         fn any_text_is_a_frame_or_not(text in "\\PC*") {
             let _ = parse_frame(&text);
-            let _ = parse_mac(&text);
-        }
-
-        #[test]
-        fn addresses_come_back(mac: [u8; 6]) {
-            prop_assert_eq!(parse_mac(&mac_text(mac)), Some(mac));
         }
     }
 }

@@ -2,9 +2,10 @@
 //! Bonds (`bond/`): bundles of several ports. One member that is up carries the traffic. While the
 //! primary member is up, it is that member.
 
-use super::{Commands, mac_text};
+use super::Commands;
 use bridge::bridge::Bridge;
 use bridge::port::{Bundle, Port};
+use packet::Mac;
 use std::fmt::Write as _;
 
 const NO_BOND: &str = "no such bond";
@@ -88,7 +89,7 @@ fn bond_text(bridge: &Bridge, bond: &Bundle) -> String {
         bond.settings.name,
         primary.unwrap_or("<none>"),
         if primary.is_none_or(is_member) { "" } else { " (no such member)" },
-        mac_text(active.map_or([0; 6], |p| p.status.mac)),
+        Mac(active.map_or([0; 6], |p| p.status.mac)),
         active.map_or("none", |p| &p.name),
     );
     for member in members(bridge, bond) {

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Learned addresses (`fdb/`) and multicast groups (`mdb/`).
 
+use super::Commands;
 use super::ports::openflow_text;
-use super::{Commands, mac_text, parse_mac};
 use crate::daemon::Daemon;
 use bridge::bridge::Bridge;
 use bridge::mac_table::{MacEntry, StaticAdd};
+use packet::Mac;
 use std::fmt::Write as _;
 
 const NO_BRIDGE: &str = "no such bridge";
@@ -103,7 +104,8 @@ fn selected<'a>(daemon: &'a Daemon, name: Option<&str>) -> Result<Vec<&'a Bridge
 }
 
 fn mac(text: Option<&str>) -> Result<[u8; 6], String> {
-    text.and_then(parse_mac).ok_or_else(|| "bad MAC address".to_owned())
+    let mac = text.and_then(|text| text.parse::<Mac>().ok());
+    mac.map(<[u8; 6]>::from).ok_or_else(|| "bad MAC address".to_owned())
 }
 
 /// A VLAN; OVS would take any text for a number.
@@ -124,7 +126,7 @@ fn entries_text(entries: &[MacEntry]) -> String {
             "{:>5}  {:>4}  {}  {age}",
             openflow_text(entry.port),
             entry.vlan,
-            mac_text(entry.mac)
+            Mac(entry.mac)
         ); // a String takes all writes
     }
     out

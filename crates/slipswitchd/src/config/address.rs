@@ -6,35 +6,18 @@
 //! the Bridge row's UUID, which stays over restarts. (`ovs-vswitchd.conf.db(5)`, Bridge.)
 
 use ovsdb::Uuid;
+use packet::Mac;
 
-/// An Ethernet address.
-pub(super) type Mac = [u8; 6];
-
-/// Reads `xx:xx:xx:xx:xx:xx`.
-pub(super) fn parse_mac(text: &str) -> Option<Mac> {
-    let mut mac = [0; 6];
-    let mut parts = text.split(':');
-    for byte in &mut mac {
-        let part = parts.next()?;
-        if part.is_empty() || part.len() > 2 || part.starts_with('+') {
-            return None;
-        }
-        *byte = u8::from_str_radix(part, 16).ok()?;
-    }
-    parts.next().is_none().then_some(mac)
-}
-
-/// Writes `xx:xx:xx:xx:xx:xx`.
-pub(super) fn mac_text(mac: Mac) -> String {
-    let [a, b, c, d, e, f] = mac;
-    format!("{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{f:02x}")
+/// Returns the address that `text` names, if one interface can have it: unicast and not zero.
+pub(super) fn parse_station(text: &str) -> Option<Mac> {
+    text.parse::<Mac>().ok().filter(|mac| mac.is_unicast() && *mac != Mac::default())
 }
 
 /// An address that a bridge may take from one of its ports: unicast, universally administered,
 /// not zero, not reserved for bridge protocols (a reserved one is multicast).
 fn is_eligible(mac: Mac) -> bool {
-    let [first, ..] = mac;
-    first & 0b11 == 0 && mac != [0; 6]
+    let [first, ..] = mac.0;
+    first & 0b11 == 0 && mac != Mac::default()
 }
 
 /// The lowest address of `ports` that a bridge may take.
@@ -46,7 +29,7 @@ pub(super) fn lowest(ports: impl Iterator<Item = Mac>) -> Option<Mac> {
 /// bytes are those that OVS takes from the same row.
 pub(super) fn from_row(uuid: Uuid) -> Mac {
     let [a, b, c, d, _, _, g, h, ..] = uuid.as_u128().to_be_bytes();
-    [d & !1 | 2, c, b, a, h, g]
+    Mac([d & !1 | 2, c, b, a, h, g])
 }
 
 /// A stable, locally administered address for what has no device (a patch port).
@@ -56,7 +39,7 @@ pub(super) fn of_name(bridge: &str, name: &str) -> Mac {
         hash = (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3);
     }
     let [a, b, c, d, e, f, ..] = hash.to_be_bytes();
-    [a & !1 | 2, b, c, d, e, f]
+    Mac([a & !1 | 2, b, c, d, e, f])
 }
 
 /// Reads `other_config:datapath-id`: 16 hexadecimal digits, or up to 16 after `0x`; not zero.
@@ -73,7 +56,7 @@ pub(super) fn parse_datapath_id(text: &str) -> Option<u64> {
 }
 
 /// The datapath id that follows from a bridge's address.
-pub(super) fn datapath_id([a, b, c, d, e, f]: Mac) -> u64 {
+pub(super) fn datapath_id(Mac([a, b, c, d, e, f]): Mac) -> u64 {
     u64::from_be_bytes([0, 0, a, b, c, d, e, f])
 }
 
@@ -82,37 +65,31 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_read_and_write() {
-        assert_eq!(parse_mac("02:11:22:33:44:5f"), Some([2, 0x11, 0x22, 0x33, 0x44, 0x5f]));
-        assert_eq!(mac_text([2, 0x11, 0x22, 0x33, 0x44, 0x5f]), "02:11:22:33:44:5f");
-        for bad in [
-            "",
-            "02:11:22:33:44",
-            "02:11:22:33:44:55:66",
-            "g2:11:22:33:44:55",
-            "002:1:2:3:4:5",
-            "+2:1:2:3:4:5",
-        ] {
-            assert_eq!(parse_mac(bad), None, "{bad}");
+    fn a_station_has_a_unicast_address() {
+        let mac = Mac([2, 0x11, 0x22, 0x33, 0x44, 0x5f]);
+        assert_eq!(parse_station("02:11:22:33:44:5f"), Some(mac));
+        for bad in ["03:11:22:33:44:5f", "00:00:00:00:00:00", "02:11:22:33:44", "+2:1:2:3:4:5"] {
+            assert_eq!(parse_station(bad), None, "{bad}");
         }
     }
 
     #[test]
     fn the_lowest_universal_address_is_taken() {
+        let of = |macs: &[[u8; 6]]| lowest(macs.iter().copied().map(Mac));
         let local = [0x02, 0, 0, 0, 0, 1];
         let multicast = [0x01, 0, 0, 0, 0, 1];
-        assert_eq!(lowest([local, multicast, [0; 6]].into_iter()), None);
+        assert_eq!(of(&[local, multicast, [0; 6]]), None);
         assert_eq!(
-            lowest([local, [0x50, 2, 3, 4, 5, 6], [0x50, 2, 3, 4, 5, 5]].into_iter()),
-            Some([0x50, 2, 3, 4, 5, 5])
+            of(&[local, [0x50, 2, 3, 4, 5, 6], [0x50, 2, 3, 4, 5, 5]]),
+            Some(Mac([0x50, 2, 3, 4, 5, 5]))
         );
     }
 
     #[test]
     fn the_default_address_is_the_one_that_ovs_takes() {
         let uuid: Uuid = Uuid::from_u128(0x2443904e_37aa_4f7a_b4ec_0b54c9581001);
-        assert_eq!(mac_text(from_row(uuid)), "4e:90:43:24:7a:4f");
-        assert_eq!(of_name("br0", "p")[0] & 3, 2);
+        assert_eq!(from_row(uuid).to_string(), "4e:90:43:24:7a:4f");
+        assert_eq!(of_name("br0", "p").0[0] & 3, 2);
         assert_ne!(of_name("br0", "p"), of_name("br0", "q"));
     }
 
@@ -131,6 +108,6 @@ mod tests {
         ] {
             assert_eq!(parse_datapath_id(bad), None, "{bad}");
         }
-        assert_eq!(datapath_id([2, 0x11, 0x22, 0x33, 0x44, 0x55]), 0x0211_2233_4455);
+        assert_eq!(datapath_id(Mac([2, 0x11, 0x22, 0x33, 0x44, 0x55])), 0x0211_2233_4455);
     }
 }

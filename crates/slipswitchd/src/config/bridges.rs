@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Bridges, made equal to their rows.
 
-use super::address::{self, Mac};
+use super::address;
 use super::desired::{Desired, DesiredBridge};
 use super::state::{BridgeState, Remarks, State};
 use super::{controllers, device, fail, interfaces};
@@ -9,6 +9,7 @@ use crate::args::DummyLevel;
 use crate::daemon::{Daemon, Shared};
 use openflow::PortNo;
 use openflow::message::Versions;
+use packet::Mac;
 use std::collections::BTreeMap;
 
 /// True when a bridge of this type can be made.
@@ -96,7 +97,7 @@ fn create(d: &mut Daemon, row: &DesiredBridge, remarks: &mut Remarks) -> BridgeS
         uuid: row.uuid,
         index,
         datapath_type: row.datapath_type.clone(),
-        mac: [0; 6],
+        mac: Mac::default(),
         versions: Versions::NONE,
         fail: fail_state(row),
         tables: BTreeMap::new(),
@@ -147,7 +148,7 @@ fn settings(d: &mut Daemon, bridge: &mut BridgeState, row: &DesiredBridge, remar
     let Some(b) = d.switch.bridge(bridge.index) else { return };
     let is_new = bridge.mac_table.is_none();
     let same = b.datapath_id == id
-        && b.config.mac == mac
+        && b.config.mac == mac.0
         && b.config.forward_bpdu == row.forward_bpdu
         && b.description.serial_number == serial
         && b.description.datapath == description;
@@ -156,7 +157,7 @@ fn settings(d: &mut Daemon, bridge: &mut BridgeState, row: &DesiredBridge, remar
     }
     if !same && let Some(b) = d.switch.bridge_mut(bridge.index) {
         b.datapath_id = id;
-        b.config.mac = mac;
+        b.config.mac = mac.0;
         b.config.forward_bpdu = row.forward_bpdu;
         b.description.serial_number = serial;
         b.description.datapath = description;
@@ -177,7 +178,7 @@ fn lowest_mac(d: &Daemon, bridge: &BridgeState) -> Option<Mac> {
     let b = d.switch.bridge(bridge.index)?;
     let of_bundle = |bundle: &bridge::port::Bundle| {
         let port = bundle.interfaces.iter().find_map(|name| b.port_by_name(name))?;
-        (port.number != PortNo::LOCAL && !port.is_patch()).then_some(port.status.mac)
+        (port.number != PortNo::LOCAL && !port.is_patch()).then_some(Mac(port.status.mac))
     };
     address::lowest(b.bundles.iter().filter_map(of_bundle))
 }

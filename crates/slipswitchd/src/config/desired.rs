@@ -4,7 +4,7 @@
 //! Reading changes nothing and never fails: what makes no sense is left out or replaced by a
 //! default, with a remark for the log.
 
-use super::address::{Mac, parse_datapath_id, parse_mac};
+use super::address::{parse_datapath_id, parse_station};
 use super::vlan;
 use bridge::connection::RateLimit;
 use bridge::pipeline::EvictionConfig;
@@ -13,6 +13,7 @@ use flow::Subfield;
 use openflow::Version;
 use openflow::message::Versions;
 use ovsdb::{Replica, Row, StringMap, Uuid};
+use packet::Mac;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// OVS's defaults of MAC tables: entries, and seconds.
@@ -350,7 +351,7 @@ fn bridge(
     if datapath_id.is_none() {
         bad("datapath-id", "16 hexadecimal digits that are not all zero");
     }
-    let hwaddr = other.get("hwaddr").and_then(parse_mac).filter(|mac| is_unicast(*mac));
+    let hwaddr = other.get("hwaddr").and_then(parse_station);
     if hwaddr.is_none() {
         bad("hwaddr", "a unicast Ethernet address");
     }
@@ -565,8 +566,7 @@ fn ports(
             }
         }
         let primary = row.map("other_config").get("bond-primary").map(str::to_owned);
-        let active = row.opt_str("bond_active_slave").and_then(parse_mac);
-        let active = active.filter(|mac| is_unicast(*mac));
+        let active = row.opt_str("bond_active_slave").and_then(parse_station);
         let port = DesiredPort { uuid: Some(uuid), settings, interfaces, primary, active };
         ports.insert(name.to_owned(), port);
     }
@@ -619,18 +619,13 @@ fn interface(uuid: Uuid, row: &Row, remarks: &mut Vec<String>) -> DesiredInterfa
 /// The address that a row asks for, when an interface can have it.
 fn mac(name: &str, row: &Row, remarks: &mut Vec<String>) -> Option<Mac> {
     let text = row.opt_str("mac")?;
-    let mac = parse_mac(text).filter(|mac| is_unicast(*mac));
+    let mac = parse_station(text);
     if mac.is_none() {
         remarks.push(format!(
             "interface {name}: mac \"{text}\" is not a unicast Ethernet address, ignored"
         ));
     }
     mac
-}
-
-/// True for an address of one interface.
-fn is_unicast(mac: Mac) -> bool {
-    mac[0] & 1 == 0 && mac != [0; 6]
 }
 
 fn map(column: StringMap<'_>) -> Map {
@@ -671,7 +666,7 @@ mod tests {
         let of =
             |mac: &str| of_interface(vec![("name", Datum::from("i")), ("mac", Datum::from(mac))]);
         let (wanted, remarks) = of("02:00:00:00:00:01");
-        assert_eq!((wanted.mac, remarks.len()), (Some([2, 0, 0, 0, 0, 1]), 0));
+        assert_eq!((wanted.mac, remarks.len()), (Some(Mac([2, 0, 0, 0, 0, 1])), 0));
         for bad in ["03:00:00:00:00:01", "00:00:00:00:00:00", "nonsense"] {
             let (wanted, remarks) = of(bad);
             assert_eq!(wanted.mac, None);

@@ -5,7 +5,7 @@
 //! when its number must go to another. Removing comes before adding, over all bridges, so that
 //! an interface can move from one bridge to another in one step.
 
-use super::address::{Mac, from_row, of_name};
+use super::address::{from_row, of_name};
 use super::desired::{DesiredBridge, DesiredInterface};
 use super::device::{self, Form};
 use super::state::{BridgeState, InterfaceState, Remarks};
@@ -17,6 +17,7 @@ use bridge::snapshot::BridgeIndex;
 use bridge::switch::PortRequest;
 use datapath::{PortKind, PortSpec};
 use openflow::PortNo;
+use packet::Mac;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Highest OpenFlow number of a port in OpenFlow 1.0, that every version can express.
@@ -192,7 +193,7 @@ fn request(
         options: row.options.clone(),
         other_config: row.other_config.clone(),
         wanted: kind.is_dummy().then(|| dummy_number(&row.name)).flatten(),
-        mac,
+        mac: mac.map(|mac| mac.0),
         mtu: None, // set afterwards, so that a refused one does not keep the port closed
     };
     let ofport = if is_local {
@@ -221,7 +222,7 @@ fn added(d: &mut Daemon, index: BridgeIndex, number: PortNo, form: &Form) {
     let Some(port) = bridge.ports.get_mut(&number) else { return };
     match form {
         Form::Device { shown, .. } => port.kind = *shown,
-        Form::Patch { .. } => port.status.mac = of_name(&name, &port.name),
+        Form::Patch { .. } => port.status.mac = of_name(&name, &port.name).0,
     }
     let desc = port.desc();
     d.connections.port_status(index, PortEvent::Added(&desc));
@@ -273,9 +274,9 @@ pub(super) fn configure(
             && state.mac != Some(mac)
         {
             let mut set = Ok(());
-            if mac != status.mac {
+            if mac.0 != status.mac {
                 touched = true;
-                set = device.set_mac(mac);
+                set = device.set_mac(mac.0);
             }
             match set {
                 Ok(()) => state.mac = Some(mac),
@@ -415,12 +416,12 @@ fn refresh(d: &mut Daemon, index: BridgeIndex, number: PortNo) {
 /// Gives the bridge's own port its address.
 pub(super) fn set_local_mac(d: &mut Daemon, index: BridgeIndex, mac: Mac, remarks: &mut Remarks) {
     let Some(port) = port(d, index, PortNo::LOCAL) else { return };
-    if port.status.mac == mac {
+    if port.status.mac == mac.0 {
         return;
     }
     let (name, device) = (port.name.clone(), port.device.clone());
     if let Some(device) = device
-        && let Err(error) = device.set_mac(mac)
+        && let Err(error) = device.set_mac(mac.0)
     {
         remarks.warn(format!("bridge {name}: setting the address of its port failed ({error})"));
     }
@@ -464,7 +465,7 @@ pub(super) fn bundles(d: &mut Daemon, index: BridgeIndex, wanted: &DesiredBridge
     }
     for bond in wanted.ports.values().filter(|port| port.is_bond()) {
         if let Some(mac) = bond.active {
-            bridge.recall_active_member(&bond.settings.name, mac);
+            bridge.recall_active_member(&bond.settings.name, mac.0);
         }
     }
 }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What was made of the database: bridges, ports, connections, by the names of their rows.
 
-use super::address::Mac;
 use super::counts::Counts;
 use super::desired::{DesiredController, DesiredTable, FailMode, Map, Tunables};
 use super::device::Form;
@@ -12,6 +11,7 @@ use datapath::PortKind;
 use openflow::PortNo;
 use openflow::message::Versions;
 use ovsdb::Uuid;
+use packet::Mac;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;

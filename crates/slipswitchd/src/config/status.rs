@@ -5,7 +5,6 @@
 //! under way), all of a round in one transaction, guarded by the lock. Statistics are written
 //! each `stats-update-interval`; states at once when they are noticed.
 
-use super::address::mac_text;
 use super::desired::DesiredBridge;
 use super::device;
 use super::host;
@@ -18,6 +17,7 @@ use bridge::port::Port;
 use netdev::{DeviceStats, Duplex};
 use openflow::message::Role;
 use ovsdb::{Client, Datum, Replica, Transaction, Uuid};
+use packet::Mac;
 use std::collections::BTreeMap;
 
 /// Bytes of an error in the database, which may quote what somebody has put there.
@@ -157,7 +157,7 @@ impl<'a> Writer<'a> {
         self.set("Interface", row, "duplex", duplex);
         let resets = s.link_resets.saturating_sub(state.resets_before);
         self.set("Interface", row, "link_resets", i64::try_from(resets).unwrap_or(i64::MAX));
-        self.set("Interface", row, "mac_in_use", mac_text(s.mac).as_str());
+        self.set("Interface", row, "mac_in_use", Mac(s.mac).to_string().as_str());
         let mtu = if port.is_patch() { Datum::empty() } else { Datum::from(i64::from(s.mtu)) };
         self.set("Interface", row, "mtu", mtu);
         self.set("Interface", row, "ifindex", i64::from(s.ifindex.unwrap_or(0)));
@@ -174,11 +174,11 @@ impl<'a> Writer<'a> {
     /// The address of a bond's active member; all zeros when the last one went down, as in OVS.
     fn bond(&mut self, bridge: &Bridge, name: &str, row: Uuid) {
         let Some(bond) = bridge.bond(name) else { return };
-        let active = bridge.active_member(bond).map(|port| port.status.mac);
+        let active = bridge.active_member(bond).map(|port| Mac(port.status.mac));
         let column = "bond_active_slave";
         let had_one = self.replica.row("Port", row).is_some_and(|r| r.opt_str(column).is_some());
         if active.is_some() || had_one {
-            self.set("Port", row, column, mac_text(active.unwrap_or_default()).as_str());
+            self.set("Port", row, column, active.unwrap_or_default().to_string().as_str());
         }
     }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Nonsense in rows: read without a panic, and never into something out of range.
 
-use super::address::{mac_text, parse_datapath_id, parse_mac};
+use super::address::{parse_datapath_id, parse_station};
 use super::desired::DesiredInterface;
 use super::device::{Form, form};
 use super::vlan;
@@ -43,10 +43,9 @@ proptest! {
     }
 
     #[test]
-    fn addresses_of_any_text(text in "\\PC{0,24}", mac in any::<[u8; 6]>()) {
-        let _ = parse_mac(&text);
+    fn addresses_of_any_text(text in "\\PC{0,24}") {
+        let _ = parse_station(&text);
         prop_assert_ne!(parse_datapath_id(&text), Some(0));
-        prop_assert_eq!(parse_mac(&mac_text(mac)), Some(mac));
     }
 
     #[test]
