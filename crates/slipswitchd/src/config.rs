@@ -27,6 +27,7 @@
 
 mod address;
 mod bridges;
+mod context;
 mod controllers;
 mod counts;
 mod desired;
@@ -44,11 +45,13 @@ mod tests;
 mod tunables;
 mod vlan;
 
-pub use idle::time_until_next_deadline;
+pub use context::Context;
+pub use status::Extent;
 pub(crate) use tunables::upcall_share;
 
 use crate::args::{Args, CaCert, DummyLevel};
-use crate::daemon::{Daemon, Shared};
+use crate::openflow::SharedControl;
+use bridge::switch::Switch;
 use desired::Desired;
 use ovsdb::{
     Client, ClientOptions, MonitorSpec, Outcome, Remote, RemoteError, Replica, SessionOptions,
@@ -56,7 +59,6 @@ use ovsdb::{
 };
 use process::Dirs;
 use state::State;
-use status::Extent;
 use std::future::Future;
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -75,8 +77,6 @@ const DATABASE_PATIENCE: Duration = Duration::from_secs(30);
 #[derive(Default)]
 pub struct Configuration {
     client: Option<Rc<Client>>,
-    /// The database may not name any Unix socket of the host.
-    confined: bool,
     state: State,
 }
 
@@ -100,8 +100,7 @@ impl Configuration {
             tls_peer_ca: args.ssl.peer_ca_cert.clone(),
             ..State::default()
         };
-        let confined = !args.no_self_confinement;
-        Ok(Configuration { client: Some(Rc::new(client)), confined, state })
+        Ok(Configuration { client: Some(Rc::new(client)), state })
     }
 
     /// Waits until there may be something for [`reconfigure`]; for ever without a database. The
@@ -281,51 +280,169 @@ fn tls_of(args: &Args) -> Option<tls::Files> {
     })
 }
 
-/// Reads what `replica` asks for, as [`reconfigure`] does before it changes anything, and tells
-/// what it left out and why. `None` when there is no Open_vSwitch row.
+/// Reads the configuration in `replica`, as [`Configuration::apply`] does before it changes anything.
+/// Returns the log's lines about settings that are left out. `None` when there is no Open_vSwitch
+/// row.
 pub fn remarks(replica: &Replica) -> Option<Vec<String>> {
     desired::read(replica).map(|wanted| wanted.remarks)
 }
 
-/// Makes the switch what the database says, and writes back what was made. True when the
-/// switch now is what the database says; false when that cannot be said (no database, not the
-/// lock), and nothing was done.
-pub fn reconfigure(shared: &Shared) -> bool {
-    let mut guard = shared.borrow_mut();
-    let d = &mut *guard;
-    let Some(client) = ready(d) else { return false };
-    let _ = client.take_changes(); // the comparison finds them itself
-    let replica = client.replica();
-    let Some(wanted) = desired::read(&replica) else { return false };
-    let mut state = std::mem::take(&mut d.configuration.state);
-    state.counts.reconfigured();
-    for remark in &wanted.remarks {
-        state.remarks.warn(remark.as_str());
-    }
-    state.restored |= !wanted.tunables.flow_restore_wait;
-    let tls = state.tls.clone();
-    tunables::vlan_limit(d, &mut state, &wanted.tunables);
-    offload::sync(d, &mut state, &wanted.tunables);
-    tunables::sync(d, &mut state, &wanted);
-    if state.tls != tls {
-        client.set_tls(controllers::files(&state));
-    }
-    bridges::sync(shared, d, &mut state, &wanted);
-    state.remarks.end_round();
-    let is_first = !std::mem::replace(&mut state.configured, true);
-    state.lock_told = false;
-    d.settle();
-    if is_first {
-        offload::configured(d, &state, &wanted);
-    }
-    write(d, &client, &mut state, Extent::States, Some(&wanted));
-    d.configuration.state = state;
-    true
+/// A configuration that [`Configuration::apply`] has made and [`Configuration::finish`] writes back.
+pub struct Applied {
+    client: Rc<Client>,
+    desired: Desired,
+    is_first: bool,
 }
 
-/// The client, when the database can be read and written.
-fn ready(d: &Daemon) -> Option<Rc<Client>> {
-    d.configuration.client.clone().filter(|c| is_ready(c))
+/// The steps of configuration. The daemon settles after each of them that changes the switch.
+impl Configuration {
+    /// Makes the switch what the database says. `None`: the database cannot be read and written
+    /// (no connection, not the lock), or it has no Open_vSwitch row, and nothing was done. After
+    /// settling, the caller passes the result to [`Configuration::finish`]. `control` is for the
+    /// tasks of OpenFlow sockets.
+    pub fn apply(&mut self, context: &mut Context<'_>, control: &SharedControl) -> Option<Applied> {
+        let client = self.ready_client()?;
+        let _ = client.take_changes(); // the comparison finds them itself
+        let desired = desired::read(&client.replica())?;
+        let state = &mut self.state;
+        state.counts.reconfigured();
+        for remark in &desired.remarks {
+            state.remarks.warn(remark.as_str());
+        }
+        state.restored |= !desired.tunables.flow_restore_wait;
+        let tls = state.tls.clone();
+        tunables::vlan_limit(context, state, &desired.tunables);
+        offload::sync(context, state, &desired.tunables);
+        tunables::sync(context, state, &desired);
+        if state.tls != tls {
+            client.set_tls(controllers::files(state));
+        }
+        bridges::sync(control, context, state, &desired);
+        state.remarks.end_round();
+        let is_first = !std::mem::replace(&mut state.configured, true);
+        state.is_lock_logged = false;
+        Some(Applied { client, desired, is_first })
+    }
+
+    /// Ends a reconfiguration, and writes back what was made.
+    pub fn finish(&mut self, context: &mut Context<'_>, applied: &Applied) {
+        if applied.is_first {
+            offload::configured(context, &self.state, &applied.desired);
+        }
+        let Applied { client, desired, .. } = applied;
+        self.write(context, client, Extent::States, Some(desired));
+    }
+
+    /// Closes the ports whose device is gone: the part of a reconfiguration that does not need the
+    /// database. The ports stay closed until the database is back.
+    pub fn close_lost_ports(&mut self, context: &mut Context<'_>) {
+        for bridge in self.state.bridges.values_mut() {
+            let gone: Vec<String> = bridge
+                .interfaces
+                .iter()
+                .filter(|(_, i)| {
+                    i.number.is_some_and(|n| interfaces::is_gone(context.switch, bridge.index, n))
+                })
+                .map(|(name, _)| name.clone())
+                .collect();
+            for name in gone {
+                interfaces::close_port(context, bridge, &name);
+            }
+        }
+    }
+
+    /// Begins a round of periodic work: checks the connection to the database, and the deadline of
+    /// `flow-restore-wait`. Returns the extent of this round's writing; `None` before the first
+    /// configuration.
+    pub fn begin_round(&mut self, context: &mut Context<'_>) -> Option<Extent> {
+        let state = &mut self.state;
+        if let Some(client) = &self.client {
+            watch_connection(client, state);
+            watch_lock(client, state);
+        }
+        if !state.configured {
+            return None;
+        }
+        let now = context.clock.now();
+        let interval = state.tunables.stats_interval;
+        let statistics = state.stats_written.is_none_or(|at| now.since(at) >= interval);
+        if statistics {
+            state.stats_written = Some(now);
+        }
+        offload::tick(context, state, statistics);
+        Some(match statistics {
+            true => Extent::Statistics,
+            // Dummies do not report their changes.
+            false if context.dummy != DummyLevel::Off || state.unwritten.get() => Extent::States,
+            false => Extent::Controllers,
+        })
+    }
+
+    /// Opens and closes bridges by the state of their controllers; part of a round of periodic
+    /// work, and of time that passes by command.
+    pub fn run_fail_modes(&mut self, context: &mut Context<'_>) {
+        let hold = !self.state.restored;
+        for bridge in self.state.bridges.values_mut() {
+            fail::tick(context, bridge, hold);
+        }
+    }
+
+    /// Writes the columns of `extent` that differ from the database. Does nothing before the first
+    /// configuration and while the database is not there; a later round writes them then.
+    pub fn write_changes(&mut self, context: &Context<'_>, extent: Extent) {
+        if let Some(client) = self.ready_client().filter(|_| self.state.configured) {
+            self.write(context, &client, extent, None);
+        }
+    }
+
+    /// Removes all bridges with their ports, and so the interfaces that were made for them
+    /// (`exit --cleanup`). The database is left as it is.
+    pub fn remove_bridges(&mut self, context: &mut Context<'_>) {
+        for (name, bridge) in std::mem::take(&mut self.state.bridges) {
+            bridges::remove(context, &name, bridge);
+        }
+    }
+
+    /// Returns the client, when the database can be read and written.
+    fn ready_client(&self) -> Option<Rc<Client>> {
+        self.client.clone().filter(|client| is_ready(client))
+    }
+
+    /// Writes the columns that differ from the database, in one transaction. `desired` is the
+    /// configuration that was just made.
+    fn write(
+        &mut self,
+        context: &Context<'_>,
+        client: &Client,
+        extent: Extent,
+        desired: Option<&Desired>,
+    ) {
+        let replica = client.replica();
+        let state = &mut self.state;
+        if extent >= Extent::States {
+            state.unwritten.set(false);
+        }
+        let mut writer = status::Writer::new(client, &replica, extent);
+        for bridge in state.bridges.values_mut() {
+            writer.bridge(context, bridge);
+        }
+        for (name, bridge) in desired.iter().flat_map(|desired| &desired.bridges) {
+            if !state.bridges.contains_key(name) {
+                writer.unmade(bridge);
+            }
+        }
+        writer.root(context, state, desired.is_some());
+        if let Some(transaction) = writer.finish() {
+            submit(client, transaction, state, Rc::clone(context.activity));
+        }
+    }
+}
+
+/// True when a device that was in another namespace is gone: no event reports that here.
+pub fn has_lost_device(switch: &Switch) -> bool {
+    let away = switch.bridges().flat_map(|b| b.ports.values()).filter(|p| p.status.is_away);
+    away.filter_map(|port| port.device.as_ref())
+        .any(|device| device.status().is_err_and(|error| netdev::link::is_gone(&error)))
 }
 
 fn is_ready(client: &Client) -> bool {
@@ -336,15 +453,15 @@ fn is_ready(client: &Client) -> bool {
 /// anything, and status and statistics that tools show are of before.
 fn watch_connection(client: &Client, state: &mut State) {
     if client.is_synchronized() {
-        if state.absence_told {
+        if state.is_absence_logged {
             tracing::info!(target: "bridge", "the database is back");
         }
-        (state.without_database, state.absence_told) = (None, false);
+        (state.without_database, state.is_absence_logged) = (None, false);
         return;
     }
     let since = *state.without_database.get_or_insert_with(Instant::now);
-    if since.elapsed() >= DATABASE_PATIENCE && !state.absence_told {
-        state.absence_told = true;
+    if since.elapsed() >= DATABASE_PATIENCE && !state.is_absence_logged {
+        state.is_absence_logged = true;
         tracing::warn!(
             target: "bridge",
             "no connection to the database for {} s: packets are forwarded as configured last, and \
@@ -361,135 +478,13 @@ fn watch_lock(client: &Client, state: &mut State) {
         return;
     }
     let since = *state.without_lock.get_or_insert_with(Instant::now);
-    if since.elapsed() >= LOCK_PATIENCE && !state.lock_told {
-        state.lock_told = true;
+    if since.elapsed() >= LOCK_PATIENCE && !state.is_lock_logged {
+        state.is_lock_logged = true;
         tracing::error!(
             target: "bridge",
             "another ovs-vswitchd process is running, disabling this process (pid {}) until it goes away",
             std::process::id(),
         );
-    }
-}
-
-/// Interfaces of the host came, went or changed: closes ports whose device is gone, opens those
-/// whose device is there (again), and writes their state.
-pub fn links_changed(shared: &Shared) {
-    // All that a reconfiguration does; what did not change costs a look at each device.
-    if reconfigure(shared) {
-        return;
-    }
-    // The database is not there. Ports whose device is gone stay closed until it is back.
-    let mut guard = shared.borrow_mut();
-    let d = &mut *guard;
-    let mut state = std::mem::take(&mut d.configuration.state);
-    for bridge in state.bridges.values_mut() {
-        let gone: Vec<String> = bridge
-            .interfaces
-            .iter()
-            .filter(|(_, i)| i.number.is_some_and(|n| interfaces::is_gone(d, bridge.index, n)))
-            .map(|(name, _)| name.clone())
-            .collect();
-        for name in gone {
-            interfaces::close_port(d, bridge, &name);
-        }
-    }
-    d.configuration.state = state;
-    d.settle();
-}
-
-/// Periodic work: fail modes, and writing of states that changed and, each
-/// `stats-update-interval`, of statistics. Cheap when nothing changed; call it about twice a
-/// second, but for as long as [`time_until_next_deadline`] says.
-pub fn status_tick(shared: &Shared) {
-    let mut guard = shared.borrow_mut();
-    let d = &mut *guard;
-    if let Some(client) = d.configuration.client.clone() {
-        watch_connection(&client, &mut d.configuration.state);
-        watch_lock(&client, &mut d.configuration.state);
-    }
-    if !d.configuration.state.configured {
-        return;
-    }
-    let now = d.clock.now();
-    let mut state = std::mem::take(&mut d.configuration.state);
-    let interval = state.tunables.stats_interval;
-    let statistics = state.stats_written.is_none_or(|at| now.since(at) >= interval);
-    if statistics {
-        state.stats_written = Some(now);
-    }
-    offload::tick(d, &mut state, statistics);
-    // Dummies change by command; others tell (`links_changed`), but for speed and the like.
-    let is_lost = statistics && has_lost(d);
-    if statistics || d.dummy != DummyLevel::Off {
-        d.refresh_ports();
-    }
-    d.configuration.state = state;
-    fail_modes(d);
-    let mut state = std::mem::take(&mut d.configuration.state);
-    if let Some(client) = ready(d) {
-        let extent = match statistics {
-            true => Extent::Statistics,
-            // Dummies change without a word.
-            false if d.dummy != DummyLevel::Off || state.unwritten.get() => Extent::States,
-            false => Extent::Controllers,
-        };
-        write(d, &client, &mut state, extent, None);
-    }
-    d.configuration.state = state;
-    drop(guard);
-    if is_lost {
-        links_changed(shared);
-    }
-}
-
-/// A device that was in another namespace is gone with that: nobody says so here.
-fn has_lost(d: &Daemon) -> bool {
-    let away = d.switch.bridges().flat_map(|b| b.ports.values()).filter(|p| p.status.is_away);
-    away.filter_map(|port| port.device.as_ref())
-        .any(|device| device.status().is_err_and(|error| netdev::link::is_gone(&error)))
-}
-
-/// Opens and closes bridges by how their controllers do; part of [`status_tick`], and of time
-/// that passes by command.
-pub fn fail_modes(d: &mut Daemon) {
-    if !d.configuration.state.configured {
-        return;
-    }
-    let mut state = std::mem::take(&mut d.configuration.state);
-    for bridge in state.bridges.values_mut() {
-        fail::tick(d, bridge, !state.restored);
-    }
-    d.configuration.state = state;
-    d.settle();
-}
-
-/// Writes states that a command has just changed, without waiting for [`status_tick`]; nothing
-/// while the database is not there, for the next tick does it then.
-pub fn write_states(d: &mut Daemon) {
-    let Some(client) = ready(d).filter(|_| d.configuration.state.configured) else { return };
-    let mut state = std::mem::take(&mut d.configuration.state);
-    write(d, &client, &mut state, Extent::States, None);
-    d.configuration.state = state;
-}
-
-/// Writes what differs from the database, in one transaction. `wanted` is what was just made.
-fn write(d: &Daemon, client: &Client, state: &mut State, extent: Extent, wanted: Option<&Desired>) {
-    let replica = client.replica();
-    if extent >= Extent::States {
-        state.unwritten.set(false);
-    }
-    let mut writer = status::Writer::new(client, &replica, extent);
-    for bridge in state.bridges.values_mut() {
-        writer.bridge(d, bridge);
-    }
-    for (name, bridge) in wanted.iter().flat_map(|w| &w.bridges) {
-        if !state.bridges.contains_key(name) {
-            writer.unmade(bridge);
-        }
-    }
-    writer.root(d, state, wanted.is_some());
-    if let Some(transaction) = writer.finish() {
-        submit(client, transaction, state, Rc::clone(&d.activity));
     }
 }
 
@@ -524,17 +519,4 @@ fn submit(client: &Client, transaction: Transaction, state: &State, activity: Rc
             Ok(Outcome::Unchanged | Outcome::NotLocked) | Err(_) => {}
         }
     });
-}
-
-/// Removes all bridges with their ports, and so the interfaces that were made for them
-/// (`exit --cleanup`). The database is left as it is.
-pub fn cleanup(shared: &Shared) {
-    let mut guard = shared.borrow_mut();
-    let d = &mut *guard;
-    let mut state = std::mem::take(&mut d.configuration.state);
-    for (name, bridge) in std::mem::take(&mut state.bridges) {
-        bridges::remove(d, &name, bridge);
-    }
-    d.settle();
-    d.configuration.state = state;
 }

@@ -6,9 +6,9 @@
 //! [`Daemon::settle`], which lets packets see the changes and wakes whoever has something to
 //! send. No borrow is held across an `await`.
 
-use crate::args::DummyLevel;
-use crate::config::Configuration;
-use crate::openflow::Services;
+use crate::args::{Args, DummyLevel};
+use crate::config::{self, Configuration, Context, Extent};
+use crate::openflow::{Control, Parts, Services, SharedControl};
 use bridge::connection::{Connections, PortEvent};
 use bridge::event::{Event, Sender};
 use bridge::pipeline::Change;
@@ -20,6 +20,7 @@ use placement::PlacedDatapath;
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::sync::{Notify, mpsc};
 
 /// Events from packets that wait for the control thread; more are dropped and counted.
@@ -55,6 +56,9 @@ pub struct Daemon {
     pub dummy: DummyLevel,
     /// `--disable-system`: bridges of the type `system` are not on offer.
     pub disable_system: bool,
+    /// The database may name only Unix sockets of the run directory. False with
+    /// `--no-self-confinement`.
+    pub is_confined: bool,
     /// Directories and files.
     pub directories: process::Dirs,
     /// Set once the daemon shall stop.
@@ -95,8 +99,7 @@ impl Daemon {
         services: Services,
         configuration: Configuration,
         clock: Clock,
-        dummy: DummyLevel,
-        disable_system: bool,
+        args: &Args,
         directories: process::Dirs,
         events: mpsc::Receiver<Event>,
     ) -> Daemon {
@@ -108,8 +111,9 @@ impl Daemon {
             services,
             configuration,
             clock,
-            dummy,
-            disable_system,
+            dummy: args.dummy,
+            disable_system: args.disable_system,
+            is_confined: !args.no_self_confinement,
             directories,
             exit: None,
             stop: Rc::new(Notify::new()),
@@ -215,7 +219,7 @@ impl Daemon {
             self.clock.advance(by);
             left -= by;
             self.tick();
-            crate::config::fail_modes(self);
+            self.run_fail_modes();
         }
     }
 
@@ -240,9 +244,128 @@ impl Daemon {
         }
     }
 
+    /// Opens and closes bridges by the state of their controllers.
+    pub fn run_fail_modes(&mut self) {
+        if !self.configuration.is_configured() {
+            return;
+        }
+        let (configuration, mut context) = self.configuring();
+        configuration.run_fail_modes(&mut context);
+        self.settle();
+    }
+
+    /// Writes states that a command has just changed into the database, without waiting for
+    /// [`status_tick`].
+    pub fn write_states(&mut self) {
+        self.write_changes(Extent::States);
+    }
+
+    fn write_changes(&mut self, extent: Extent) {
+        let (configuration, context) = self.configuring();
+        configuration.write_changes(&context, extent);
+    }
+
+    /// Removes all bridges with their ports (`exit --cleanup`).
+    pub fn remove_bridges(&mut self) {
+        let (configuration, mut context) = self.configuring();
+        configuration.remove_bridges(&mut context);
+        self.settle();
+    }
+
+    /// Returns how long neither [`Daemon::tick`] nor [`status_tick`] has anything to do, unless an
+    /// event brings some, which rings [`Daemon::activity`] as every [`Daemon::settle`] does. `None`
+    /// when there is something to poll.
+    pub fn time_until_next_deadline(&self) -> Option<Duration> {
+        let deadlines = [self.switch.deadline(), self.connections.deadline()];
+        let deadlines = deadlines.into_iter().flatten();
+        self.configuration.time_until_next_deadline(self.clock.now(), self.dummy, deadlines)
+    }
+
+    /// Borrows the configuration, and with it the parts of the daemon that it works on.
+    fn configuring(&mut self) -> (&mut Configuration, Context<'_>) {
+        let context = Context {
+            switch: &mut self.switch,
+            connections: &mut self.connections,
+            services: &self.services,
+            userspace: &self.userspace,
+            placed: self.placed.as_ref(),
+            clock: &self.clock,
+            directories: &self.directories,
+            activity: &self.activity,
+            dummy: self.dummy,
+            disable_system: self.disable_system,
+            is_confined: self.is_confined,
+        };
+        (&mut self.configuration, context)
+    }
+
     /// Has the daemon stop after the present step.
     pub fn request_exit(&mut self, exit: Exit) {
         self.exit.get_or_insert(exit);
         self.stop.notify_one();
+    }
+}
+
+impl Control for Daemon {
+    fn parts(&mut self) -> Parts<'_> {
+        Parts {
+            switch: &mut self.switch,
+            connections: &mut self.connections,
+            services: &mut self.services,
+            now: self.clock.now(),
+        }
+    }
+
+    fn settle(&mut self) {
+        Daemon::settle(self);
+    }
+}
+
+/// Makes the switch what the database says, and writes back what was made. Returns true when the
+/// switch now is what the database says. Returns false when the database cannot be read and written
+/// (no connection, not the lock), or has no Open_vSwitch row; nothing was done then.
+pub fn reconfigure(daemon: &Shared) -> bool {
+    let control: SharedControl = daemon.clone();
+    let mut d = daemon.borrow_mut();
+    let (configuration, mut context) = d.configuring();
+    let Some(applied) = configuration.apply(&mut context, &control) else { return false };
+    d.settle();
+    let (configuration, mut context) = d.configuring();
+    configuration.finish(&mut context, &applied);
+    true
+}
+
+/// Follows interfaces of the host that came, went or changed: closes ports whose device is gone,
+/// opens those whose device is there (again), and writes their state.
+pub fn links_changed(daemon: &Shared) {
+    // A reconfiguration does all of this. Where nothing has changed it costs a check of each device.
+    if reconfigure(daemon) {
+        return;
+    }
+    let mut d = daemon.borrow_mut();
+    let (configuration, mut context) = d.configuring();
+    configuration.close_lost_ports(&mut context);
+    d.settle();
+}
+
+/// Does periodic work: fail modes, and the writing of states that changed and, every
+/// `stats-update-interval`, of statistics. It is cheap when nothing has changed. It is to be called
+/// about twice a second, except for as long as [`Daemon::time_until_next_deadline`] says.
+pub fn status_tick(daemon: &Shared) {
+    let mut d = daemon.borrow_mut();
+    let (configuration, mut context) = d.configuring();
+    let Some(extent) = configuration.begin_round(&mut context) else { return };
+    let has_statistics = extent == Extent::Statistics;
+    let is_lost = has_statistics && config::has_lost_device(&d.switch);
+    // Dummies change by command. Devices report changes (`links_changed`), except for speed and
+    // the like.
+    if has_statistics || d.dummy != DummyLevel::Off {
+        d.refresh_ports();
+    }
+    d.run_fail_modes();
+    d.write_changes(extent);
+    drop(d);
+    if is_lost {
+        links_changed(daemon);
     }
 }

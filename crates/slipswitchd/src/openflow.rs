@@ -7,6 +7,7 @@
 //! replies do not pile up, because its requests are not read meanwhile.
 
 mod connect;
+mod control;
 mod end;
 mod listen;
 mod peer;
@@ -14,6 +15,7 @@ mod spin;
 mod stream;
 
 pub use connect::{Connector, ConnectorStatus, Target};
+pub use control::{Control, Parts, SharedControl};
 pub use listen::{Endpoint, ListenError, Listener};
 
 use bridge::connection::{ConnectionId, Connections};

@@ -3,8 +3,8 @@
 
 use crate::args::{Args, DummyLevel, Exit as ArgsExit, PROGRAM, VERSION_LINE};
 use crate::commands;
-use crate::config::{self, Configuration, upcall_share};
-use crate::daemon::{Daemon, Exit, Shared, event_channel};
+use crate::config::{Configuration, upcall_share};
+use crate::daemon::{Daemon, Exit, Shared, event_channel, links_changed, reconfigure, status_tick};
 use crate::openflow::Services;
 use anyhow::{Context, Result};
 use bridge::switch::Switch;
@@ -201,8 +201,7 @@ fn assemble(args: &Args, dirs: &Dirs) -> Result<(Shared, Arc<Notify>)> {
         Services::default(),
         configuration,
         clock,
-        args.dummy,
-        args.disable_system,
+        args,
         dirs.clone(),
         events,
     );
@@ -214,7 +213,7 @@ async fn watch_database(daemon: Shared, configured: Rc<Notify>) {
         let changed = daemon.borrow().configuration.changed();
         changed.await;
         // A database without an Open_vSwitch row asks for nothing, and that is in force.
-        if config::reconfigure(&daemon) || daemon.borrow().configuration.is_ready() {
+        if reconfigure(&daemon) || daemon.borrow().configuration.is_ready() {
             configured.notify_one();
         }
         daemon.borrow_mut().stir(); // also when the database has gone
@@ -246,7 +245,7 @@ async fn watch_clock(daemon: Shared) {
         if !daemon.borrow().clock.is_stopped() {
             daemon.borrow_mut().tick();
         }
-        config::status_tick(&daemon);
+        status_tick(&daemon);
         rest(&daemon).await;
     }
 }
@@ -254,7 +253,7 @@ async fn watch_clock(daemon: Shared) {
 /// Sleeps until something is due by the clock; a moment longer where something was done that may
 /// have made it due.
 async fn rest(daemon: &Shared) {
-    let due = config::time_until_next_deadline(&daemon.borrow());
+    let due = daemon.borrow().time_until_next_deadline();
     let is_over = match due.filter(|rest| *rest > TICK) {
         Some(rest) => !is_stirred(daemon, rest).await,
         None => false,
@@ -325,7 +324,7 @@ async fn follow_links(daemon: &Shared) -> std::io::Result<()> {
             d.refresh_ports();
             d.settle();
             drop(d);
-            config::links_changed(daemon);
+            links_changed(daemon);
         }
     }
 }
@@ -388,7 +387,7 @@ async fn watch_signals(daemon: Shared, signals: Signals) {
 
 fn finish(daemon: &Shared, exit: Exit) {
     if exit.cleanup {
-        config::cleanup(daemon);
+        daemon.borrow_mut().remove_bridges();
     }
     let daemon = daemon.borrow();
     match &daemon.placed {

@@ -43,7 +43,7 @@ pub(super) fn register(commands: &Commands<'_>) {
                 .map_err(|e| format!("{}: its state cannot be changed ({e})", device.name()))?;
         }
         daemon.refresh_ports();
-        crate::config::write_states(daemon);
+        daemon.write_states();
         Ok("OK".to_owned())
     });
     commands.show("netdev-dummy/conn-state", "[netdev]", 0, 1, |_, call| {

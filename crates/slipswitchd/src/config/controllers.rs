@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! OpenFlow sockets of one bridge, made equal to its Controller rows.
 
+use super::context::Context;
 use super::desired::{DesiredBridge, DesiredController};
 use super::socket_policy;
 use super::state::{BridgeState, ControllerState, Remarks, Service, State};
-use crate::daemon::{Daemon, Shared};
+use crate::openflow::SharedControl;
 use crate::openflow::{Connector, Endpoint, Listener, Target};
 use bridge::connection::{Kind, Options, RateLimit};
 use std::collections::BTreeMap;
@@ -19,8 +20,8 @@ pub(super) fn is_active(target: &str) -> bool {
 /// Brings the sockets of a bridge to what is wanted. With `hold` (`flow-restore-wait`) there
 /// are no controllers yet, so that none comes between flows that are being restored.
 pub(super) fn sync(
-    shared: &Shared,
-    d: &mut Daemon,
+    control: &SharedControl,
+    context: &mut Context<'_>,
     bridge: &mut BridgeState,
     wanted: &DesiredBridge,
     files: Option<&tls::Files>,
@@ -30,11 +31,11 @@ pub(super) fn sync(
     let rows = if hold { &BTreeMap::new() } else { &wanted.controllers };
     if bridge.versions != wanted.versions {
         // Peers must agree on a version anew.
-        close(d, bridge);
-        d.connections.close_all(bridge.index, "protocols changed");
+        close(context, bridge);
+        context.connections.close_all(bridge.index, "protocols changed");
         bridge.versions = wanted.versions;
     }
-    services(shared, d, bridge, wanted, remarks);
+    services(control, context, bridge, wanted, remarks);
     let stale: Vec<String> = bridge
         .controllers
         .iter()
@@ -50,28 +51,29 @@ pub(super) fn sync(
                 let kind = kind_name(&state.service);
                 tracing::info!(target: "connmgr", "{}: removed {kind} controller \"{target}\"", wanted.name);
             }
-            stop(d, state.service);
+            stop(context, state.service);
         }
     }
     for (target, controller) in rows {
         if let Some(state) = bridge.controllers.get_mut(target) {
             if settings(controller) != settings(&state.wanted) {
-                retune(d, &state.service, &options(wanted, controller), controller);
+                retune(context, &state.service, &options(wanted, controller), controller);
             }
             state.wanted = controller.clone(); // the same target in another row
             if !matches!(state.service, Service::Failed) {
                 continue;
             }
         }
-        let service = start(shared, d, bridge, wanted, controller, files).unwrap_or_else(|error| {
-            remarks.warn(format!("{}: {error}", wanted.name));
-            Service::Failed
-        });
+        let service =
+            start(control, context, bridge, wanted, controller, files).unwrap_or_else(|error| {
+                remarks.warn(format!("{}: {error}", wanted.name));
+                Service::Failed
+            });
         if !matches!(service, Service::Failed) {
             tracing::info!(target: "connmgr", "{}: added {} controller \"{target}\"", wanted.name, kind_name(&service));
         }
         let tls = needed(target, files).cloned();
-        let since = bridge.controllers.get(target).map_or_else(|| d.clock.now(), |c| c.since);
+        let since = bridge.controllers.get(target).map_or_else(|| context.clock.now(), |c| c.since);
         let wanted = controller.clone();
         let state = ControllerState { wanted, since, tls, service, written: None };
         bridge.controllers.insert(target.clone(), state);
@@ -113,19 +115,24 @@ fn options(wanted: &DesiredBridge, controller: &DesiredController) -> Options {
     }
 }
 
-fn retune(d: &mut Daemon, service: &Service, options: &Options, controller: &DesiredController) {
+fn retune(
+    context: &mut Context<'_>,
+    service: &Service,
+    options: &Options,
+    controller: &DesiredController,
+) {
     let backoff = Duration::from_millis(controller.max_backoff);
     match service {
-        Service::Active(connector) => connector.reconfigure(options, backoff, &mut d.connections),
-        Service::Passive(listener) => listener.reconfigure(options, &mut d.connections),
+        Service::Active(connector) => connector.reconfigure(options, backoff, context.connections),
+        Service::Passive(listener) => listener.reconfigure(options, context.connections),
         Service::Failed => {}
     }
 }
 
 /// `BRIDGE.mgmt` and `BRIDGE.snoop`.
 fn services(
-    shared: &Shared,
-    d: &Daemon,
+    control: &SharedControl,
+    context: &Context<'_>,
     bridge: &mut BridgeState,
     wanted: &DesiredBridge,
     remarks: &mut Remarks,
@@ -134,11 +141,11 @@ fn services(
         if bridge.services.contains_key(suffix) {
             continue;
         }
-        let path = d.directories.run.join(format!("{}.{suffix}", wanted.name));
+        let path = context.directories.run.join(format!("{}.{suffix}", wanted.name));
         let endpoint = Endpoint::Unix(path);
         let name = format!("{}<->unix", wanted.name);
         let options = Options::new(kind, &name, wanted.versions);
-        match Listener::start(shared, &endpoint, bridge.index, options, None) {
+        match Listener::start(control, &endpoint, bridge.index, options, None) {
             Ok(listener) => {
                 bridge.services.insert(suffix, listener);
                 if kind == Kind::Service {
@@ -151,54 +158,54 @@ fn services(
 }
 
 fn start(
-    shared: &Shared,
-    d: &Daemon,
+    control: &SharedControl,
+    context: &Context<'_>,
     bridge: &BridgeState,
     wanted: &DesiredBridge,
     controller: &DesiredController,
     files: Option<&tls::Files>,
 ) -> Result<Service, String> {
     let text = &controller.target;
-    if d.configuration.confined {
-        socket_policy::check(text, &wanted.name, &d.directories.run)?;
+    if context.is_confined {
+        socket_policy::check(text, &wanted.name, &context.directories.run)?;
     }
     let bad_tls = |error: std::io::Error| format!("controller {text}: TLS is not set up: {error}");
     let options = options(wanted, controller);
-    if let Some(target) = Target::parse(text, &d.directories.run) {
+    if let Some(target) = Target::parse(text, &context.directories.run) {
         // What is wrong with the files is said now; connections read them anew.
         if let (Target::Tls(..), Some(files)) = (&target, files) {
             tls::connector(files).map_err(bad_tls)?;
         }
         let (backoff, tls) = (Duration::from_millis(controller.max_backoff), files.cloned());
-        let connector = Connector::start(shared, target, bridge.index, options, backoff, tls);
+        let connector = Connector::start(control, target, bridge.index, options, backoff, tls);
         return Ok(Service::Active(connector));
     }
-    let endpoint = Endpoint::parse(text, &d.directories.run).map_err(|_| {
+    let endpoint = Endpoint::parse(text, &context.directories.run).map_err(|_| {
         format!("controller target \"{text}\" is no connection method; use tcp:IP[:PORT], ssl:IP[:PORT], unix:FILE, ptcp:[PORT][:IP], pssl:[PORT][:IP] or punix:FILE")
     })?;
     if let (Endpoint::Tls(_), Some(files)) = (&endpoint, files) {
         tls::acceptor(files).map_err(bad_tls)?;
     }
-    Listener::start(shared, &endpoint, bridge.index, options, files.cloned())
+    Listener::start(control, &endpoint, bridge.index, options, files.cloned())
         .map(Service::Passive)
         .map_err(|e| e.to_string())
 }
 
-fn stop(d: &mut Daemon, service: Service) {
+fn stop(context: &mut Context<'_>, service: Service) {
     match service {
-        Service::Active(connector) => connector.close(&mut d.connections, &d.services),
-        Service::Passive(listener) => listener.close(&mut d.connections, &d.services),
+        Service::Active(connector) => connector.close(context.connections, context.services),
+        Service::Passive(listener) => listener.close(context.connections, context.services),
         Service::Failed => {}
     }
 }
 
 /// Closes all sockets of a bridge.
-pub(super) fn close(d: &mut Daemon, bridge: &mut BridgeState) {
+pub(super) fn close(context: &mut Context<'_>, bridge: &mut BridgeState) {
     for (_, state) in std::mem::take(&mut bridge.controllers) {
-        stop(d, state.service);
+        stop(context, state.service);
     }
     for listener in std::mem::take(&mut bridge.services).into_values() {
-        listener.close(&mut d.connections, &d.services);
+        listener.close(context.connections, context.services);
     }
 }
 

@@ -12,11 +12,11 @@
 //! bridge fails open when no controller is connected and the last message of one is a second old, as
 //! in OVS. A secure bridge does what its tables say.
 
+use super::context::Context;
 use super::controllers::is_active;
 use super::desired::{DesiredBridge, DesiredController, FailMode};
 use super::socket_policy;
 use super::state::{BridgeState, Fail, Open};
-use crate::daemon::Daemon;
 use bridge::pipeline::Change;
 use bridge::snapshot::BridgeIndex;
 use openflow::action::Actions;
@@ -36,33 +36,38 @@ fn normal() -> Actions {
 
 /// True for a controller that the bridge connects to and leaves to decide: not for a target that
 /// it is kept from, by which no controller can ever come.
-fn is_primary(d: &Daemon, bridge: &str, controller: &DesiredController) -> bool {
+fn is_primary(context: &Context<'_>, bridge: &str, controller: &DesiredController) -> bool {
     let target = &controller.target;
-    let is_allowed = !d.configuration.confined
-        || socket_policy::check(target, bridge, &d.directories.run).is_ok();
+    let is_allowed = !context.is_confined
+        || socket_policy::check(target, bridge, &context.directories.run).is_ok();
     !controller.service && is_active(target) && is_allowed
 }
 
 /// Takes up a new mode or the coming and going of controllers; `fresh` for a new bridge.
-pub(super) fn sync(d: &mut Daemon, bridge: &mut BridgeState, wanted: &DesiredBridge, fresh: bool) {
-    let has_controllers = wanted.controllers.values().any(|c| is_primary(d, &wanted.name, c));
+pub(super) fn sync(
+    context: &mut Context<'_>,
+    bridge: &mut BridgeState,
+    wanted: &DesiredBridge,
+    fresh: bool,
+) {
+    let has_controllers = wanted.controllers.values().any(|c| is_primary(context, &wanted.name, c));
     let turned = has_controllers != bridge.fail.has_controllers;
     let remoded = wanted.fail_mode != bridge.fail.mode;
     bridge.fail.mode = wanted.fail_mode;
     bridge.fail.has_controllers = has_controllers;
     if fresh || turned || remoded && !has_controllers {
-        flush(d, bridge.index, &mut bridge.fail, fresh);
+        flush(context, bridge.index, &mut bridge.fail, fresh);
     } else if remoded && wanted.fail_mode == FailMode::Secure {
-        close(d, bridge.index, &mut bridge.fail);
+        close(context, bridge.index, &mut bridge.fail);
     }
 }
 
 /// Empties the tables and adds the first rule where there is to be one.
-fn flush(d: &mut Daemon, index: BridgeIndex, fail: &mut Fail, fresh: bool) {
-    let now = d.clock.now();
+fn flush(context: &mut Context<'_>, index: BridgeIndex, fail: &mut Fail, fresh: bool) {
+    let now = context.clock.now();
     fail.open = None;
-    d.switch.counters.flushes += 1;
-    let Some(bridge) = d.switch.bridge_mut(index) else { return };
+    context.switch.counters.flushes += 1;
+    let Some(bridge) = context.switch.bridge_mut(index) else { return };
     let mut changes = if fresh { Vec::new() } else { bridge.pipeline.clear_rules() };
     if !fail.has_controllers && fail.mode == FailMode::Standalone {
         match bridge.pipeline.add_default(normal(), now) {
@@ -72,29 +77,31 @@ fn flush(d: &mut Daemon, index: BridgeIndex, fail: &mut Fail, fresh: bool) {
             }
         }
     }
-    d.changed(index, changes);
+    context.changed(index, changes);
 }
 
 /// Opens or closes a bridge by whether a controller has admitted the switch; called about twice a
 /// second. With `hold` no controller is connected to yet, and none is missed.
-pub(super) fn tick(d: &mut Daemon, bridge: &mut BridgeState, hold: bool) {
+pub(super) fn tick(context: &mut Context<'_>, bridge: &mut BridgeState, hold: bool) {
     let fail = &mut bridge.fail;
     if hold || fail.mode == FailMode::Secure || !fail.has_controllers {
         return;
     }
-    if d.connections.is_admitted(bridge.index) {
-        close(d, bridge.index, fail);
+    if context.connections.is_admitted(bridge.index) {
+        close(context, bridge.index, fail);
         return;
     }
-    let now = d.clock.now();
+    let now = context.clock.now();
     let controllers = || bridge.controllers.values().filter(|c| !c.wanted.service);
     let probes = controllers().map(|c| c.wanted.inactivity_probe);
     let longest = probes.max().unwrap_or(0).saturating_mul(3).max(LEAST_TIME_ALONE);
     // A controller that was configured later has its time, too.
     let since = controllers().map(|c| c.since).max();
-    let Some(last) = since.max(d.connections.last_admitted(bridge.index, now)) else { return };
+    let Some(last) = since.max(context.connections.last_admitted(bridge.index, now)) else {
+        return;
+    };
     let alone = now.since(last);
-    let name = d.switch.bridge(bridge.index).map_or("", |b| &b.name);
+    let name = context.switch.bridge(bridge.index).map_or("", |b| &b.name);
     match &mut fail.open {
         None if alone >= longest => {
             tracing::warn!(
@@ -102,7 +109,7 @@ pub(super) fn tick(d: &mut Daemon, bridge: &mut BridgeState, hold: bool) {
                 "{name}: could not connect to controller, or no controller admitted the switch, for {} seconds, failing open",
                 alone / 1000,
             );
-            open(d, bridge.index, fail, alone);
+            open(context, bridge.index, fail, alone);
         }
         None => {}
         Some(open) => {
@@ -116,17 +123,17 @@ pub(super) fn tick(d: &mut Daemon, bridge: &mut BridgeState, hold: bool) {
             }
             if now >= open.next_probe {
                 open.next_probe = now + PROBE_INTERVAL;
-                d.connections.probe_admission(bridge.index, &d.switch, now);
+                context.connections.probe_admission(bridge.index, context.switch, now);
             }
         }
     }
 }
 
 /// Takes all rules away and forwards by NORMAL. No controller was there for `alone` milliseconds.
-fn open(d: &mut Daemon, index: BridgeIndex, fail: &mut Fail, alone: u64) {
-    flush(d, index, fail, false);
-    let now = d.clock.now();
-    let Some(bridge) = d.switch.bridge_mut(index) else { return };
+fn open(context: &mut Context<'_>, index: BridgeIndex, fail: &mut Fail, alone: u64) {
+    flush(context, index, fail, false);
+    let now = context.clock.now();
+    let Some(bridge) = context.switch.bridge_mut(index) else { return };
     match bridge.pipeline.add_hidden(0, u16::MAX, flow::Match::ANY, normal(), now) {
         Ok(_) => fail.open = Some(Open { logged: alone, next_probe: now }),
         Err(error) => {
@@ -136,11 +143,11 @@ fn open(d: &mut Daemon, index: BridgeIndex, fail: &mut Fail, alone: u64) {
 }
 
 /// Ends forwarding by NORMAL, if the bridge is open.
-fn close(d: &mut Daemon, index: BridgeIndex, fail: &mut Fail) {
+fn close(context: &mut Context<'_>, index: BridgeIndex, fail: &mut Fail) {
     if fail.open.take().is_none() {
         return;
     }
-    let Some(bridge) = d.switch.bridge_mut(index) else { return };
+    let Some(bridge) = context.switch.bridge_mut(index) else { return };
     tracing::info!(target: "fail_open", "{}: no longer in fail-open mode", bridge.name);
     let _: Vec<Change> = bridge.pipeline.remove_hidden(); // controllers do not see hidden rules
 }

@@ -1,35 +1,40 @@
 // SPDX-License-Identifier: Apache-2.0
 //! How long nothing is due by the clock, so that an idle daemon sleeps.
 
-use super::{is_ready, state::State};
+use super::Configuration;
+use super::state::State;
 use crate::args::DummyLevel;
-use crate::daemon::Daemon;
+use clock::Millis;
 use std::time::Duration;
 
-/// How long neither [`Daemon::tick`] nor [`super::status_tick`] has anything to do, unless
-/// somebody gives it to them; these then ring [`Daemon::activity`], as every
-/// [`Daemon::settle`] does. `None` when there is something that has to be looked at again and
-/// again.
-pub fn time_until_next_deadline(d: &Daemon) -> Option<Duration> {
-    let state = &d.configuration.state;
-    let changes_by_itself = d.dummy != DummyLevel::Off || state.unwritten.get();
-    if changes_by_itself || !state.configured || state.restoring.is_some() || has_controllers(state)
-    {
-        return None;
+impl Configuration {
+    /// Returns how long no periodic work is due, unless another event brings some: every such event
+    /// rings [`super::Context::activity`] or settles. `deadlines` are those of the switch and of
+    /// OpenFlow connections. `None` when there is something to poll.
+    pub fn time_until_next_deadline(
+        &self,
+        now: Millis,
+        dummy: DummyLevel,
+        deadlines: impl IntoIterator<Item = Millis>,
+    ) -> Option<Duration> {
+        let state = &self.state;
+        let changes_by_itself = dummy != DummyLevel::Off || state.unwritten.get();
+        let is_busy = !state.configured || state.restoring.is_some() || has_controllers(state);
+        if changes_by_itself || is_busy {
+            return None;
+        }
+        if !self.is_ready() {
+            return None; // the log reports when that lasts
+        }
+        let interval = i64::try_from(state.tunables.stats_interval).unwrap_or(i64::MAX);
+        let statistics = state.stats_written.map_or(now, |at| at + interval);
+        let due = deadlines.into_iter().fold(statistics, Ord::min);
+        // The clock counts whole milliseconds.
+        Some(Duration::from_millis(due.since(now) + 1))
     }
-    if !d.configuration.client.as_ref().is_some_and(|c| is_ready(c)) {
-        return None; // a person is told when that lasts
-    }
-    let now = d.clock.now();
-    let interval = i64::try_from(state.tunables.stats_interval).unwrap_or(i64::MAX);
-    let statistics = state.stats_written.map_or(now, |at| at + interval);
-    let due = [d.switch.deadline(), d.connections.deadline()].into_iter().flatten();
-    let due = due.fold(statistics, Ord::min);
-    // The clock counts whole milliseconds.
-    Some(Duration::from_millis(due.since(now) + 1))
 }
 
-/// Controllers come and go, and what the database says of them with them.
+/// Controllers come and go, and their columns in the database change with them.
 fn has_controllers(state: &State) -> bool {
     state.bridges.values().any(|bridge| !bridge.controllers.is_empty())
 }

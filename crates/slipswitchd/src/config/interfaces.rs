@@ -6,15 +6,15 @@
 //! an interface can move from one bridge to another in one step.
 
 use super::address::{from_row, of_name};
+use super::context::Context;
 use super::desired::{DesiredBridge, DesiredInterface};
 use super::device::{self, Form};
 use super::state::{BridgeState, InterfaceState, Remarks};
 use super::vlan;
-use crate::daemon::Daemon;
 use bridge::connection::PortEvent;
 use bridge::port::{Bundle, Port};
 use bridge::snapshot::BridgeIndex;
-use bridge::switch::PortRequest;
+use bridge::switch::{PortRequest, Switch};
 use datapath::{PortKind, PortSpec};
 use openflow::PortNo;
 use packet::Mac;
@@ -36,7 +36,11 @@ fn requested(wanted: &DesiredInterface) -> Option<u32> {
 }
 
 /// Closes ports that are not wanted any more, or not as they are, or whose device is gone.
-pub(super) fn remove_stale(d: &mut Daemon, bridge: &mut BridgeState, wanted: &DesiredBridge) {
+pub(super) fn remove_stale(
+    context: &mut Context<'_>,
+    bridge: &mut BridgeState,
+    wanted: &DesiredBridge,
+) {
     let rows: BTreeMap<&str, &DesiredInterface> =
         wanted.interfaces().map(|i| (i.name.as_str(), i)).collect();
     let mut close: Vec<String> = Vec::new();
@@ -44,14 +48,14 @@ pub(super) fn remove_stale(d: &mut Daemon, bridge: &mut BridgeState, wanted: &De
         let Some(number) = state.number else { continue };
         let form = rows
             .get(name.as_str())
-            .map(|row| device::form(row, &wanted.name, &wanted.datapath_type, d.dummy));
+            .map(|row| device::form(row, &wanted.name, &wanted.datapath_type, context.dummy));
         let as_wanted = matches!((&form, &state.form), (Some(Ok(new)), Some(old)) if new == old);
-        if !as_wanted || is_gone(d, bridge.index, number) {
+        if !as_wanted || is_gone(context.switch, bridge.index, number) {
             close.push(name.clone());
         }
     }
     for name in close {
-        close_port(d, bridge, &name);
+        close_port(context, bridge, &name);
     }
     bridge.interfaces.retain(|name, _| rows.contains_key(name.as_str()));
     // Numbers: one that is asked for is given when it is free by now, or when the port that has it
@@ -71,14 +75,14 @@ pub(super) fn remove_stale(d: &mut Daemon, bridge: &mut BridgeState, wanted: &De
         }
     }
     for name in moving {
-        close_port(d, bridge, &name);
+        close_port(context, bridge, &name);
     }
 }
 
 /// The port's device does not answer any more (it was deleted, or moved to another namespace), or
 /// to another name.
-pub(super) fn is_gone(d: &Daemon, index: BridgeIndex, number: PortNo) -> bool {
-    let port = d.switch.bridge(index).and_then(|b| b.ports.get(&number));
+pub(super) fn is_gone(switch: &Switch, index: BridgeIndex, number: PortNo) -> bool {
+    let port = port(switch, index, number);
     port.is_none_or(|p| p.device.as_ref().is_some_and(|device| !answers(device.as_ref(), p)))
 }
 
@@ -93,23 +97,23 @@ fn answers(device: &dyn netdev::Device, port: &Port) -> bool {
 }
 
 /// Closes a port; its row stays known, with its last number.
-pub(super) fn close_port(d: &mut Daemon, bridge: &mut BridgeState, name: &str) {
+pub(super) fn close_port(context: &mut Context<'_>, bridge: &mut BridgeState, name: &str) {
     let Some(state) = bridge.interfaces.get_mut(name) else { return };
     let Some(number) = state.number.take() else { return };
     state.last = Some(number.0);
-    if let Some(port) = d.switch.remove_port(bridge.index, number) {
-        tracing::info!(target: "bridge", "bridge {}: deleted interface {name} on port {}", bridge_name(d, bridge.index), short(number));
-        d.connections.port_status(bridge.index, PortEvent::Deleted(&port.desc()));
+    if let Some(port) = context.switch.remove_port(bridge.index, number) {
+        tracing::info!(target: "bridge", "bridge {}: deleted interface {name} on port {}", bridge_name(context.switch, bridge.index), short(number));
+        context.connections.port_status(bridge.index, PortEvent::Deleted(&port.desc()));
     }
 }
 
-fn bridge_name(d: &Daemon, index: BridgeIndex) -> String {
-    d.switch.bridge(index).map_or_else(String::new, |b| b.name.clone())
+fn bridge_name(switch: &Switch, index: BridgeIndex) -> String {
+    switch.bridge(index).map_or_else(String::new, |b| b.name.clone())
 }
 
 /// Opens what is wanted and not open.
 pub(super) fn add_missing(
-    d: &mut Daemon,
+    context: &mut Context<'_>,
     bridge: &mut BridgeState,
     wanted: &DesiredBridge,
     remarks: &mut Remarks,
@@ -137,7 +141,7 @@ pub(super) fn add_missing(
         }
         let last = state.last.take().or(row.ofport);
         *state = InterfaceState { uuid: row.uuid, last, ..InterfaceState::default() };
-        let form = match device::form(row, &wanted.name, &wanted.datapath_type, d.dummy) {
+        let form = match device::form(row, &wanted.name, &wanted.datapath_type, context.dummy) {
             Ok(form) => form,
             Err(error) => {
                 remarks.warn(format!("bridge {}: {error}", wanted.name));
@@ -146,7 +150,7 @@ pub(super) fn add_missing(
             }
         };
         let request = request(row, &form, wanted, last);
-        match d.switch.add_port(bridge.index, &request) {
+        match context.switch.add_port(bridge.index, &request) {
             Ok(number) => {
                 tracing::info!(target: "bridge", "bridge {}: added interface {} on port {}", wanted.name, row.name, short(number));
                 state.number = Some(number);
@@ -154,9 +158,9 @@ pub(super) fn add_missing(
                 state.options = row.options.clone();
                 state.mtu = row.mtu;
                 state.placing = row.placing();
-                state.resets_before =
-                    port(d, bridge.index, number).map_or(0, |port| port.status.link_resets);
-                added(d, bridge.index, number, &form);
+                state.resets_before = port(context.switch, bridge.index, number)
+                    .map_or(0, |port| port.status.link_resets);
+                added(context, bridge.index, number, &form);
                 state.form = Some(form);
             }
             Err(error) => {
@@ -216,8 +220,8 @@ fn dummy_number(name: &str) -> Option<datapath::PortNo> {
 }
 
 /// Finishes a port that was just added, and tells controllers.
-fn added(d: &mut Daemon, index: BridgeIndex, number: PortNo, form: &Form) {
-    let Some(bridge) = d.switch.bridge_mut(index) else { return };
+fn added(context: &mut Context<'_>, index: BridgeIndex, number: PortNo, form: &Form) {
+    let Some(bridge) = context.switch.bridge_mut(index) else { return };
     let name = bridge.name.clone();
     let Some(port) = bridge.ports.get_mut(&number) else { return };
     match form {
@@ -225,12 +229,12 @@ fn added(d: &mut Daemon, index: BridgeIndex, number: PortNo, form: &Form) {
         Form::Patch { .. } => port.status.mac = of_name(&name, &port.name).0,
     }
     let desc = port.desc();
-    d.connections.port_status(index, PortEvent::Added(&desc));
+    context.connections.port_status(index, PortEvent::Added(&desc));
 }
 
 /// Settings of open ports: options of dummies, addresses, MTU, policing.
 pub(super) fn configure(
-    d: &mut Daemon,
+    context: &mut Context<'_>,
     bridge: &mut BridgeState,
     wanted: &DesiredBridge,
     remarks: &mut Remarks,
@@ -241,7 +245,7 @@ pub(super) fn configure(
         let Some(number) = state.number else { continue };
         state.error = None;
         if let Some(Form::Patch { peer }) = &state.form {
-            if !is_connected(d, &row.name, peer) {
+            if !is_connected(context.switch, &row.name, peer) {
                 state.error = Some(format!(
                     "No usable peer '{peer}' exists in '{}' datapath.",
                     shown_type(wanted)
@@ -249,7 +253,7 @@ pub(super) fn configure(
             }
             continue;
         }
-        let Some(port) = port(d, bridge.index, number) else { continue };
+        let Some(port) = port(context.switch, bridge.index, number) else { continue };
         let Some(device) = port.device.clone() else { continue };
         let status = port.status.clone();
         let dp_port = port.dp_port;
@@ -295,13 +299,13 @@ pub(super) fn configure(
         if state.policing != row.policing
             && let Some(dp_port) = dp_port
         {
-            match d.switch.datapath().set_policing(dp_port, row.policing.0, row.policing.1) {
+            match context.switch.datapath().set_policing(dp_port, row.policing.0, row.policing.1) {
                 Ok(()) => state.policing = row.policing,
                 Err(error) => remarks.warn(error.to_string()),
             }
         }
         if state.placing != row.placing()
-            && let (Some(placed), Some(dp_port)) = (&d.placed, dp_port)
+            && let (Some(placed), Some(dp_port)) = (context.placed, dp_port)
         {
             let spec = PortSpec {
                 name: row.name.clone(),
@@ -319,22 +323,22 @@ pub(super) fn configure(
             }
         }
         if touched {
-            refresh(d, bridge.index, number);
+            refresh(context, bridge.index, number);
         }
     }
-    internal_mtu(d, bridge, wanted, remarks);
+    internal_mtu(context, bridge, wanted, remarks);
 }
 
 /// Gives internal ports the lowest MTU of the bridge's other ports, unless their row asks for
 /// another: when that MTU changes, when an internal port is new, and when its MTU is higher. One
 /// that somebody has set lower stays until then, as in OVS.
 fn internal_mtu(
-    d: &mut Daemon,
+    context: &mut Context<'_>,
     bridge: &mut BridgeState,
     wanted: &DesiredBridge,
     remarks: &mut Remarks,
 ) {
-    let Some(b) = d.switch.bridge(bridge.index) else { return };
+    let Some(b) = context.switch.bridge(bridge.index) else { return };
     let mtu_of = |s: &InterfaceState| {
         let port = b.ports.get(&s.number?)?;
         (!port.is_patch()).then_some(port.status.mtu).filter(|mtu| *mtu != 0)
@@ -363,7 +367,9 @@ fn internal_mtu(
         state.has_bridge_mtu = state.follows_mtu();
     }
     for (name, number) in followers {
-        let Some(device) = port(d, bridge.index, number).and_then(|p| p.device.clone()) else {
+        let Some(device) =
+            port(context.switch, bridge.index, number).and_then(|p| p.device.clone())
+        else {
             continue;
         };
         // Cards may take more than a tap.
@@ -372,7 +378,7 @@ fn internal_mtu(
         if let Err(error) = device.set_mtu(mtu) {
             remarks.warn(mtu_failed(&name, mtu, &error, range));
         }
-        refresh(d, bridge.index, number);
+        refresh(context, bridge.index, number);
     }
 }
 
@@ -391,31 +397,38 @@ fn shown_type(wanted: &DesiredBridge) -> &str {
 }
 
 /// The patch port called `name` has a peer that names it back.
-fn is_connected(d: &Daemon, name: &str, peer: &str) -> bool {
-    d.switch
+fn is_connected(switch: &Switch, name: &str, peer: &str) -> bool {
+    switch
         .bridges()
         .filter_map(|b| b.port_by_name(peer))
         .any(|p| p.is_patch() && p.peer.as_deref() == Some(name))
 }
 
-fn port(d: &Daemon, index: BridgeIndex, number: PortNo) -> Option<&Port> {
-    d.switch.bridge(index)?.ports.get(&number)
+fn port(switch: &Switch, index: BridgeIndex, number: PortNo) -> Option<&Port> {
+    switch.bridge(index)?.ports.get(&number)
 }
 
 /// Reads a port's status anew after it was changed, and tells controllers.
-fn refresh(d: &mut Daemon, index: BridgeIndex, number: PortNo) {
-    let Some(port) = d.switch.bridge_mut(index).and_then(|b| b.ports.get_mut(&number)) else {
+fn refresh(context: &mut Context<'_>, index: BridgeIndex, number: PortNo) {
+    let Some(port) = context.switch.bridge_mut(index).and_then(|b| b.ports.get_mut(&number)) else {
         return;
     };
     if let Some(before) = port.refresh() {
         let after = port.desc();
-        d.connections.port_status(index, PortEvent::Modified { before: &before, after: &after });
+        context
+            .connections
+            .port_status(index, PortEvent::Modified { before: &before, after: &after });
     }
 }
 
 /// Gives the bridge's own port its address.
-pub(super) fn set_local_mac(d: &mut Daemon, index: BridgeIndex, mac: Mac, remarks: &mut Remarks) {
-    let Some(port) = port(d, index, PortNo::LOCAL) else { return };
+pub(super) fn set_local_mac(
+    context: &mut Context<'_>,
+    index: BridgeIndex,
+    mac: Mac,
+    remarks: &mut Remarks,
+) {
+    let Some(port) = port(context.switch, index, PortNo::LOCAL) else { return };
     if port.status.mac == mac.0 {
         return;
     }
@@ -425,13 +438,13 @@ pub(super) fn set_local_mac(d: &mut Daemon, index: BridgeIndex, mac: Mac, remark
     {
         remarks.warn(format!("bridge {name}: setting the address of its port failed ({error})"));
     }
-    refresh(d, index, PortNo::LOCAL);
+    refresh(context, index, PortNo::LOCAL);
 }
 
 /// The bridge's bundles, equal to its Port rows. What was learned on a port whose VLANs changed
 /// is forgotten.
-pub(super) fn bundles(d: &mut Daemon, index: BridgeIndex, wanted: &DesiredBridge) {
-    let Some(bridge) = d.switch.bridge(index) else { return };
+pub(super) fn bundles(switch: &mut Switch, index: BridgeIndex, wanted: &DesiredBridge) {
+    let Some(bridge) = switch.bridge(index) else { return };
     let bundles: Vec<Bundle> = wanted
         .ports
         .values()
@@ -458,7 +471,7 @@ pub(super) fn bundles(d: &mut Daemon, index: BridgeIndex, wanted: &DesiredBridge
             );
         }
     }
-    let Some(bridge) = d.switch.bridge_mut(index) else { return };
+    let Some(bridge) = switch.bridge_mut(index) else { return };
     bridge.bundles = bundles;
     for port in changed {
         bridge.macs.flush_port(port);

@@ -2,14 +2,15 @@
 //! The BPF datapath beneath the switch: begun when the database first allows it, switched off
 //! and on by `other_config:bpf-offload`, and what an earlier daemon left in it.
 
+use super::context::Context;
 use super::desired::{Desired, DesiredBridge, Tunables};
 use super::state::State;
-use crate::daemon::Daemon;
 use datapath::TierSet;
 use datapath::offload::OffloadProvider;
 use datapath_bpf::maps::{MAX_FLOWS, MAX_MASKS};
 use datapath_bpf::{BpfDatapath, BpfProvider, Config, Unavailable};
 use placement::PlacedDatapath;
+use process::Dirs;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -18,19 +19,19 @@ use std::time::{Duration, Instant};
 const BPF: TierSet = TierSet::XDP_AND_TCX;
 
 /// True when flows may run in BPF.
-pub(super) fn is_on(d: &Daemon) -> bool {
-    d.placed.as_ref().is_some_and(|p| p.has_provider())
+pub(super) fn is_on(context: &Context<'_>) -> bool {
+    context.placed.is_some_and(|placed| placed.has_provider())
 }
 
 /// Puts `bpf-offload` and `flow-restore-wait` into force; before the first port.
-pub(super) fn sync(d: &mut Daemon, state: &mut State, new: &Tunables) {
-    let Some(placed) = d.placed.clone() else { return };
+pub(super) fn sync(context: &mut Context<'_>, state: &mut State, new: &Tunables) {
+    let Some(placed) = context.placed else { return };
     if new.bpf_offload && !placed.is_begun(BPF) {
-        begin(d, &placed, new);
-        super::tunables::packet_threads(d, state, new);
+        begin(context, placed, new);
+        super::tunables::packet_threads(context, state, new);
     }
     if !new.bpf_offload && !placed.is_begun(BPF) && !state.configured {
-        discard(d, "other_config:bpf-offload=false");
+        discard(context.directories, "other_config:bpf-offload=false");
     }
     placed.set_blocked(BPF, (!new.bpf_offload).then(datapath_bpf::disabled));
     if new.bpf_sizes != state.tunables.bpf_sizes && state.configured && placed.is_begun(BPF) {
@@ -41,15 +42,15 @@ pub(super) fn sync(d: &mut Daemon, state: &mut State, new: &Tunables) {
     }
     if !new.flow_restore_wait {
         if state.restoring.take().is_some() {
-            d.switch.slow_path().hold(false);
-            d.switch.need_revalidation();
+            context.switch.slow_path().hold(false);
+            context.switch.need_revalidation();
         }
     } else if !state.configured {
         state.restoring = Some(Instant::now() + Duration::from_secs(new.restore_deadline));
     }
     if !state.configured {
         // Flows that were adopted are about ports and rules that are still to come.
-        d.switch.slow_path().hold(true);
+        context.switch.slow_path().hold(true);
     }
 }
 
@@ -69,11 +70,11 @@ fn size(name: &str, asked: Option<u64>, default: u32, range: RangeInclusive<u32>
 }
 
 /// Makes the BPF datapath, or takes over what is pinned.
-fn begin(d: &Daemon, placed: &Arc<PlacedDatapath>, new: &Tunables) {
-    let mut config = Config { pins: Some(d.directories.bpf_pins()), ..Config::default() };
+fn begin(context: &Context<'_>, placed: &Arc<PlacedDatapath>, new: &Tunables) {
+    let mut config = Config { pins: Some(context.directories.bpf_pins()), ..Config::default() };
     config.max_flows = size("bpf-max-flows", new.bpf_sizes.0, config.max_flows, MAX_FLOWS);
     config.max_masks = size("bpf-max-masks", new.bpf_sizes.1, config.max_masks, MAX_MASKS);
-    let opened = BpfDatapath::open(config, d.clock.clone());
+    let opened = BpfDatapath::open(config, context.clock.clone());
     let provider = match opened {
         Ok(bpf) => {
             if bpf.was_adopted() {
@@ -82,7 +83,7 @@ fn begin(d: &Daemon, placed: &Arc<PlacedDatapath>, new: &Tunables) {
                     "adopted {} flows and {} ports that an earlier daemon left in {}",
                     bpf.len(),
                     bpf.adopted_ports().len(),
-                    d.directories.bpf_pins().display(),
+                    context.directories.bpf_pins().display(),
                 );
             }
             Ok(Arc::new(BpfProvider::new(Arc::new(bpf))) as Arc<dyn OffloadProvider>)
@@ -91,22 +92,22 @@ fn begin(d: &Daemon, placed: &Arc<PlacedDatapath>, new: &Tunables) {
             let reason = datapath_bpf::unavailable(&error);
             tracing::warn!(target: "dpif", "flows run in userspace: {reason}");
             if !matches!(error, Unavailable::InUse(_)) {
-                discard(d, "its BPF tables cannot be gone on with");
+                discard(context.directories, "its BPF tables cannot be gone on with");
             }
             Err(reason)
         }
     };
     placed.begin(BPF, provider);
-    d.switch.slow_path().expect_unknown_flows(); // those that were adopted
-    if let Err(error) = placed.serve(BPF, &d.userspace) {
+    context.switch.slow_path().expect_unknown_flows(); // those that were adopted
+    if let Err(error) = placed.serve(BPF, context.userspace) {
         tracing::warn!(target: "dpif", "flows run in userspace: no device for packets that BPF passes up ({error})");
     }
 }
 
 /// Takes away what an earlier daemon left in BPF: it would go on forwarding beside this one, by
 /// rules of then.
-fn discard(d: &Daemon, why: &str) {
-    let pins = d.directories.bpf_pins();
+fn discard(directories: &Dirs, why: &str) {
+    let pins = directories.bpf_pins();
     match datapath_bpf::discard(&pins) {
         Ok(false) => {}
         Ok(true) => tracing::info!(
@@ -124,14 +125,14 @@ fn discard(d: &Daemon, why: &str) {
 
 /// The name by which a daemon knows interfaces that it made to outlive it: other daemons have
 /// other directories.
-pub(super) fn owner(d: &Daemon) -> String {
-    d.directories.run.display().to_string()
+pub(super) fn owner(directories: &Dirs) -> String {
+    directories.run.display().to_string()
 }
 
 /// Removes interfaces of internal ports that an earlier daemon left, and that the database does
 /// not name any more.
-fn remove_orphans(d: &Daemon, wanted: &Desired) {
-    let owner = owner(d);
+fn remove_orphans(directories: &Dirs, wanted: &Desired) {
+    let owner = owner(directories);
     let left = netdev::persistent_interfaces(&owner).unwrap_or_else(|error| {
         tracing::warn!(target: "netdev_linux", "interfaces that an earlier daemon left cannot be looked for ({error})");
         Vec::new()
@@ -155,18 +156,18 @@ fn remove_orphans(d: &Daemon, wanted: &Desired) {
 
 /// The ports of the first configuration are there: what was adopted for others goes, and the
 /// rest is checked against the rules, unless these are still to come.
-pub(super) fn configured(d: &mut Daemon, state: &State, wanted: &Desired) {
-    let Some(placed) = &d.placed else { return };
+pub(super) fn configured(context: &mut Context<'_>, state: &State, wanted: &Desired) {
+    let Some(placed) = context.placed else { return };
     placed.finish_adoption();
-    remove_orphans(d, wanted);
+    remove_orphans(context.directories, wanted);
     if state.restoring.is_none() {
-        d.switch.slow_path().hold(false);
-        d.switch.need_revalidation();
+        context.switch.slow_path().hold(false);
+        context.switch.need_revalidation();
     }
 }
 
 /// Ends a wait that has lasted too long; with `peers`, looks at what other ends of ports do.
-pub(super) fn tick(d: &mut Daemon, state: &mut State, peers: bool) {
+pub(super) fn tick(context: &mut Context<'_>, state: &mut State, peers: bool) {
     if state.restoring.is_some_and(|end| Instant::now() >= end) {
         state.restoring = None;
         tracing::warn!(
@@ -175,10 +176,10 @@ pub(super) fn tick(d: &mut Daemon, state: &mut State, peers: bool) {
              now (other_config:flow-restore-deadline)",
             state.tunables.restore_deadline,
         );
-        d.switch.slow_path().hold(false);
-        d.switch.need_revalidation();
+        context.switch.slow_path().hold(false);
+        context.switch.need_revalidation();
     }
-    if peers && let Some(placed) = &d.placed {
+    if peers && let Some(placed) = context.placed {
         placed.look_at_peers();
     }
 }

@@ -55,11 +55,11 @@ pub(super) struct State {
     /// Since when the database is not there; and whether the log says so.
     pub without_database: Option<Instant>,
     /// See `without_database`.
-    pub absence_told: bool,
+    pub is_absence_logged: bool,
     /// Since when the database is there, but not its lock; and whether the log says so.
     pub without_lock: Option<Instant>,
     /// See `without_lock`.
-    pub lock_told: bool,
+    pub is_lock_logged: bool,
 }
 
 /// A bridge that is there.

@@ -5,13 +5,13 @@
 //! under way), all of a round in one transaction, guarded by the lock. Statistics are written
 //! each `stats-update-interval`; states at once when they are noticed.
 
+use super::context::Context;
 use super::desired::DesiredBridge;
 use super::device;
 use super::host;
 use super::interfaces::short;
 use super::state::{BridgeState, ControllerState, InterfaceState, Service, State};
 use crate::args::DummyLevel;
-use crate::daemon::Daemon;
 use bridge::bridge::Bridge;
 use bridge::port::Port;
 use netdev::{DeviceStats, Duplex};
@@ -34,7 +34,7 @@ pub(super) struct Writer<'a> {
 /// What a round looks at. Comparing all columns of all rows costs more than all else that an idle
 /// daemon does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Extent {
+pub enum Extent {
     /// Connections to controllers, which change by themselves.
     Controllers,
     /// All states.
@@ -63,20 +63,20 @@ impl<'a> Writer<'a> {
     }
 
     /// The Open_vSwitch row. `configured` when the present `next_cfg` is in force.
-    pub fn root(&mut self, d: &Daemon, state: &State, configured: bool) {
+    pub fn root(&mut self, context: &Context<'_>, state: &State, configured: bool) {
         if self.extent < Extent::States {
             return;
         }
         let Some((uuid, row)) = self.replica.first("Open_vSwitch") else { return };
         let mut types = vec!["netdev"];
-        if !d.disable_system || device::is_dummy_datapath("system", d.dummy) {
+        if !context.disable_system || device::is_dummy_datapath("system", context.dummy) {
             types.push("system");
         }
-        if d.dummy != DummyLevel::Off {
+        if context.dummy != DummyLevel::Off {
             types.push("dummy");
         }
         self.set("Open_vSwitch", uuid, "datapath_types", Datum::set(types));
-        self.set("Open_vSwitch", uuid, "iface_types", Datum::set(device::types(d.dummy)));
+        self.set("Open_vSwitch", uuid, "iface_types", Datum::set(device::types(context.dummy)));
         self.set("Open_vSwitch", uuid, "dpdk_initialized", false);
         self.set("Open_vSwitch", uuid, "dpdk_version", "none");
         if self.has_statistics() {
@@ -90,8 +90,8 @@ impl<'a> Writer<'a> {
     }
 
     /// A bridge and all that is in it.
-    pub fn bridge(&mut self, d: &Daemon, state: &mut BridgeState) {
-        let Some(bridge) = d.switch.bridge(state.index) else { return };
+    pub fn bridge(&mut self, context: &Context<'_>, state: &mut BridgeState) {
+        let Some(bridge) = context.switch.bridge(state.index) else { return };
         if self.extent >= Extent::States {
             let id = format!("{:016x}", bridge.datapath_id);
             self.set("Bridge", state.uuid, "datapath_id", id.as_str());
@@ -104,7 +104,7 @@ impl<'a> Writer<'a> {
             }
         }
         for controller in state.controllers.values_mut() {
-            self.controller(d, controller);
+            self.controller(context, controller);
         }
     }
 
@@ -182,7 +182,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    fn controller(&mut self, d: &Daemon, state: &mut ControllerState) {
+    fn controller(&mut self, context: &Context<'_>, state: &mut ControllerState) {
         let Service::Active(connector) = &state.service else {
             for row in &state.wanted.rows {
                 self.set("Controller", *row, "is_connected", false);
@@ -192,7 +192,7 @@ impl<'a> Writer<'a> {
             return;
         };
         let now = connector.status();
-        let connection = now.id.and_then(|id| d.connections.status(id));
+        let connection = now.id.and_then(|id| context.connections.status(id));
         let is_connected = connection.as_ref().is_some_and(|c| c.version.is_some());
         let role = connection.as_ref().filter(|_| is_connected).map(|c| match c.role {
             Role::Primary => "master",

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Settings of the whole switch (`Open_vSwitch:other_config`).
 
+use super::context::Context;
 use super::desired::{Desired, Tunables};
 use super::state::State;
 use crate::args::DummyLevel;
-use crate::daemon::Daemon;
 use bridge::revalidator::Pass;
+use bridge::switch::Switch;
 use datapath_userspace::{Config, UpcallShare};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -17,7 +18,7 @@ const MAX_REVALIDATOR: u64 = 500;
 const UPCALL_PERCENT: u64 = 10;
 
 /// Puts into force what differs.
-pub(super) fn sync(d: &mut Daemon, state: &mut State, wanted: &Desired) {
+pub(super) fn sync(context: &mut Context<'_>, state: &mut State, wanted: &Desired) {
     if let Some(files) = &wanted.tls
         && state.tls.as_ref() != Some(files)
     {
@@ -28,7 +29,7 @@ pub(super) fn sync(d: &mut Daemon, state: &mut State, wanted: &Desired) {
     if *new == state.tunables && state.configured {
         return;
     }
-    let revalidator = &d.switch.slow_path().revalidator;
+    let revalidator = &context.switch.slow_path().revalidator;
     revalidator.max_idle.store(new.max_idle, Ordering::Relaxed);
     let interval = new.max_revalidator.unwrap_or(MAX_REVALIDATOR);
     revalidator.interval.store(interval, Ordering::Relaxed);
@@ -36,14 +37,14 @@ pub(super) fn sync(d: &mut Daemon, state: &mut State, wanted: &Desired) {
     if new.flow_limit != state.tunables.flow_limit || !state.configured {
         revalidator.configured_limit.store(new.flow_limit, Ordering::Relaxed);
         let limit = usize::try_from(new.flow_limit).unwrap_or(usize::MAX);
-        d.switch.slow_path().flow_limit.store(limit, Ordering::Relaxed);
+        context.switch.slow_path().flow_limit.store(limit, Ordering::Relaxed);
     }
     if new.pmd_cpu_mask != state.tunables.pmd_cpu_mask
         || new.upcall_cpu_percent != state.tunables.upcall_cpu_percent
     {
-        packet_threads(d, state, new);
+        packet_threads(context, state, new);
     }
-    d.connections.set_bundle_idle_timeout(new.bundle_idle_timeout);
+    context.connections.set_bundle_idle_timeout(new.bundle_idle_timeout);
     if new.hw_offload && !state.tunables.hw_offload {
         tracing::info!(target: "bridge", "hw-offload is set; this version does not drive TC flower: flows run in BPF or in userspace");
     }
@@ -51,7 +52,7 @@ pub(super) fn sync(d: &mut Daemon, state: &mut State, wanted: &Desired) {
 }
 
 /// How many VLAN tags keys have. Before the BPF programs are loaded for the first time.
-pub(super) fn vlan_limit(d: &mut Daemon, state: &mut State, new: &Tunables) {
+pub(super) fn vlan_limit(context: &mut Context<'_>, state: &mut State, new: &Tunables) {
     if new.vlan_limit == state.tunables.vlan_limit && state.configured {
         return;
     }
@@ -60,8 +61,8 @@ pub(super) fn vlan_limit(d: &mut Daemon, state: &mut State, new: &Tunables) {
     if flow::extract::vlan_limit() == before {
         return;
     }
-    forget_megaflows(d);
-    let Some(placed) = d.placed.clone() else { return };
+    forget_megaflows(context.switch);
+    let Some(placed) = context.placed else { return };
     if let Err(reason) = placed.follow_vlan_limit() {
         state.remarks.warn(format!(
             "other_config:vlan-limit has changed, and flows run in userspace until the daemon is \
@@ -69,14 +70,14 @@ pub(super) fn vlan_limit(d: &mut Daemon, state: &mut State, new: &Tunables) {
         ));
     }
     // Those that came meanwhile were refused by BPF.
-    forget_megaflows(d);
+    forget_megaflows(context.switch);
 }
 
 /// Keys from before do not compare with those from now on.
-fn forget_megaflows(d: &mut Daemon) {
+fn forget_megaflows(switch: &mut Switch) {
     // A translation that is under way sees that what it was made on is of yesterday.
-    d.switch.need_revalidation();
-    d.switch.slow_path().pass(Pass::Purge);
+    switch.need_revalidation();
+    switch.slow_path().pass(Pass::Purge);
 }
 
 /// What misses of ports may cost: `percent` of one CPU. Where that is not said it is
@@ -97,7 +98,7 @@ fn cpus() -> usize {
 }
 
 /// Cores of packet threads, their share for misses, and whether the host's own ports outlive the daemon.
-pub(super) fn packet_threads(d: &Daemon, state: &mut State, new: &Tunables) {
+pub(super) fn packet_threads(context: &Context<'_>, state: &mut State, new: &Tunables) {
     let mask = new.pmd_cpu_mask.as_deref().unwrap_or_default();
     let available = cpus();
     match Config::cores_of_mask(mask) {
@@ -109,13 +110,15 @@ pub(super) fn packet_threads(d: &Daemon, state: &mut State, new: &Tunables) {
                     "other_config:pmd-cpu-mask {mask} names cores that are not there: {absent:?}"
                 ));
             }
-            let is_placed = super::offload::is_on(d);
-            let owner = state.owner.get_or_insert_with(|| super::offload::owner(d).into());
-            d.userspace.reconfigure(Config {
+            let is_placed = super::offload::is_on(context);
+            let owner = state
+                .owner
+                .get_or_insert_with(|| super::offload::owner(context.directories).into());
+            context.userspace.reconfigure(Config {
                 cores,
                 persistent_internal: is_placed.then(|| owner.clone()),
                 open_muted: is_placed,
-                upcall_share: upcall_share(d.dummy, new.upcall_cpu_percent),
+                upcall_share: upcall_share(context.dummy, new.upcall_cpu_percent),
                 ..Config::default()
             });
         }

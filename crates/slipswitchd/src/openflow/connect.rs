@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Active connections to controllers, kept up with backoff (OVS: rconn).
 
+use super::control::SharedControl;
 use super::end::{self, End};
 use super::listen::OPENFLOW_PORT;
 use super::stream::Stream;
 use super::{Services, peer};
-use crate::daemon::Shared;
 use bridge::connection::{ConnectionId, Connections, Options};
 use bridge::snapshot::BridgeIndex;
 use rustix::io::Errno;
@@ -119,7 +119,7 @@ impl Connector {
     /// Starts to connect. `max_backoff` is the longest wait between two attempts. `tls` is for
     /// [`Target::Tls`]; its files are read for each attempt.
     pub fn start(
-        daemon: &Shared,
+        control: &SharedControl,
         target: Target,
         bridge: BridgeIndex,
         options: Options,
@@ -136,7 +136,7 @@ impl Connector {
         }));
         let stopped = Rc::new(Cell::new(false));
         let attempt = Attempt {
-            daemon: Rc::clone(daemon),
+            control: Rc::clone(control),
             target,
             bridge,
             settings: Rc::clone(&settings),
@@ -193,7 +193,7 @@ fn say(quiet: bool, name: &str, text: &str) {
 }
 
 struct Attempt {
-    daemon: Shared,
+    control: SharedControl,
     target: Target,
     bridge: BridgeIndex,
     settings: Rc<Settings>,
@@ -260,13 +260,16 @@ impl Attempt {
     }
 
     fn bridge_name(&self) -> String {
-        self.daemon.borrow().switch.bridge(self.bridge).map_or_else(String::new, |b| b.name.clone())
+        let mut control = self.control.borrow_mut();
+        let bridge = control.parts().switch.bridge(self.bridge);
+        bridge.map_or_else(String::new, |b| b.name.clone())
     }
 
     fn is_agreed(&self) -> bool {
         let id = self.status.borrow().id;
-        let daemon = self.daemon.borrow();
-        id.and_then(|id| daemon.connections.status(id)).is_some_and(|s| s.version.is_some())
+        let mut control = self.control.borrow_mut();
+        let connections = control.parts().connections;
+        id.and_then(|id| connections.status(id)).is_some_and(|s| s.version.is_some())
     }
 
     async fn connect(&self) -> io::Result<Stream> {
@@ -306,7 +309,7 @@ impl Attempt {
             status.connected = Some(Instant::now());
         };
         let options = Options { quiet, ..self.settings.options.borrow().clone() };
-        let serving = peer::serve(&self.daemon, stream, self.bridge, options, started);
+        let serving = peer::serve(&self.control, stream, self.bridge, options, started);
         tokio::pin!(serving);
         let end = loop {
             tokio::select! {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Listening for OpenFlow peers.
 
+use super::control::SharedControl;
 use super::stream::Stream;
 use super::{Services, peer};
-use crate::daemon::Shared;
 use bridge::connection::{ConnectionId, Connections, Options};
 use bridge::snapshot::BridgeIndex;
 use hashbrown::HashSet;
@@ -132,7 +132,7 @@ impl Socket {
 impl Listener {
     /// Starts to listen. The files of `tls` are read for each peer.
     pub fn start(
-        daemon: &Shared,
+        control: &SharedControl,
         endpoint: &Endpoint,
         bridge: BridgeIndex,
         options: Options,
@@ -154,7 +154,7 @@ impl Listener {
             options: RefCell::new(options),
             accepted: RefCell::default(),
         });
-        let context = Context { daemon: Rc::clone(daemon), bridge, shared: Rc::clone(&shared) };
+        let context = Context { control: Rc::clone(control), bridge, shared: Rc::clone(&shared) };
         let task = tokio::task::spawn_local(accept(context, tls));
         Ok(Listener { task: task.abort_handle(), path, shared })
     }
@@ -211,7 +211,7 @@ fn bind_tcp(address: SocketAddr) -> io::Result<TcpListener> {
 
 #[derive(Clone)]
 struct Context {
-    daemon: Shared,
+    control: SharedControl,
     bridge: BridgeIndex,
     shared: Rc<Listening>,
 }
@@ -230,7 +230,7 @@ impl Context {
                 c.shared.accepted.borrow_mut().insert(id);
             };
             let options = c.shared.options.borrow().clone();
-            let end = peer::serve(&c.daemon, stream, c.bridge, options, started).await;
+            let end = peer::serve(&c.control, stream, c.bridge, options, started).await;
             if let Some(id) = mine.get() {
                 c.shared.accepted.borrow_mut().remove(&id);
             }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The task of one OpenFlow connection.
 
+use super::control::SharedControl;
 use super::end::End;
 use super::spin::AdaptiveSpin;
 use super::stream::Stream;
-use crate::daemon::Shared;
 use bridge::connection::{ConnectionId, Connections, Options};
 use bridge::snapshot::BridgeIndex;
 use std::io;
@@ -18,31 +18,32 @@ const LAST_OUTPUT: Duration = Duration::from_secs(1);
 
 /// Serves one connection until either side ends it. Returns why it ended.
 pub(crate) async fn serve(
-    daemon: &Shared,
+    control: &SharedControl,
     mut stream: Stream,
     bridge: BridgeIndex,
     options: Options,
     started: impl FnOnce(ConnectionId),
 ) -> End {
     let (id, waker) = {
-        let mut d = daemon.borrow_mut();
-        let now = d.clock.now();
-        let id = d.connections.accept(bridge, options, now);
-        let waker = d.services.register(id);
-        d.settle();
+        let mut control = control.borrow_mut();
+        let parts = control.parts();
+        let id = parts.connections.accept(bridge, options, parts.now);
+        let waker = parts.services.register(id);
+        control.settle();
         (id, waker)
     };
     started(id);
-    let end = run(daemon, &mut stream, id, &waker).await.unwrap_or_else(End::Failed);
-    let mut d = daemon.borrow_mut();
-    d.services.forget(id);
-    d.connections.closed(id);
-    d.settle();
+    let end = run(control, &mut stream, id, &waker).await.unwrap_or_else(End::Failed);
+    let mut control = control.borrow_mut();
+    let parts = control.parts();
+    parts.services.forget(id);
+    parts.connections.closed(id);
+    control.settle();
     end
 }
 
 async fn run(
-    daemon: &Shared,
+    control: &SharedControl,
     stream: &mut Stream,
     id: ConnectionId,
     waker: &tokio::sync::Notify,
@@ -52,25 +53,26 @@ async fn run(
     loop {
         // Output first, and all of it: a long reply goes on only as the peer reads.
         loop {
-            let output = daemon.borrow_mut().connections.take_output(id);
+            let output = control.borrow_mut().parts().connections.take_output(id);
             if output.is_empty() {
                 break;
             }
-            if let Some(end) = write(daemon, stream, id, waker, &output).await? {
+            if let Some(end) = write(control, stream, id, waker, &output).await? {
                 return Ok(end);
             }
-            let mut d = daemon.borrow_mut();
-            let d = &mut *d;
-            d.connections.run(&mut d.switch, d.clock.now());
-            d.settle();
+            let mut control = control.borrow_mut();
+            let parts = control.parts();
+            parts.connections.run(parts.switch, parts.now);
+            control.settle();
         }
         stream.flush().await?;
         let reads = {
-            let d = daemon.borrow();
-            if let Some(end) = closing(&d.connections, id) {
+            let mut control = control.borrow_mut();
+            let connections = control.parts().connections;
+            if let Some(end) = closing(connections, id) {
                 return Ok(end);
             }
-            d.connections.wants_input(id)
+            connections.wants_input(id)
         };
         if spin.is_others_turn() {
             tokio::task::yield_now().await;
@@ -86,12 +88,11 @@ async fn run(
         if n == 0 {
             return Ok(End::Peer);
         }
-        let mut d = daemon.borrow_mut();
-        let d = &mut *d;
-        let now = d.clock.now();
         let chunk = buf.get(..n).unwrap_or_default();
-        d.connections.receive(id, chunk, &mut d.switch, now);
-        d.settle();
+        let mut control = control.borrow_mut();
+        let parts = control.parts();
+        parts.connections.receive(id, chunk, parts.switch, parts.now);
+        control.settle();
     }
 }
 
@@ -105,7 +106,7 @@ fn closing(connections: &Connections, id: ConnectionId) -> Option<End> {
 /// be closed: the peer did not answer a probe, its bridge is gone, or its settings have changed.
 /// Returns that end; `None` when all is written.
 async fn write(
-    daemon: &Shared,
+    control: &SharedControl,
     stream: &mut Stream,
     id: ConnectionId,
     waker: &tokio::sync::Notify,
@@ -121,7 +122,7 @@ async fn write(
             biased;
             written = &mut whole => return written.map(|()| None),
             () = waker.notified() => {
-                let end = closing(&daemon.borrow().connections, id);
+                let end = closing(control.borrow_mut().parts().connections, id);
                 if let Some(end) = end {
                     return match tokio::time::timeout(LAST_OUTPUT, &mut whole).await {
                         Ok(written) => written.map(|()| None),
