@@ -1,26 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The switch, made what the database says. (OVS: vswitchd/bridge.c.)
 //!
-//! # What it is
-//! [`reconfigure`] reads the replica of the database into plain structures (`wanted`), and
-//! compares them with what was made before (`state`); only differences are carried out:
-//! removing first, then adding, then settings. What was made is written back in the same step,
-//! `cur_cfg` with it, so that `ovs-vsctl` goes on at once. [`status_tick`] writes what changes
-//! by itself: link states, statistics, controllers.
+//! # Overview
+//! [`Configuration::apply`] reads the replica of the database into plain structures (`desired`),
+//! and compares them with the bridges and ports that were made earlier (`state`). Only differences
+//! are carried out: removing first, then adding, then settings. [`Configuration::finish`] writes
+//! the result back in the same step, `cur_cfg` with it, so that `ovs-vsctl` goes on at once.
+//! [`Configuration::write_changes`] writes the columns that change later: link states, statistics,
+//! controllers. Each step works on a [`Context`], which the daemon makes.
 //!
 //! # Invariants
-//! - Nothing is changed while the database is not there, or while another daemon holds the lock
-//!   `ovs_vswitchd`: packets go on as configured last. After a reconnection the same comparison
-//!   reconciles.
-//! - A row that makes no sense never stops the others: an Interface gets its `error` column,
-//!   everything else a line in the log (once, until it changes), and a default.
-//! - A port that is wanted as it is, is not touched, whatever else changes.
-//! - No borrow of the daemon is held across an `await`.
+//! - Nothing changes while the database is not there, or while another daemon holds the lock
+//!   `ovs_vswitchd`: packets are forwarded as configured last. After a reconnection the same
+//!   comparison reconciles.
+//! - An invalid row never stops the others: an Interface gets its `error` column, any other row a
+//!   line in the log (once, until it changes) and a default.
+//! - A port whose row asks for nothing else is not touched, whatever else changes.
 //!
 //! # Which side it errs on
 //! A port whose own device vanished is closed, and its number kept for its return.
 //!
-//! # What we know it does not do
+//! # Known limitations
 //! Mirrors, NetFlow, sFlow, IPFIX, STP, RSTP, multicast snooping, bonds other than
 //! active-backup, LACP, QoS, BFD, CFM, LLDP, tunnels and in-band control are later work: one WARN
 //! for each row and column says that the setting is ignored.
@@ -67,13 +67,12 @@ use tokio::sync::Notify;
 
 /// The lock that the daemon holds while it serves a database, as OVS's does.
 const LOCK: &str = "ovs_vswitchd";
-/// How long the server may take to say whether the lock is ours, before a person is told.
+/// Time that the server may take to grant the lock, before the log reports another daemon.
 const LOCK_PATIENCE: Duration = Duration::from_secs(1);
-
-/// How long the database may be away, before a person is told. It may be restarted.
+/// Time that the database may be away before the log reports it: a restart takes less.
 const DATABASE_PATIENCE: Duration = Duration::from_secs(30);
 
-/// What the database said, and what was made of it.
+/// The connection to the database, and the bridges and ports that were made from its rows.
 #[derive(Default)]
 pub struct Configuration {
     client: Option<Rc<Client>>,
@@ -103,8 +102,8 @@ impl Configuration {
         Ok(Configuration { client: Some(Rc::new(client)), state })
     }
 
-    /// Waits until there may be something for [`reconfigure`]; for ever without a database. The
-    /// future borrows nothing. One at a time.
+    /// Waits until there may be work for [`Configuration::apply`]; forever without a database. The
+    /// future borrows nothing. Only one may wait at a time.
     pub fn changed(&self) -> impl Future<Output = ()> + use<> {
         let client = self.client.clone();
         async move {
@@ -115,42 +114,42 @@ impl Configuration {
         }
     }
 
-    /// The connection to the database.
+    /// Returns the connection to the database.
     pub fn client(&self) -> Option<&Rc<Client>> {
         self.client.as_ref()
     }
 
-    /// True when the database can be read and written.
+    /// Returns true when the database can be read and written.
     pub fn is_ready(&self) -> bool {
         self.client.as_ref().is_some_and(|client| is_ready(client))
     }
 
-    /// A configuration was made since the start.
+    /// Returns true when a configuration was made since the start.
     pub fn is_configured(&self) -> bool {
         self.state.configured
     }
 
-    /// `other_config:vlan-limit`; 0 is no limit.
+    /// Returns `other_config:vlan-limit`; 0 is no limit.
     pub fn vlan_limit(&self) -> u64 {
         self.state.tunables.vlan_limit
     }
 
-    /// Counters of configuration, for `coverage/show`.
+    /// Returns the counters of configuration, for `coverage/show`.
     pub fn counters(&self) -> impl Iterator<Item = (&'static str, u64)> + use<> {
         self.state.counts.all().into_iter()
     }
 
-    /// True when the bridge was made.
+    /// Returns true when the bridge exists.
     pub fn has_bridge(&self, bridge: &str) -> bool {
         self.state.bridges.contains_key(bridge)
     }
 
-    /// True when a bridge of one of these types was made.
+    /// Returns true when a bridge of one of these types exists.
     pub fn has_bridge_of_type(&self, types: &[&str]) -> bool {
         self.state.bridges.values().any(|bridge| types.contains(&bridge.datapath_type.as_str()))
     }
 
-    /// Tables and columns that are read and written.
+    /// Returns the tables and columns that are read and written.
     pub fn monitor_spec() -> MonitorSpec {
         MonitorSpec::new("Open_vSwitch")
             .table("Open_vSwitch", ["bridges", "ssl", "other_config", "next_cfg"])
@@ -263,7 +262,7 @@ impl Configuration {
     }
 }
 
-/// The TLS options of the command line, when they are complete.
+/// Returns the TLS options of the command line, when they are complete.
 fn tls_of(args: &Args) -> Option<tls::Files> {
     let (ca_certificate, bootstrap) = match &args.ssl.ca_cert {
         CaCert::File(path) => (path.clone(), false),
@@ -449,8 +448,9 @@ fn is_ready(client: &Client) -> bool {
     client.is_synchronized() && client.has_lock()
 }
 
-/// Says once that the database has been away for long: packets go on, but nobody can change
-/// anything, and status and statistics that tools show are of before.
+/// Reports once that the database has been away for [`DATABASE_PATIENCE`]. Packets are still
+/// forwarded, but nobody can change the configuration, and the status and statistics in the
+/// database are old.
 fn watch_connection(client: &Client, state: &mut State) {
     if client.is_synchronized() {
         if state.is_absence_logged {
@@ -471,7 +471,7 @@ fn watch_connection(client: &Client, state: &mut State) {
     }
 }
 
-/// Says once that another daemon serves the database.
+/// Reports once that another daemon serves the database.
 fn watch_lock(client: &Client, state: &mut State) {
     if !client.is_synchronized() || client.has_lock() {
         state.without_lock = None;
@@ -488,9 +488,9 @@ fn watch_lock(client: &Client, state: &mut State) {
     }
 }
 
-/// Sends a transaction. One that did not take effect is noted in `State::unwritten`, and made again
-/// by the next round, because the replica still differs; `activity` is rung for that. The reason of
-/// a refusal is logged once, until one takes effect or there is another reason.
+/// Sends a transaction. If it takes no effect, `State::unwritten` is set and `activity` is rung: the
+/// next round makes the transaction again, because the replica still differs. The reason of a
+/// refusal is logged once, until a transaction takes effect or the reason changes.
 fn submit(client: &Client, transaction: Transaction, state: &State, activity: Rc<Notify>) {
     let unwritten = Rc::clone(&state.unwritten);
     let refused = Rc::clone(&state.refused);

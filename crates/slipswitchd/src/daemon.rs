@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The daemon's state: one structure on one thread.
 //!
-//! Everything that asks for work (the database, OpenFlow peers, `ovs-appctl`, packets'
-//! events, the clock) borrows [`Daemon`] for one short, synchronous step and then calls
-//! [`Daemon::settle`], which lets packets see the changes and wakes whoever has something to
-//! send. No borrow is held across an `await`.
+//! Each source of work (the database, OpenFlow peers, `ovs-appctl`, packets' events, the clock)
+//! borrows [`Daemon`] for one short, synchronous step, and then calls [`Daemon::settle`]. That
+//! publishes the changes to packet threads and wakes the tasks that have output. No borrow is held
+//! across an `await`.
+//!
+//! The daemon depends on [`crate::config`] and [`crate::openflow`], and neither depends on it:
+//! configuration works on a [`Context`], and tasks of OpenFlow sockets on a [`Control`].
 
 use crate::args::{Args, DummyLevel};
 use crate::config::{self, Configuration, Context, Extent};
@@ -23,51 +26,53 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{Notify, mpsc};
 
-/// Events from packets that wait for the control thread; more are dropped and counted.
+/// Most events from packets that wait for the control thread; further events are dropped and
+/// counted.
 const EVENT_QUEUE: usize = 4096;
 
-/// Events handled in one step while packet threads send more: some milliseconds.
+/// Most events that one step handles while packet threads send more: some milliseconds of work.
 const EVENT_TURN: usize = 128;
 
-/// How the daemon was asked to stop.
+/// A request to stop the daemon.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Exit {
-    /// Remove what outlives a plain exit (`exit --cleanup`).
+    /// True to remove bridges, and so the interfaces and BPF state that outlive a plain exit (`exit
+    /// --cleanup`).
     pub cleanup: bool,
 }
 
 /// The daemon's state; see the module's text.
 pub struct Daemon {
-    /// Bridges.
+    /// All bridges over the datapath.
     pub switch: Switch,
-    /// The datapath, for what only it can tell (thread statistics, cores).
+    /// The userspace datapath, for facts that only it has (thread statistics, cores).
     pub userspace: Arc<UserspaceDatapath>,
-    /// Which tier holds which flow; `None` in dummy mode, where all is in userspace.
+    /// The placement of flows in tiers; `None` in dummy mode, where all flows are in userspace.
     pub placed: Option<Arc<PlacedDatapath>>,
     /// OpenFlow connections.
     pub connections: Connections,
     /// OpenFlow listeners and connectors.
     pub services: Services,
-    /// What the database said, and what was made of it.
+    /// The connection to the database, and the objects that were made from its rows.
     pub configuration: Configuration,
     /// The switch's clock.
     pub clock: Clock,
     /// Dummy mode.
     pub dummy: DummyLevel,
-    /// `--disable-system`: bridges of the type `system` are not on offer.
+    /// `--disable-system`: the datapath type `system` is not offered.
     pub disable_system: bool,
     /// The database may name only Unix sockets of the run directory. False with
     /// `--no-self-confinement`.
     pub is_confined: bool,
     /// Directories and files.
     pub directories: process::Dirs,
-    /// Set once the daemon shall stop.
+    /// Present once the daemon has been asked to stop.
     pub exit: Option<Exit>,
     /// Rung when `exit` was set.
     pub stop: Rc<Notify>,
-    /// Rung when something was done that may be followed by something to do by the clock.
+    /// Rung after a step that may have made work due by the clock.
     pub activity: Rc<Notify>,
-    /// Somebody sleeps until `activity` is rung.
+    /// True while a task sleeps until `activity` is rung.
     pub is_resting: bool,
     events: mpsc::Receiver<Event>,
 }
@@ -75,8 +80,8 @@ pub struct Daemon {
 /// A handle on the daemon's state, for tasks and commands of the control thread.
 pub type Shared = Rc<RefCell<Daemon>>;
 
-/// Makes the channel for packets' events: the sending end for [`Switch::new`], the receiving
-/// one for the daemon, and a bell that rings when something was sent.
+/// Makes the channel for packets' events. Returns the sending end for [`Switch::new`], the receiving
+/// end for the daemon, and a bell that rings when an event was sent.
 pub fn event_channel() -> (Sender, mpsc::Receiver<Event>, Arc<Notify>) {
     let (tx, rx) = mpsc::channel(EVENT_QUEUE);
     let bell = Arc::new(Notify::new());
@@ -90,7 +95,7 @@ pub fn event_channel() -> (Sender, mpsc::Receiver<Event>, Arc<Notify>) {
 }
 
 impl Daemon {
-    /// A daemon without bridges.
+    /// Returns a daemon without bridges.
     #[expect(clippy::too_many_arguments, reason = "called once, by the wiring")]
     pub fn new(
         switch: Switch,
@@ -123,8 +128,8 @@ impl Daemon {
         }
     }
 
-    /// Handles what packets have sent; with packet threads, at most `EVENT_TURN` of it. They
-    /// may well send faster than this thread works, which must come to its other duties.
+    /// Handles events from packets; with packet threads, at most `EVENT_TURN` of them. Packet threads
+    /// may send faster than this thread works, and this thread has other duties.
     pub fn drain_events(&mut self) {
         let most = if self.switch.has_revalidator_thread() { EVENT_TURN } else { usize::MAX };
         for _ in 0..most {
@@ -149,19 +154,19 @@ impl Daemon {
         }
     }
 
-    /// True when [`Daemon::drain_events`] has left something.
+    /// Returns true when [`Daemon::drain_events`] has left events.
     pub fn has_events(&self) -> bool {
         !self.events.is_empty()
     }
 
-    /// Tells OpenFlow peers what happened to rules.
+    /// Reports changed rules to OpenFlow peers.
     pub fn changed(&mut self, bridge: BridgeIndex, changes: Vec<Change>) {
         if !changes.is_empty() {
             self.connections.rules_changed(bridge, changes, &mut self.switch, self.clock.now());
         }
     }
 
-    /// Ends a step: events are handled, changes published, peers with output woken.
+    /// Ends a step: handles events, publishes changes, wakes the tasks of peers with output.
     pub fn settle(&mut self) {
         self.drain_events();
         self.switch.publish();
@@ -175,29 +180,29 @@ impl Daemon {
         self.stir();
     }
 
-    /// Ends a rest of the tasks that go by the clock: there may be something for them.
+    /// Wakes the tasks that go by the clock: work may be due for them.
     pub fn stir(&mut self) {
         if std::mem::take(&mut self.is_resting) {
             self.activity.notify_one();
         }
     }
 
-    /// Periodic work: timeouts, ages, probes.
+    /// Does periodic work: timeouts, ages, probes.
     pub fn tick(&mut self) {
         self.switch.revalidate_inline();
         self.expire();
         self.run_connections();
     }
 
-    /// The part of [`Daemon::tick`] that may be due between two of them.
+    /// Does the part of [`Daemon::tick`] that may be due between two ticks.
     pub fn run_connections(&mut self) {
         let now = self.clock.now();
         self.connections.run(&mut self.switch, now);
         self.settle();
     }
 
-    /// What follows a pass over all megaflows: what packets did is known, so rules whose time is
-    /// up go, as in OVS, also while the clock stands (`fin_timeout` may have made them overdue).
+    /// Expires rules after a pass over all megaflows, which has collected the packets' counters. As in
+    /// OVS, rules expire even while the clock is stopped: `fin_timeout` may have made them overdue.
     pub fn after_pass(&mut self) {
         self.settle();
         self.expire();
@@ -210,8 +215,8 @@ impl Daemon {
         }
     }
 
-    /// Moves the clock forward by `ms` in steps of at most `step` milliseconds, doing in
-    /// between what would have been done in that time (`ovs-appctl time/warp`).
+    /// Moves the clock forward by `ms` in steps of at most `step` milliseconds. Each step does the
+    /// work that is due by then (`ovs-appctl time/warp`).
     pub fn warp(&mut self, ms: u64, step: u64) {
         let mut left = ms;
         while left > 0 {
@@ -223,7 +228,7 @@ impl Daemon {
         }
     }
 
-    /// Asks ports for their status and tells peers what has changed.
+    /// Reads the status of all ports, and reports changes to peers.
     pub fn refresh_ports(&mut self) {
         for (bridge, before) in self.switch.refresh_ports() {
             let port = self.switch.bridge(bridge).and_then(|b| b.ports.get(&before.port_no));
@@ -299,7 +304,7 @@ impl Daemon {
         (&mut self.configuration, context)
     }
 
-    /// Has the daemon stop after the present step.
+    /// Makes the daemon stop after the present step.
     pub fn request_exit(&mut self, exit: Exit) {
         self.exit.get_or_insert(exit);
         self.stop.notify_one();

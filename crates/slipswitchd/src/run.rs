@@ -24,14 +24,14 @@ use tokio::io::unix::AsyncFd;
 use tokio::sync::Notify;
 use tokio::task::{LocalSet, spawn_local};
 
-/// Between two rounds of timeouts and status, when there is something that may time out or
-/// change. Rules' timeouts count in seconds.
+/// Time between two rounds of timeouts and status, while anything may time out or change. Half a
+/// second is enough, because rules' timeouts count in seconds.
 const TICK: Duration = Duration::from_millis(500);
-/// Connections are looked at no more often than that between two rounds.
+/// Least time between two checks of connections between two rounds.
 const LEAST_SLEEP: Duration = Duration::from_millis(10);
-/// How long replies to `ovs-appctl` may take on the way out.
+/// Time that replies to `ovs-appctl` may take when the daemon stops.
 const LAST_REPLIES: Duration = Duration::from_secs(1);
-/// Megaflows until `other_config:flow-limit` says otherwise (OVS's default).
+/// Most megaflows, until `other_config:flow-limit` sets another limit. It is OVS's default.
 const FLOW_LIMIT: usize = 200_000;
 
 /// Runs the daemon; returns when it has stopped.
@@ -66,9 +66,9 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// Has a panic of the control thread or the revalidator end the process, so that it is seen,
-/// and `--monitor` starts a new one: a daemon that lost one of them would linger half dead.
-/// Packet threads report a panic themselves and go on.
+/// Makes a panic of the control thread or the revalidator end the process, so that the panic is
+/// noticed and `--monitor` starts a new process. A daemon without one of these threads would be of
+/// no use. Packet threads report a panic themselves and go on.
 fn abort_on_panic() {
     let report = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |info| {
@@ -82,8 +82,8 @@ fn abort_on_panic() {
     }));
 }
 
-/// The pidfile, in `process`, goes last: scripts start the next daemon when it is gone, and that
-/// one wants what this one holds.
+/// Runs the daemon to its end. `process`, which removes the pidfile, is dropped last: scripts start
+/// the next daemon when the pidfile is gone, and that daemon needs the devices of this one.
 fn block(args: Args, dirs: Dirs, mut process: process::Daemon) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_io()
@@ -91,7 +91,7 @@ fn block(args: Args, dirs: Dirs, mut process: process::Daemon) -> Result<()> {
         .build()
         .context("cannot start")?;
     let result = LocalSet::new().block_on(&runtime, run(args, dirs, &mut process));
-    // A name that is still being looked up holds a thread, which nobody waits for.
+    // A name lookup that is still running holds a thread. The exit does not wait for it.
     runtime.shutdown_background();
     result
 }
@@ -138,7 +138,8 @@ async fn run(args: Args, dirs: Dirs, process: &mut process::Daemon) -> Result<()
     spawn_local(watch_ends(Rc::clone(&daemon)));
     spawn_local(watch_signals(Rc::clone(&daemon), signals));
 
-    // A detaching parent waits for the database, as in OVS: what is started next finds its bridges.
+    // A detaching parent waits for the database, as in OVS, so that the next program of a script
+    // finds the bridges.
     let exit = tokio::select! {
         exit = asked_to_exit(&daemon) => exit,
         () = configured.notified() => {
@@ -169,8 +170,8 @@ async fn asked_to_exit(daemon: &Shared) -> Exit {
 fn assemble(args: &Args, dirs: &Dirs) -> Result<(Shared, Arc<Notify>)> {
     let clock = Clock::new();
     let (sender, events, bell) = event_channel();
-    // Where dummies take the place of all types OVS names the datapath after the type that
-    // dummy bridges have; =system leaves "netdev" alone.
+    // Where dummies replace all types, OVS names the datapath after the type of dummy bridges.
+    // `=system` leaves "netdev" as it is.
     let name = match args.dummy {
         DummyLevel::Off => "netdev@ovs-netdev",
         DummyLevel::New | DummyLevel::Override => "dummy@ovs-dummy",
@@ -183,7 +184,7 @@ fn assemble(args: &Args, dirs: &Dirs) -> Result<(Shared, Arc<Notify>)> {
     let userspace = UserspaceDatapath::new(name, clock.clone(), config);
     // In dummy mode everything runs on this thread, in order, so that tests are exact.
     let threads = args.dummy == DummyLevel::Off;
-    // What makes flows faster, fastest first.
+    // The tiers above userspace, fastest first.
     let tiers = vec![datapath_bpf::provider_slot()];
     let placed = threads.then(|| PlacedDatapath::new(userspace.clone(), tiers));
     let datapath: Arc<dyn Datapath> = match &placed {
@@ -216,7 +217,7 @@ async fn watch_database(daemon: Shared, configured: Rc<Notify>) {
         if reconfigure(&daemon) || daemon.borrow().configuration.is_ready() {
             configured.notify_one();
         }
-        daemon.borrow_mut().stir(); // also when the database has gone
+        daemon.borrow_mut().stir(); // the database may have gone, too
     }
 }
 
@@ -229,8 +230,8 @@ async fn watch_events(daemon: Shared, bell: Arc<Notify>) {
                 d.settle();
                 d.has_events()
             };
-            // Also when the bell has rung again: waiting for a bell that has rung does not let
-            // other tasks run, and packets can ring it without end.
+            // Waiting for a bell that has rung does not let other tasks run, and packets can ring the
+            // bell without end. So other tasks get their turn even when the bell has rung again.
             tokio::task::yield_now().await;
             if !more {
                 break;
@@ -250,8 +251,8 @@ async fn watch_clock(daemon: Shared) {
     }
 }
 
-/// Sleeps until something is due by the clock; a moment longer where something was done that may
-/// have made it due.
+/// Sleeps until work is due by the clock. Where there is something to poll, or a step may have made
+/// work due, it sleeps for a tick.
 async fn rest(daemon: &Shared) {
     let due = daemon.borrow().time_until_next_deadline();
     let is_over = match due.filter(|rest| *rest > TICK) {
@@ -263,14 +264,14 @@ async fn rest(daemon: &Shared) {
     }
 }
 
-/// Sleeps for a tick. What connections have to do by the clock in that time is done: a rate limit
-/// of packets lets some go each few milliseconds, and keeps only so many.
+/// Sleeps for a tick, and does the work of connections that falls due in that time: a rate limit
+/// releases packets every few milliseconds, and keeps only a limited number of them.
 async fn pause(daemon: &Shared) {
     let end = Instant::now() + TICK;
     loop {
         let left = end.saturating_duration_since(Instant::now());
         if left.is_zero() {
-            return; // however much is stirred
+            return; // however often `activity` is rung
         }
         let due = {
             let d = daemon.borrow();
@@ -281,8 +282,7 @@ async fn pause(daemon: &Shared) {
             tokio::time::sleep(due).await;
             daemon.borrow_mut().run_connections();
         } else if is_stirred(daemon, left).await {
-            // There may be something for connections now. However much is done, it is looked at
-            // now and then.
+            // Connections may have work now. A short sleep bounds how often that is checked.
             tokio::time::sleep(LEAST_SLEEP).await;
         } else {
             return;
@@ -290,7 +290,7 @@ async fn pause(daemon: &Shared) {
     }
 }
 
-/// Sleeps until something is done, or for `longest`, and then gives false.
+/// Sleeps until `activity` is rung. Returns false when it is not rung within `longest`.
 async fn is_stirred(daemon: &Shared, longest: Duration) -> bool {
     let activity = {
         let mut d = daemon.borrow_mut();
@@ -329,7 +329,7 @@ async fn follow_links(daemon: &Shared) -> std::io::Result<()> {
     }
 }
 
-/// Other ends of ports, where it matters what they do: what XDP sends to them.
+/// Follows changes at the other ends of veth ports, which decide whether XDP may send to them.
 async fn watch_ends(daemon: Shared) {
     let Some(placed) = daemon.borrow().placed.clone() else { return };
     if let Err(error) = follow_ends(&placed).await {
@@ -351,8 +351,8 @@ async fn follow_ends(placed: &PlacedDatapath) -> std::io::Result<()> {
     }
 }
 
-/// Waits for a descriptor to become readable. The caller keeps `fd` open for longer than what
-/// this returns.
+/// Returns a registration that waits for `fd` to become readable. The caller keeps `fd` open for
+/// longer than the registration.
 #[expect(
     deprecated,
     reason = "safe code cannot call its successor; what that asks for holds here: the owner of \

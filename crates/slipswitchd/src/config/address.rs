@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Ethernet addresses and datapath ids of bridges.
 //!
-//! A bridge's address is `other_config:hwaddr`; else the lowest universally administered unicast
-//! address among its ports, so that it stays when other ports come and go; else one made from
-//! the Bridge row's UUID, which stays over restarts. (`ovs-vswitchd.conf.db(5)`, Bridge.)
+//! A bridge's address is `other_config:hwaddr`. Without it, the address is the lowest universally
+//! administered unicast address among the bridge's ports, which stays the same when other ports
+//! come and go. Without such a port, the address follows from the Bridge row's UUID, which outlives
+//! restarts. (`ovs-vswitchd.conf.db(5)`, Bridge.)
 
 use ovsdb::Uuid;
 use packet::Mac;
@@ -13,26 +14,26 @@ pub(super) fn parse_station(text: &str) -> Option<Mac> {
     text.parse::<Mac>().ok().filter(|mac| mac.is_unicast() && *mac != Mac::default())
 }
 
-/// An address that a bridge may take from one of its ports: unicast, universally administered,
-/// not zero, not reserved for bridge protocols (a reserved one is multicast).
+/// Returns true for an address that a bridge may take from one of its ports: unicast, universally
+/// administered, not zero. The addresses reserved for bridge protocols are multicast.
 fn is_eligible(mac: Mac) -> bool {
     let [first, ..] = mac.0;
     first & 0b11 == 0 && mac != Mac::default()
 }
 
-/// The lowest address of `ports` that a bridge may take.
+/// Returns the lowest address of `ports` that a bridge may take.
 pub(super) fn lowest(ports: impl Iterator<Item = Mac>) -> Option<Mac> {
     ports.filter(|mac| is_eligible(*mac)).min()
 }
 
-/// The address of a bridge that has no other: from its row, marked as locally administered. The
-/// bytes are those that OVS takes from the same row.
+/// Returns the address of a bridge that has no other: bytes of its row's UUID, marked as locally
+/// administered. OVS takes the same bytes from the same row.
 pub(super) fn from_row(uuid: Uuid) -> Mac {
     let [a, b, c, d, _, _, g, h, ..] = uuid.as_u128().to_be_bytes();
     Mac([d & !1 | 2, c, b, a, h, g])
 }
 
-/// A stable, locally administered address for what has no device (a patch port).
+/// Returns a stable, locally administered address for a port without a device (a patch port).
 pub(super) fn of_name(bridge: &str, name: &str) -> Mac {
     let mut hash = 0xcbf2_9ce4_8422_2325u64; // FNV-1a
     for byte in bridge.bytes().chain([0]).chain(name.bytes()) {
@@ -55,7 +56,7 @@ pub(super) fn parse_datapath_id(text: &str) -> Option<u64> {
     u64::from_str_radix(digits, 16).ok().filter(|id| *id != 0)
 }
 
-/// The datapath id that follows from a bridge's address.
+/// Returns the datapath id that follows from a bridge's address.
 pub(super) fn datapath_id(Mac([a, b, c, d, e, f]): Mac) -> u64 {
     u64::from_be_bytes([0, 0, a, b, c, d, e, f])
 }

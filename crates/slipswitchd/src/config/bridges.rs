@@ -14,13 +14,13 @@ use openflow::message::Versions;
 use packet::Mac;
 use std::collections::BTreeMap;
 
-/// True when a bridge of this type can be made.
+/// Returns true when a bridge of this type can be made.
 fn is_known_type(datapath_type: &str, dummy: DummyLevel) -> bool {
     matches!(datapath_type, "" | "system" | "netdev")
         || datapath_type == "dummy" && dummy != DummyLevel::Off
 }
 
-/// Makes the switch what is wanted.
+/// Makes the bridges equal to `wanted`.
 pub(super) fn sync(
     control: &SharedControl,
     context: &mut Context<'_>,
@@ -43,7 +43,7 @@ pub(super) fn sync(
     let bridges: BTreeMap<&String, &DesiredBridge> =
         wanted.bridges.iter().filter(|(_, b)| makeable(b)).collect();
 
-    // Away with what is not wanted, over all bridges, before anything is added.
+    // Removal comes before adding, over all bridges.
     let gone: Vec<String> =
         made.keys().filter(|name| !bridges.contains_key(name)).cloned().collect();
     for name in gone {
@@ -121,8 +121,8 @@ fn fail_state(row: &DesiredBridge) -> super::state::Fail {
     super::state::Fail { mode: row.fail_mode, ..Default::default() }
 }
 
-/// The type of a bridge changed. All types are the one datapath; only the forms of ports may
-/// differ (dummies), and [`interfaces::remove_stale`] sees to that.
+/// Records a new type of a bridge. All types use the one datapath; only the forms of ports may
+/// differ (dummies), and [`interfaces::remove_stale`] closes the ports whose form has changed.
 fn change_type(switch: &Switch, bridge: &mut BridgeState, row: &DesiredBridge) {
     let name = switch.bridge(bridge.index).map_or("", |b| &b.name);
     tracing::info!(target: "bridge", "bridge {name}: datapath_type is now \"{}\"", row.datapath_type);
@@ -138,7 +138,7 @@ pub(super) fn remove(context: &mut Context<'_>, name: &str, mut bridge: BridgeSt
     tracing::info!(target: "bridge", "bridge {name}: deleted");
 }
 
-/// Settings of the bridge itself. The bridge is published anew only when one differs.
+/// Applies the settings of the bridge itself. The bridge is published again only when one differs.
 fn settings(
     context: &mut Context<'_>,
     bridge: &mut BridgeState,
@@ -186,8 +186,8 @@ fn settings(
     }
 }
 
-/// The lowest address that the bridge may take from its ports: one per row of the Port table,
-/// of a bond the first interface's.
+/// Returns the lowest address that the bridge may take from its ports. Each row of the Port table
+/// gives one address; a bond gives that of its first interface.
 fn lowest_mac(switch: &Switch, bridge: &BridgeState) -> Option<Mac> {
     let b = switch.bridge(bridge.index)?;
     let of_bundle = |bundle: &bridge::port::Bundle| {
@@ -197,7 +197,7 @@ fn lowest_mac(switch: &Switch, bridge: &BridgeState) -> Option<Mac> {
     address::lowest(b.bundles.iter().filter_map(of_bundle))
 }
 
-/// Flow_Table rows.
+/// Applies the Flow_Table rows.
 fn tables(context: &mut Context<'_>, bridge: &mut BridgeState, row: &DesiredBridge) {
     if bridge.tables == row.tables {
         return;

@@ -12,13 +12,13 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
-/// True for targets that the switch connects to by itself.
+/// Returns true for targets that the switch connects to by itself.
 pub(super) fn is_active(target: &str) -> bool {
     Target::parse(target, Path::new("/")).is_some()
 }
 
-/// Brings the sockets of a bridge to what is wanted. With `hold` (`flow-restore-wait`) there
-/// are no controllers yet, so that none comes between flows that are being restored.
+/// Makes the sockets of a bridge equal to `wanted`. With `hold` (`flow-restore-wait`) there are no
+/// controllers yet, so that no controller interferes with flows that are being restored.
 pub(super) fn sync(
     control: &SharedControl,
     context: &mut Context<'_>,
@@ -30,7 +30,7 @@ pub(super) fn sync(
 ) {
     let rows = if hold { &BTreeMap::new() } else { &wanted.controllers };
     if bridge.versions != wanted.versions {
-        // Peers must agree on a version anew.
+        // Peers must negotiate the version again.
         close(context, bridge);
         context.connections.close_all(bridge.index, "protocols changed");
         bridge.versions = wanted.versions;
@@ -80,7 +80,7 @@ pub(super) fn sync(
     }
 }
 
-/// The TLS files, when this target needs them: others are not disturbed when files change.
+/// Returns the TLS files, when this target needs them. Other connections stay when files change.
 fn needed<'a>(target: &str, files: Option<&'a tls::Files>) -> Option<&'a tls::Files> {
     files.filter(|_| target.starts_with("ssl:") || target.starts_with("pssl:"))
 }
@@ -93,17 +93,18 @@ fn kind_name(service: &Service) -> &'static str {
     }
 }
 
-/// Rows for which one connection does; it may have other [`settings`].
+/// Returns true when the connection of one row serves the other row, too; the [`settings`] may
+/// differ.
 fn same(a: &DesiredController, b: &DesiredController) -> bool {
     (&a.target, a.service) == (&b.target, b.service)
 }
 
-/// What may change while a connection is there.
+/// Returns the settings that may change while a connection exists.
 fn settings(w: &DesiredController) -> (u64, u64, Option<RateLimit>, bool) {
     (w.max_backoff, w.inactivity_probe, w.limit, w.async_messages)
 }
 
-/// What connections of a row have.
+/// Returns the options for the connections of a row.
 fn options(wanted: &DesiredBridge, controller: &DesiredController) -> Options {
     let active = is_active(&controller.target);
     let kind = if active && !controller.service { Kind::Primary } else { Kind::Service };
@@ -129,7 +130,7 @@ fn retune(
     }
 }
 
-/// `BRIDGE.mgmt` and `BRIDGE.snoop`.
+/// Opens the sockets `BRIDGE.mgmt` and `BRIDGE.snoop`.
 fn services(
     control: &SharedControl,
     context: &Context<'_>,
@@ -172,7 +173,7 @@ fn start(
     let bad_tls = |error: std::io::Error| format!("controller {text}: TLS is not set up: {error}");
     let options = options(wanted, controller);
     if let Some(target) = Target::parse(text, &context.directories.run) {
-        // What is wrong with the files is said now; connections read them anew.
+        // A fault in the files is reported now. Each connection reads the files again.
         if let (Target::Tls(..), Some(files)) = (&target, files) {
             tls::connector(files).map_err(bad_tls)?;
         }
@@ -209,8 +210,8 @@ pub(super) fn close(context: &mut Context<'_>, bridge: &mut BridgeState) {
     }
 }
 
-/// The TLS files in force: the database's, else the command line's. What the database cannot say
-/// is always as the command line has it.
+/// Returns the TLS files in force: those of the database, otherwise those of the command line.
+/// Settings that the database does not have always come from the command line.
 pub(super) fn files(state: &State) -> Option<tls::Files> {
     let files = state.tls.as_ref().or(state.tls_args.as_ref())?;
     Some(tls::Files {

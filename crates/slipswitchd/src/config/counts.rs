@@ -4,7 +4,7 @@
 use ovsdb::Outcome;
 use std::cell::Cell;
 
-/// What happened since the start. Control thread only.
+/// Counters of events since the start. For the control thread only.
 #[derive(Debug, Default)]
 pub(super) struct Counts {
     reconfigured: Cell<u64>,

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the database asks for, read from the replica into plain structures.
+//! The desired configuration, read from the replica into plain structures.
 //!
-//! Reading changes nothing and never fails: what makes no sense is left out or replaced by a
-//! default, with a remark for the log.
+//! Reading changes nothing and never fails: an invalid value is left out or replaced by a default,
+//! with a remark for the log.
 
 use super::address::{parse_datapath_id, parse_station};
 use super::vlan;
@@ -19,15 +19,17 @@ use std::collections::{BTreeMap, BTreeSet};
 /// OVS's defaults of MAC tables: entries, and seconds.
 const MAC_TABLE_SIZE: usize = 8192;
 const MAC_AGEING: u32 = 300;
-/// Milliseconds between probes of a controller, and the longest wait between attempts.
+/// OVS's defaults for controllers, in milliseconds: the time between probes, and the longest wait
+/// between attempts to connect.
 const INACTIVITY_PROBE: u64 = 5000;
 const MAX_BACKOFF: u64 = 8000;
-/// Least of both rate-limit columns (the schema's own bounds) and the least backoff.
+/// Lower bound of both rate-limit columns, in packets (per second), and of the backoff, in
+/// milliseconds. The schema has bounds of its own for them.
 const MIN_LIMIT: i64 = 25;
 const MIN_BACKOFF: i64 = 1000;
-/// Least `stats-update-interval`.
+/// Lower bound of `stats-update-interval`, in milliseconds, as in OVS.
 const MIN_STATS_INTERVAL: u64 = 5000;
-/// Least `max-idle`, milliseconds.
+/// Lower bound of `max-idle`, in milliseconds, as in OVS.
 const MIN_MAX_IDLE: u64 = 500;
 
 /// String-to-string columns.
@@ -51,7 +53,8 @@ pub(super) struct Desired {
 pub(super) struct Tunables {
     pub flow_limit: u64,
     pub max_idle: u64,
-    /// `None`: the default, and passes may be made rarer.
+    /// Milliseconds between passes of the revalidator. `None`: the default, which the revalidator may
+    /// prolong.
     pub max_revalidator: Option<u64>,
     pub pmd_cpu_mask: Option<String>,
     /// Milliseconds between writes of statistics.
@@ -59,8 +62,8 @@ pub(super) struct Tunables {
     pub flow_restore_wait: bool,
     /// `vlan-limit`: tags that a match may go through; 0 is as many as there can be.
     pub vlan_limit: u64,
-    /// `flow-restore-deadline`, seconds: no longer does `flow-restore-wait` keep what an earlier
-    /// daemon left.
+    /// `flow-restore-deadline`, in seconds: the time after which `flow-restore-wait` no longer keeps
+    /// the flows that an earlier daemon left.
     pub restore_deadline: u64,
     /// `hw-offload`.
     pub hw_offload: bool,
@@ -98,13 +101,13 @@ impl Default for Tunables {
     }
 }
 
-/// What a bridge does without its controllers.
+/// The forwarding of a bridge without its controllers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub(super) enum FailMode {
     /// Forwards like an ordinary switch.
     #[default]
     Standalone,
-    /// Does what its tables say.
+    /// Forwards by its tables only.
     Secure,
 }
 
@@ -144,13 +147,14 @@ pub(super) struct DesiredController {
     /// All rows with this target, which share one connection.
     pub rows: Vec<Uuid>,
     pub target: String,
-    /// Milliseconds.
+    /// The longest wait between two attempts to connect, in milliseconds.
     pub max_backoff: u64,
-    /// Milliseconds; 0 for no probes.
+    /// Milliseconds of silence after which the connection is probed; 0 turns probes off.
     pub inactivity_probe: u64,
     pub limit: Option<RateLimit>,
     pub async_messages: bool,
-    /// `type` is "service": no asynchronous messages, no say in the fail mode.
+    /// True when `type` is "service": the controller gets no asynchronous messages and does not
+    /// count for the fail mode.
     pub service: bool,
 }
 
@@ -168,7 +172,7 @@ pub(super) struct DesiredPort {
 }
 
 impl DesiredPort {
-    /// True for several interfaces.
+    /// Returns true for a port with several interfaces.
     pub fn is_bond(&self) -> bool {
         self.interfaces.len() > 1
     }
@@ -256,7 +260,7 @@ struct Taken {
     interfaces: BTreeSet<String>,
 }
 
-/// Keys of `other_config`, and what is said of values that are none.
+/// Keys of `other_config`, and the remarks about invalid values.
 struct Settings<'a> {
     map: StringMap<'a>,
     remarks: &'a mut Vec<String>,
@@ -411,7 +415,8 @@ fn bridge(
     }
 }
 
-/// A value that is given, brought into its range; 0 stands for the default, as in OVS.
+/// Returns a value that is given, clamped to its range; `None` for 0, which means the default, as in
+/// OVS.
 fn bounded(value: Option<i64>, min: i64, max: i64) -> Option<u32> {
     value.filter(|v| *v != 0).map(|v| v.clamp(min, max) as u32)
 }
@@ -616,7 +621,7 @@ fn interface(uuid: Uuid, row: &Row, remarks: &mut Vec<String>) -> DesiredInterfa
     }
 }
 
-/// The address that a row asks for, when an interface can have it.
+/// Returns the address that a row asks for, when an interface can have it.
 fn mac(name: &str, row: &Row, remarks: &mut Vec<String>) -> Option<Mac> {
     let text = row.opt_str("mac")?;
     let mac = parse_station(text);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Which device an Interface row asks for.
+//! The device that an Interface row asks for.
 
 use super::desired::{DesiredInterface, Map};
 use crate::args::DummyLevel;
@@ -17,12 +17,12 @@ pub(super) enum Form {
         kind: PortKind,
         /// Kind that texts show; in dummy mode it may differ from `kind`.
         shown: PortKind,
-        /// Options whose change means to open the device again.
+        /// Options whose change opens the device again.
         options: Map,
     },
     /// A patch port to the interface of this name.
     Patch {
-        /// The other end.
+        /// Name of the interface at the other end.
         peer: String,
     },
 }
@@ -39,7 +39,7 @@ pub(super) fn types(dummy: DummyLevel) -> Vec<&'static str> {
     types
 }
 
-/// True when bridges of this type have dummies for internal ports.
+/// Returns true when bridges of this type have dummies for internal ports.
 pub(super) fn is_dummy_datapath(datapath_type: &str, dummy: DummyLevel) -> bool {
     match dummy {
         DummyLevel::Off => false,
@@ -49,7 +49,10 @@ pub(super) fn is_dummy_datapath(datapath_type: &str, dummy: DummyLevel) -> bool 
     }
 }
 
-/// Makes sense of an interface of `bridge`. The error is for the `error` column.
+/// Returns the way to make a port of an interface of `bridge`.
+///
+/// # Errors
+/// The interface asks for a port that cannot be made. The text is for the `error` column.
 pub(super) fn form(
     wanted: &DesiredInterface,
     bridge: &str,
@@ -97,7 +100,7 @@ pub(super) fn form(
     }
 }
 
-/// OVS's words.
+/// Returns the text about an unknown type, in OVS's words.
 fn unknown(name: &str, kind: &str) -> String {
     let cause = "Address family not supported by protocol";
     format!("could not open network device {name} ({cause}; unknown interface type \"{kind}\")")

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The fail mode: what a bridge does without controllers.
+//! The fail mode: the forwarding of a bridge without controllers.
 //!
 //! Without any controller a standalone bridge has one ordinary rule, `priority=0 actions=NORMAL`,
 //! that dumps show and that can be deleted. The bridge starts with the rule, and gets it again when
@@ -34,8 +34,8 @@ fn normal() -> Actions {
     Arc::from([Action::Output { port: PortNo::NORMAL, max_len: 0 }])
 }
 
-/// True for a controller that the bridge connects to and leaves to decide: not for a target that
-/// it is kept from, by which no controller can ever come.
+/// Returns true for a controller that the bridge connects to and that decides about its rules. A
+/// target that the daemon may not connect to does not count: it never brings a controller.
 fn is_primary(context: &Context<'_>, bridge: &str, controller: &DesiredController) -> bool {
     let target = &controller.target;
     let is_allowed = !context.is_confined
@@ -43,7 +43,7 @@ fn is_primary(context: &Context<'_>, bridge: &str, controller: &DesiredControlle
     !controller.service && is_active(target) && is_allowed
 }
 
-/// Takes up a new mode or the coming and going of controllers; `fresh` for a new bridge.
+/// Follows a new mode, and controllers that were added or removed. `fresh` is true for a new bridge.
 pub(super) fn sync(
     context: &mut Context<'_>,
     bridge: &mut BridgeState,
@@ -62,7 +62,7 @@ pub(super) fn sync(
     }
 }
 
-/// Empties the tables and adds the first rule where there is to be one.
+/// Empties the tables, and adds the first rule if the mode asks for it.
 fn flush(context: &mut Context<'_>, index: BridgeIndex, fail: &mut Fail, fresh: bool) {
     let now = context.clock.now();
     fail.open = None;
@@ -80,8 +80,9 @@ fn flush(context: &mut Context<'_>, index: BridgeIndex, fail: &mut Fail, fresh: 
     context.changed(index, changes);
 }
 
-/// Opens or closes a bridge by whether a controller has admitted the switch; called about twice a
-/// second. With `hold` no controller is connected to yet, and none is missed.
+/// Opens a bridge that no controller has admitted for long enough, and closes one that a controller
+/// has admitted. It is called about twice a second. With `hold` the bridge does not connect to
+/// controllers yet, so it does not open.
 pub(super) fn tick(context: &mut Context<'_>, bridge: &mut BridgeState, hold: bool) {
     let fail = &mut bridge.fail;
     if hold || fail.mode == FailMode::Secure || !fail.has_controllers {
@@ -95,7 +96,7 @@ pub(super) fn tick(context: &mut Context<'_>, bridge: &mut BridgeState, hold: bo
     let controllers = || bridge.controllers.values().filter(|c| !c.wanted.service);
     let probes = controllers().map(|c| c.wanted.inactivity_probe);
     let longest = probes.max().unwrap_or(0).saturating_mul(3).max(LEAST_TIME_ALONE);
-    // A controller that was configured later has its time, too.
+    // A controller that was configured later gets the whole time, too.
     let since = controllers().map(|c| c.since).max();
     let Some(last) = since.max(context.connections.last_admitted(bridge.index, now)) else {
         return;
@@ -129,7 +130,7 @@ pub(super) fn tick(context: &mut Context<'_>, bridge: &mut BridgeState, hold: bo
     }
 }
 
-/// Takes all rules away and forwards by NORMAL. No controller was there for `alone` milliseconds.
+/// Removes all rules and forwards by NORMAL, after `alone` milliseconds without a controller.
 fn open(context: &mut Context<'_>, index: BridgeIndex, fail: &mut Fail, alone: u64) {
     flush(context, index, fail, false);
     let now = context.clock.now();

@@ -3,8 +3,9 @@
 
 use std::collections::BTreeMap;
 
-/// What `/proc` tells: `cpu`, `load_average`, `memory` (kilobytes: total, used, swap total, swap
-/// used, as `ovs-vswitchd.conf.db(5)` has it). What cannot be read is left out.
+/// Returns facts from `/proc`: `cpu`, `load_average` and `memory`, in the formats of
+/// `ovs-vswitchd.conf.db(5)`. `memory` is in kilobytes: total, used, cached, swap total, swap used.
+/// A fact that cannot be read is left out.
 pub(super) fn statistics() -> BTreeMap<&'static str, String> {
     let mut out = BTreeMap::new();
     if let Ok(cores) = std::thread::available_parallelism() {

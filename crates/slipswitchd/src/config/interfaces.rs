@@ -20,22 +20,23 @@ use openflow::PortNo;
 use packet::Mac;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Highest OpenFlow number of a port in OpenFlow 1.0, that every version can express.
+/// Highest number of a port in OpenFlow 1.0, which every version can express.
 const MAX_OFPORT: u32 = 0xfeff;
 /// MTU of internal ports once a bridge has lost its last other port: Ethernet's, in bytes.
 const DEFAULT_MTU: u32 = 1500;
 
-/// A port's number as the database and OpenFlow 1.0 have it: 16 bits, LOCAL is 65534.
+/// Returns a port's number as in the database and in OpenFlow 1.0: 16 bits, LOCAL is 65534.
 pub(super) fn short(number: PortNo) -> u32 {
     if number.0 > 0xffff_0000 { number.0 & 0xffff } else { number.0 }
 }
 
-/// The number that a row asks for, when it may be a port's.
+/// Returns the number that a row asks for, when a port may have it.
 fn requested(wanted: &DesiredInterface) -> Option<u32> {
     wanted.ofport_request.filter(|n| (1..=MAX_OFPORT).contains(n))
 }
 
-/// Closes ports that are not wanted any more, or not as they are, or whose device is gone.
+/// Closes ports that the database no longer names or wants in another form, and ports whose device
+/// is gone.
 pub(super) fn remove_stale(
     context: &mut Context<'_>,
     bridge: &mut BridgeState,
@@ -58,8 +59,8 @@ pub(super) fn remove_stale(
         close_port(context, bridge, &name);
     }
     bridge.interfaces.retain(|name, _| rows.contains_key(name.as_str()));
-    // Numbers: one that is asked for is given when it is free by now, or when the port that has it
-    // does not ask for it; that one gets another, as in OVS.
+    // A requested number is given when it is free by now, or when the port that holds it does not
+    // ask for it. The holder gets another number, as in OVS.
     let asks = |name: &str| rows.get(name).and_then(|row| requested(row)).map(PortNo);
     let holders: BTreeMap<PortNo, &str> = bridge
         .interfaces
@@ -79,15 +80,15 @@ pub(super) fn remove_stale(
     }
 }
 
-/// The port's device does not answer any more (it was deleted, or moved to another namespace), or
-/// to another name.
+/// Returns true when the port's device does not answer any more (it was deleted, or moved to another
+/// namespace), or answers to another name.
 pub(super) fn is_gone(switch: &Switch, index: BridgeIndex, number: PortNo) -> bool {
     let port = port(switch, index, number);
     port.is_none_or(|p| p.device.as_ref().is_some_and(|device| !answers(device.as_ref(), p)))
 }
 
-/// Devices that the switch made are its own under any name: whoever uses one may move it into
-/// another namespace and rename it there.
+/// Returns true when the device still belongs to the port. Devices that the switch made belong to it
+/// under any name: their user may move one into another namespace and rename it there.
 fn answers(device: &dyn netdev::Device, port: &Port) -> bool {
     let is_own = matches!(port.kind, PortKind::Internal | PortKind::Tap);
     match device.status() {
@@ -111,7 +112,7 @@ fn bridge_name(switch: &Switch, index: BridgeIndex) -> String {
     switch.bridge(index).map_or_else(String::new, |b| b.name.clone())
 }
 
-/// Opens what is wanted and not open.
+/// Opens the wanted ports that are not open.
 pub(super) fn add_missing(
     context: &mut Context<'_>,
     bridge: &mut BridgeState,
@@ -119,8 +120,8 @@ pub(super) fn add_missing(
     remarks: &mut Remarks,
 ) {
     let mut rows: Vec<&DesiredInterface> = wanted.interfaces().collect();
-    // The bridge's own port, then numbers that people ask for, then those of an earlier life,
-    // then the rest, p2 before p10.
+    // The order: the bridge's own port, ports with a requested number, ports with a number from an
+    // earlier run, all others. p2 comes before p10.
     rows.sort_by_cached_key(|row| {
         let last = bridge.interfaces.get(&row.name).and_then(|s| s.last).or(row.ofport);
         let rank = match () {
@@ -183,8 +184,8 @@ fn request(
         Form::Device { kind, .. } => (*kind, None),
         Form::Patch { peer } => (PortKind::Patch, Some(peer.clone())),
     };
-    // An internal port's first address is the row's, else one that is the same each time. One that
-    // outlived an earlier daemon keeps its own until `configure` gives it the row's.
+    // An internal port starts with the row's address, otherwise with one that is the same each time.
+    // A port that outlived an earlier daemon keeps its address until `configure` sets the row's.
     let mac = match kind {
         PortKind::Internal | PortKind::DummyInternal if is_local => None,
         PortKind::Internal => row.mac.or(row.uuid.map(from_row)),
@@ -208,8 +209,8 @@ fn request(
     PortRequest { spec, ofport, peer }
 }
 
-/// In dummy mode a datapath number follows from the name, as tests written for OVS expect: `p3`
-/// is 3, `br1` is 101.
+/// Returns the datapath number that follows from a name in dummy mode, as tests written for OVS
+/// expect: `p3` is 3, `br1` is 101.
 fn dummy_number(name: &str) -> Option<datapath::PortNo> {
     let start = if name.starts_with("br") { 100 } else { 0 };
     let digits = name.trim_start_matches(|c: char| !c.is_ascii_digit());
@@ -219,7 +220,7 @@ fn dummy_number(name: &str) -> Option<datapath::PortNo> {
     (1..MAX_OFPORT).contains(&number).then_some(datapath::PortNo(number))
 }
 
-/// Finishes a port that was just added, and tells controllers.
+/// Finishes a port that was just added, and reports it to controllers.
 fn added(context: &mut Context<'_>, index: BridgeIndex, number: PortNo, form: &Form) {
     let Some(bridge) = context.switch.bridge_mut(index) else { return };
     let name = bridge.name.clone();
@@ -232,7 +233,7 @@ fn added(context: &mut Context<'_>, index: BridgeIndex, number: PortNo, form: &F
     context.connections.port_status(index, PortEvent::Added(&desc));
 }
 
-/// Settings of open ports: options of dummies, addresses, MTU, policing.
+/// Applies the settings of open ports: options of dummies, addresses, MTU, policing.
 pub(super) fn configure(
     context: &mut Context<'_>,
     bridge: &mut BridgeState,
@@ -330,8 +331,8 @@ pub(super) fn configure(
 }
 
 /// Gives internal ports the lowest MTU of the bridge's other ports, unless their row asks for
-/// another: when that MTU changes, when an internal port is new, and when its MTU is higher. One
-/// that somebody has set lower stays until then, as in OVS.
+/// another MTU. This happens when the lowest MTU changes, when an internal port is new, and when an
+/// internal port's MTU is higher. A lower MTU that a person has set stays until then, as in OVS.
 fn internal_mtu(
     context: &mut Context<'_>,
     bridge: &mut BridgeState,
@@ -350,7 +351,7 @@ fn internal_mtu(
     };
     let mtu = match lowest {
         Some(mtu) => mtu,
-        // The last port was removed. One whose device is gone may come back with it.
+        // The last port was removed. A port whose device is gone may come back with the device.
         None if bridge.min_mtu.is_some() && !awaits_device() => DEFAULT_MTU,
         None => return,
     };
@@ -372,7 +373,7 @@ fn internal_mtu(
         else {
             continue;
         };
-        // Cards may take more than a tap.
+        // A card may accept a larger MTU than a tap does.
         let range = device.status().ok().and_then(|status| status.mtu_range);
         let mtu = range.map_or(mtu, |(_, most)| if most == 0 { mtu } else { mtu.min(most) });
         if let Err(error) = device.set_mtu(mtu) {
@@ -382,7 +383,7 @@ fn internal_mtu(
     }
 }
 
-/// What to say when a device does not take an MTU.
+/// Returns the remark about a device that refuses an MTU.
 fn mtu_failed(name: &str, mtu: u32, error: &std::io::Error, range: Option<(u32, u32)>) -> String {
     let takes = match range {
         Some((least, 0)) => format!("; it takes {least} and more"),
@@ -396,7 +397,7 @@ fn shown_type(wanted: &DesiredBridge) -> &str {
     if wanted.datapath_type.is_empty() { "system" } else { &wanted.datapath_type }
 }
 
-/// The patch port called `name` has a peer that names it back.
+/// Returns true when the peer of the patch port called `name` has that port as its own peer.
 fn is_connected(switch: &Switch, name: &str, peer: &str) -> bool {
     switch
         .bridges()
@@ -408,7 +409,7 @@ fn port(switch: &Switch, index: BridgeIndex, number: PortNo) -> Option<&Port> {
     switch.bridge(index)?.ports.get(&number)
 }
 
-/// Reads a port's status anew after it was changed, and tells controllers.
+/// Reads a port's status again after a change, and reports the change to controllers.
 fn refresh(context: &mut Context<'_>, index: BridgeIndex, number: PortNo) {
     let Some(port) = context.switch.bridge_mut(index).and_then(|b| b.ports.get_mut(&number)) else {
         return;
@@ -441,8 +442,8 @@ pub(super) fn set_local_mac(
     refresh(context, index, PortNo::LOCAL);
 }
 
-/// The bridge's bundles, equal to its Port rows. What was learned on a port whose VLANs changed
-/// is forgotten.
+/// Makes the bridge's bundles equal to its Port rows. Addresses that were learned on a port whose
+/// VLANs changed are forgotten.
 pub(super) fn bundles(switch: &mut Switch, index: BridgeIndex, wanted: &DesiredBridge) {
     let Some(bridge) = switch.bridge(index) else { return };
     let bundles: Vec<Bundle> = wanted

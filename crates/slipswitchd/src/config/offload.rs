@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The BPF datapath beneath the switch: begun when the database first allows it, switched off
-//! and on by `other_config:bpf-offload`, and what an earlier daemon left in it.
+//! The BPF datapath beneath the switch. It begins when the database first allows it, and
+//! `other_config:bpf-offload` turns it off and on. State that an earlier daemon left in it is
+//! adopted or discarded.
 
 use super::context::Context;
 use super::desired::{Desired, DesiredBridge, Tunables};
@@ -18,7 +19,7 @@ use std::time::{Duration, Instant};
 /// The tiers of BPF.
 const BPF: TierSet = TierSet::XDP_AND_TCX;
 
-/// True when flows may run in BPF.
+/// Returns true when flows may run in BPF.
 pub(super) fn is_on(context: &Context<'_>) -> bool {
     context.placed.is_some_and(|placed| placed.has_provider())
 }
@@ -49,12 +50,12 @@ pub(super) fn sync(context: &mut Context<'_>, state: &mut State, new: &Tunables)
         state.restoring = Some(Instant::now() + Duration::from_secs(new.restore_deadline));
     }
     if !state.configured {
-        // Flows that were adopted are about ports and rules that are still to come.
+        // Adopted flows belong to ports and rules that are not there yet.
         context.switch.slow_path().hold(true);
     }
 }
 
-/// A size of the tables that the database asks for.
+/// Returns a size of the tables: the one that the database asks for, clamped to `range`.
 fn size(name: &str, asked: Option<u64>, default: u32, range: RangeInclusive<u32>) -> u32 {
     let Some(asked) = asked else { return default };
     let within = asked.clamp((*range.start()).into(), (*range.end()).into());
@@ -69,7 +70,7 @@ fn size(name: &str, asked: Option<u64>, default: u32, range: RangeInclusive<u32>
     u32::try_from(within).unwrap_or(default)
 }
 
-/// Makes the BPF datapath, or takes over what is pinned.
+/// Makes the BPF datapath, or adopts the pinned one.
 fn begin(context: &Context<'_>, placed: &Arc<PlacedDatapath>, new: &Tunables) {
     let mut config = Config { pins: Some(context.directories.bpf_pins()), ..Config::default() };
     config.max_flows = size("bpf-max-flows", new.bpf_sizes.0, config.max_flows, MAX_FLOWS);
@@ -104,8 +105,8 @@ fn begin(context: &Context<'_>, placed: &Arc<PlacedDatapath>, new: &Tunables) {
     }
 }
 
-/// Takes away what an earlier daemon left in BPF: it would go on forwarding beside this one, by
-/// rules of then.
+/// Removes the BPF programs and tables that an earlier daemon left. They would go on forwarding by
+/// the rules of that daemon, alongside this one.
 fn discard(directories: &Dirs, why: &str) {
     let pins = directories.bpf_pins();
     match datapath_bpf::discard(&pins) {
@@ -123,8 +124,8 @@ fn discard(directories: &Dirs, why: &str) {
     }
 }
 
-/// The name by which a daemon knows interfaces that it made to outlive it: other daemons have
-/// other directories.
+/// Returns the name that marks the interfaces which this daemon makes to outlive it. Other daemons
+/// have other directories, so they have other names.
 pub(super) fn owner(directories: &Dirs) -> String {
     directories.run.display().to_string()
 }
@@ -154,8 +155,9 @@ fn remove_orphans(directories: &Dirs, wanted: &Desired) {
     }
 }
 
-/// The ports of the first configuration are there: what was adopted for others goes, and the
-/// rest is checked against the rules, unless these are still to come.
+/// Ends the adoption, once the ports of the first configuration are there. Adopted state of other
+/// ports is removed. Adopted flows are checked against the rules, unless the rules are still being
+/// restored.
 pub(super) fn configured(context: &mut Context<'_>, state: &State, wanted: &Desired) {
     let Some(placed) = context.placed else { return };
     placed.finish_adoption();
@@ -166,7 +168,8 @@ pub(super) fn configured(context: &mut Context<'_>, state: &State, wanted: &Desi
     }
 }
 
-/// Ends a wait that has lasted too long; with `peers`, looks at what other ends of ports do.
+/// Ends a `flow-restore-wait` whose deadline has passed. With `peers`, checks the other ends of
+/// ports.
 pub(super) fn tick(context: &mut Context<'_>, state: &mut State, peers: bool) {
     if state.restoring.is_some_and(|end| Instant::now() >= end) {
         state.restoring = None;

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Which Unix sockets a Controller row may name.
+//! The Unix sockets that a Controller row may name.
 //!
-//! Whoever can write the database must not have the daemon talk to any socket of the host, nor put
-//! a socket in the place of one of its files. `--no-self-confinement` lifts this.
+//! A client that can write the database must not make the daemon connect to any socket of the host,
+//! nor replace one of the host's files by a socket. `--no-self-confinement` lifts this.
 
 use crate::openflow::{Endpoint, Target};
 use std::path::{Component, Path};
 
-/// Says whether a bridge may have this controller: of Unix sockets, it may connect to those in the
-/// run directory, and listen on `BRIDGE.*` there.
+/// Checks that a bridge may have this controller. Of Unix sockets, a bridge may connect to those in
+/// the run directory, and listen on `BRIDGE.*` there.
 ///
 /// # Errors
-/// Why not.
+/// The bridge may not have the controller. The text is for the log.
 pub(super) fn check(target: &str, bridge: &str, run: &Path) -> Result<(), String> {
     if let Some(Target::Unix(path)) = Target::parse(target, run)
         && !in_run(&path, run)
@@ -32,13 +32,13 @@ pub(super) fn check(target: &str, bridge: &str, run: &Path) -> Result<(), String
     Ok(())
 }
 
-/// True for paths below `run` that do not climb out of it.
+/// Returns true for paths below `run` that do not climb out of it.
 fn in_run(path: &Path, run: &Path) -> bool {
     path.strip_prefix(run)
         .is_ok_and(|rest| rest.components().all(|c| matches!(c, Component::Normal(_))))
 }
 
-/// True for `RUN/BRIDGE.*`.
+/// Returns true for `RUN/BRIDGE.*`.
 fn is_of_bridge(path: &Path, bridge: &str, run: &Path) -> bool {
     let name = path.strip_prefix(run).ok().and_then(Path::to_str);
     name.and_then(|n| n.strip_prefix(bridge))

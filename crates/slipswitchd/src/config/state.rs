@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What was made of the database: bridges, ports, connections, by the names of their rows.
+//! The bridges, ports and connections that were made from the database, by the names of their rows.
 
 use super::counts::Counts;
 use super::desired::{DesiredController, DesiredTable, FailMode, Map, Tunables};
@@ -18,51 +18,52 @@ use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::Instant;
 
-/// Everything that was made.
+/// All objects that were made, and the settings in force.
 #[derive(Default)]
 pub(super) struct State {
     /// Bridges by name.
     pub bridges: BTreeMap<String, BridgeState>,
-    /// What the log was told.
+    /// Remarks that the log has already.
     pub remarks: Remarks,
     /// Settings in force.
     pub tunables: Tunables,
-    /// TLS files of the command line, then of the database.
+    /// TLS files of the command line.
     pub tls_args: Option<tls::Files>,
-    /// See `tls_args`.
+    /// TLS files of the database, which take precedence.
     pub tls: Option<tls::Files>,
-    /// What connections by TLS may use, and the certificates to show with ours.
+    /// Protocols and ciphers that TLS connections may use.
     pub tls_policy: tls::Policy,
-    /// See `tls_policy`.
+    /// File of the certificates to send along with the switch's own.
     pub tls_peer_ca: Option<PathBuf>,
-    /// Whose the interfaces are that outlive the daemon; known when there may be some.
+    /// Owner mark of the interfaces that outlive the daemon; `None` while there are none.
     pub owner: Option<netdev::Owner>,
-    /// The first configuration was made.
+    /// True once the first configuration was made.
     pub configured: bool,
-    /// Until when what an earlier daemon left is kept as it is (`flow-restore-wait`).
+    /// End of the time in which the flows of an earlier daemon are kept unchanged
+    /// (`flow-restore-wait`).
     pub restoring: Option<Instant>,
-    /// `flow-restore-wait` was false once. It is not read any more then: whoever sets it later
-    /// prepares the next start, and must not lose the controllers of this one.
+    /// True once `flow-restore-wait` was false. The setting is ignored from then on: a person who
+    /// sets it later prepares the next start, and must not lose the controllers of this run.
     pub restored: bool,
-    /// The last transaction did not take effect.
+    /// True when the last transaction took no effect.
     pub unwritten: Rc<Cell<bool>>,
-    /// Why the database refused the last transaction that it answered; the log says so.
+    /// Reason for which the database refused the last transaction that it answered, as logged.
     pub refused: Rc<RefCell<Option<String>>>,
     /// Counters for `coverage/show`.
     pub counts: Rc<Counts>,
-    /// When statistics were last written.
+    /// Time at which statistics were last written.
     pub stats_written: Option<Millis>,
-    /// Since when the database is not there; and whether the log says so.
+    /// Time since which the database has been away.
     pub without_database: Option<Instant>,
-    /// See `without_database`.
+    /// True when the log has reported that the database is away.
     pub is_absence_logged: bool,
-    /// Since when the database is there, but not its lock; and whether the log says so.
+    /// Time since which the database has been there without its lock.
     pub without_lock: Option<Instant>,
-    /// See `without_lock`.
+    /// True when the log has reported that another daemon holds the lock.
     pub is_lock_logged: bool,
 }
 
-/// A bridge that is there.
+/// A bridge that exists.
 pub(super) struct BridgeState {
     pub uuid: Uuid,
     pub index: BridgeIndex,
@@ -72,55 +73,55 @@ pub(super) struct BridgeState {
     pub fail: Fail,
     pub tables: BTreeMap<u8, DesiredTable>,
     pub mac_table: Option<(usize, u32, Vec<u16>)>,
-    /// `BRIDGE.mgmt` and `BRIDGE.snoop`, by what is behind the dot; one that could not be opened is
-    /// not there.
+    /// Listeners at `BRIDGE.mgmt` and `BRIDGE.snoop`, by the name after the dot. A socket that could
+    /// not be opened has no entry.
     pub services: BTreeMap<&'static str, Listener>,
     /// Controllers by target.
     pub controllers: BTreeMap<String, ControllerState>,
-    /// Interfaces by name, those that could not be opened too.
+    /// Interfaces by name, including those that could not be opened.
     pub interfaces: BTreeMap<String, InterfaceState>,
     /// Port rows of bonds, by name.
     pub bonds: BTreeMap<String, Uuid>,
-    /// Lowest MTU among the ports that do not follow it, as last given to those that do; `None`
-    /// while the bridge has only had ports that follow.
+    /// Lowest MTU among the ports that do not follow the bridge's MTU, as last given to the ports
+    /// that do. `None` while the bridge has only had ports that follow it.
     pub min_mtu: Option<u32>,
 }
 
-/// A bridge without its controllers.
+/// State of a bridge's fail mode.
 #[derive(Debug, Default)]
 pub(super) struct Fail {
     pub mode: FailMode,
-    /// There are primary controllers.
+    /// True when the bridge has primary controllers.
     pub has_controllers: bool,
-    /// While the bridge forwards by itself.
+    /// Present while the bridge forwards without a controller.
     pub open: Option<Open>,
 }
 
-/// A bridge that forwards by itself until a controller admits the switch.
+/// A bridge that forwards by NORMAL until a controller admits the switch.
 #[derive(Debug)]
 pub(super) struct Open {
-    /// Milliseconds without an admitted controller when the log last said so.
+    /// Milliseconds without a controller that had admitted the switch, at the last log line.
     pub logged: u64,
-    /// When connected controllers get the next probe for admission.
+    /// Time of the next probe for admission by connected controllers.
     pub next_probe: Millis,
 }
 
 /// A controller's connection.
 pub(super) struct ControllerState {
     pub wanted: DesiredController,
-    /// When the controller was configured.
+    /// Time at which the controller was configured.
     pub since: Millis,
     pub tls: Option<tls::Files>,
     pub service: Service,
-    /// What was last written, seconds left out.
+    /// Values that were last written (is connected, role, status), without the seconds.
     pub written: Option<(bool, Option<&'static str>, BTreeMap<&'static str, String>)>,
 }
 
-/// How a controller is reached.
+/// The socket through which a controller is reached.
 pub(super) enum Service {
     Active(Connector),
     Passive(Listener),
-    /// It could not be set up; why is in the log.
+    /// The socket could not be set up; the log has the reason.
     Failed,
 }
 
@@ -131,25 +132,27 @@ pub(super) struct InterfaceState {
     pub form: Option<Form>,
     /// All options, for dummies.
     pub options: Map,
-    /// OpenFlow number while it is open.
+    /// OpenFlow number while the port is open.
     pub number: Option<PortNo>,
-    /// Number when it was last open.
+    /// OpenFlow number when the port was last open.
     pub last: Option<u32>,
     pub error: Option<String>,
     pub policing: (u32, u32),
-    /// What of the row decides about its tiers; see [`DesiredInterface::placing`].
+    /// Settings of the row that decide about its tiers; see
+    /// [`super::desired::DesiredInterface::placing`].
     pub placing: [Option<String>; 3],
     pub mac: Option<Mac>,
     /// The row's `mtu_request`.
     pub mtu: Option<u32>,
     /// Changes of the link's state that the device had seen before the port was opened.
     pub resets_before: u64,
-    /// The port was given the bridge's lowest MTU since it was opened and since it follows that.
+    /// True when the port was given the bridge's lowest MTU, since it was opened and since it follows
+    /// that MTU.
     pub has_bridge_mtu: bool,
 }
 
 impl InterfaceState {
-    /// True for ports that the switch made as interfaces of the host.
+    /// Returns true for ports that the switch made as interfaces of the host.
     pub fn is_internal(&self) -> bool {
         matches!(
             &self.form,
@@ -157,15 +160,15 @@ impl InterfaceState {
         )
     }
 
-    /// True when the port's MTU is the lowest one of the bridge's other ports: taps are internal
-    /// ports to OVS's userspace datapath, too.
+    /// Returns true when the port's MTU follows the lowest MTU of the bridge's other ports. To OVS's
+    /// userspace datapath a tap is an internal port, too.
     pub fn follows_mtu(&self) -> bool {
         let is_tap = matches!(&self.form, Some(Form::Device { kind: PortKind::Tap, .. }));
         (is_tap || self.is_internal()) && self.mtu.is_none()
     }
 }
 
-/// Says each thing once, for as long as it holds.
+/// Remarks for the log. Each is logged once, for as long as it is repeated in every round.
 #[derive(Debug, Default)]
 pub(super) struct Remarks {
     said: BTreeSet<String>,
@@ -173,7 +176,7 @@ pub(super) struct Remarks {
 }
 
 impl Remarks {
-    /// Something that needs a person.
+    /// Logs a remark that a person must act on.
     pub fn warn(&mut self, text: impl Into<String>) {
         let text = text.into();
         if !self.said.contains(&text) && !self.now.contains(&text) {
@@ -182,7 +185,7 @@ impl Remarks {
         self.now.insert(text);
     }
 
-    /// Something to know.
+    /// Logs a remark that needs no action.
     pub fn info(&mut self, text: impl Into<String>) {
         let text = text.into();
         if !self.said.contains(&text) && !self.now.contains(&text) {
@@ -191,7 +194,7 @@ impl Remarks {
         self.now.insert(text);
     }
 
-    /// Ends a round: what was not said in it may be said anew.
+    /// Ends a round: a remark that was not repeated in it may be logged again.
     pub fn end_round(&mut self) {
         self.said = std::mem::take(&mut self.now);
     }

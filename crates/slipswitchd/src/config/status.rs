@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the daemon writes into the database.
+//! The columns that the daemon writes into the database.
 //!
-//! A column is written only when its value differs from the replica's (or a write of it is
-//! under way), all of a round in one transaction, guarded by the lock. Statistics are written
-//! each `stats-update-interval`; states at once when they are noticed.
+//! A column is written only when its value differs from the replica's, or when an earlier write of
+//! it is under way. All columns of a round are in one transaction, guarded by the lock. Statistics
+//! are written every `stats-update-interval`, states as soon as they are noticed.
 
 use super::context::Context;
 use super::desired::DesiredBridge;
@@ -20,7 +20,7 @@ use ovsdb::{Client, Datum, Replica, Transaction, Uuid};
 use packet::Mac;
 use std::collections::BTreeMap;
 
-/// Bytes of an error in the database, which may quote what somebody has put there.
+/// Longest error text in the database, in bytes. The text may quote the contents of a row.
 const MAX_ERROR: usize = 1024;
 
 /// One round of writing.
@@ -31,20 +31,20 @@ pub(super) struct Writer<'a> {
     extent: Extent,
 }
 
-/// What a round looks at. Comparing all columns of all rows costs more than all else that an idle
-/// daemon does.
+/// The columns that a round compares. To compare all columns of all rows costs more than all other
+/// work of an idle daemon.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Extent {
-    /// Connections to controllers, which change by themselves.
+    /// Connections to controllers.
     Controllers,
-    /// All states.
+    /// Connections and all other states.
     States,
-    /// And statistics.
+    /// States and statistics.
     Statistics,
 }
 
 impl<'a> Writer<'a> {
-    /// A round without anything yet.
+    /// Returns a round with an empty transaction.
     pub fn new(client: &'a Client, replica: &'a Replica, extent: Extent) -> Writer<'a> {
         Writer { client, replica, transaction: Transaction::new().guarded(), extent }
     }
@@ -53,7 +53,7 @@ impl<'a> Writer<'a> {
         self.extent == Extent::Statistics
     }
 
-    /// What is to be sent; `None` when nothing changed.
+    /// Returns the transaction to send; `None` when nothing changed.
     pub fn finish(self) -> Option<Transaction> {
         (!self.transaction.is_empty()).then_some(self.transaction)
     }
@@ -62,7 +62,7 @@ impl<'a> Writer<'a> {
         self.client.set_if_changed(&mut self.transaction, table, row, column, value);
     }
 
-    /// The Open_vSwitch row. `configured` when the present `next_cfg` is in force.
+    /// Writes the Open_vSwitch row. `configured` is true when the present `next_cfg` is in force.
     pub fn root(&mut self, context: &Context<'_>, state: &State, configured: bool) {
         if self.extent < Extent::States {
             return;
@@ -89,7 +89,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// A bridge and all that is in it.
+    /// Writes a bridge with its interfaces, bonds and controllers.
     pub fn bridge(&mut self, context: &Context<'_>, state: &mut BridgeState) {
         let Some(bridge) = context.switch.bridge(state.index) else { return };
         if self.extent >= Extent::States {
@@ -108,7 +108,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// A bridge that could not be made: nothing is known of it.
+    /// Clears the columns of a bridge that could not be made.
     pub fn unmade(&mut self, wanted: &DesiredBridge) {
         self.set("Bridge", wanted.uuid, "datapath_id", Datum::empty());
         for row in wanted.interfaces().filter_map(|i| i.uuid) {
@@ -171,7 +171,8 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// The address of a bond's active member; all zeros when the last one went down, as in OVS.
+    /// Writes the address of a bond's active member: all zeros when the last one went down, as in
+    /// OVS.
     fn bond(&mut self, bridge: &Bridge, name: &str, row: Uuid) {
         let Some(bond) = bridge.bond(name) else { return };
         let active = bridge.active_member(bond).map(|port| Mac(port.status.mac));
@@ -245,7 +246,7 @@ fn duplex_name(duplex: Duplex) -> &'static str {
     }
 }
 
-/// `Interface:status`.
+/// Returns `Interface:status`.
 fn status(port: &Port) -> BTreeMap<String, String> {
     let mut out = BTreeMap::new();
     let driver = &port.status.driver;
@@ -258,7 +259,8 @@ fn status(port: &Port) -> BTreeMap<String, String> {
     out
 }
 
-/// `Interface:statistics`, by OVS's names; counters that the device does not have are left out.
+/// Returns `Interface:statistics`, by OVS's names. Counters that the device does not have are left
+/// out.
 fn statistics(port: &Port) -> BTreeMap<&'static str, i64> {
     let stats = if port.is_patch() {
         let [rx, tx] = &*port.patch_stats;

@@ -11,13 +11,13 @@ use datapath_userspace::{Config, UpcallShare};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// `max-revalidator` where the database does not say, milliseconds.
+/// Default of `max-revalidator`, in milliseconds, as in OVS.
 const MAX_REVALIDATOR: u64 = 500;
-/// `upcall-cpu-percent` where the database does not say, for each CPU: others keep nine tenths of
-/// what they have.
+/// Default of `upcall-cpu-percent` for each CPU, in percent: other programs keep nine tenths of the
+/// time that they have.
 const UPCALL_PERCENT: u64 = 10;
 
-/// Puts into force what differs.
+/// Puts the settings into force that differ.
 pub(super) fn sync(context: &mut Context<'_>, state: &mut State, wanted: &Desired) {
     if let Some(files) = &wanted.tls
         && state.tls.as_ref() != Some(files)
@@ -51,7 +51,8 @@ pub(super) fn sync(context: &mut Context<'_>, state: &mut State, wanted: &Desire
     state.tunables = new.clone();
 }
 
-/// How many VLAN tags keys have. Before the BPF programs are loaded for the first time.
+/// Sets the number of VLAN tags in keys. It is called before the BPF programs are loaded for the
+/// first time.
 pub(super) fn vlan_limit(context: &mut Context<'_>, state: &mut State, new: &Tunables) {
     if new.vlan_limit == state.tunables.vlan_limit && state.configured {
         return;
@@ -69,20 +70,20 @@ pub(super) fn vlan_limit(context: &mut Context<'_>, state: &mut State, new: &Tun
              started again: {reason}"
         ));
     }
-    // Those that came meanwhile were refused by BPF.
+    // BPF has refused the megaflows that came meanwhile.
     forget_megaflows(context.switch);
 }
 
-/// Keys from before do not compare with those from now on.
+/// Removes all megaflows, because old keys do not compare with new ones.
 fn forget_megaflows(switch: &mut Switch) {
-    // A translation that is under way sees that what it was made on is of yesterday.
+    // A translation that is under way sees by this that its snapshot is old.
     switch.need_revalidation();
     switch.slow_path().pass(Pass::Purge);
 }
 
-/// What misses of ports may cost: `percent` of one CPU. Where that is not said it is
-/// [`UPCALL_PERCENT`] of all, and what nobody else wants. No bound in dummy mode, where results
-/// depend on no clock.
+/// Returns the CPU time that the upcalls of ports may use: `percent` of one CPU. `None` stands for
+/// [`UPCALL_PERCENT`] of all CPUs, and idle time on top. In dummy mode there is no bound, because
+/// results must not depend on a clock.
 pub(crate) fn upcall_share(dummy: DummyLevel, percent: Option<u64>) -> UpcallShare {
     if dummy != DummyLevel::Off {
         return UpcallShare::default();
@@ -92,12 +93,13 @@ pub(crate) fn upcall_share(dummy: DummyLevel, percent: Option<u64>) -> UpcallSha
     UpcallShare { time: percent.map_or_else(ours, per_second), uses_idle_cpu: percent.is_none() }
 }
 
-/// CPUs that the daemon may run on.
+/// Returns the number of CPUs that the daemon may run on.
 fn cpus() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// Cores of packet threads, their share for misses, and whether the host's own ports outlive the daemon.
+/// Sets the cores of packet threads and their share for upcalls. It also decides whether internal
+/// ports outlive the daemon.
 pub(super) fn packet_threads(context: &Context<'_>, state: &mut State, new: &Tunables) {
     let mask = new.pmd_cpu_mask.as_deref().unwrap_or_default();
     let available = cpus();

@@ -14,8 +14,8 @@ const MAX_VLAN: i64 = 4095;
 const TPID_8021Q: u16 = 0x8100;
 const TPID_8021AD: u16 = 0x88a8;
 
-/// The settings of a Port row called `name`, and what to tell the log about them. `members`
-/// and `floodable` are left empty.
+/// Returns the settings of a Port row called `name`, and the remarks about them for the log.
+/// `members` and `floodable` have their defaults.
 pub(super) fn settings(name: &str, row: &Row) -> (BundleView, Vec<String>) {
     let mut remarks = Vec::new();
     let tag = row.opt_int("tag").and_then(vlan);
@@ -82,12 +82,13 @@ pub(super) fn settings(name: &str, row: &Row) -> (BundleView, Vec<String>) {
     (settings, remarks)
 }
 
-/// `vlan` as a VLAN, when it is one.
+/// Returns `vlan` as a VLAN, when it is one.
 pub(super) fn vlan(vlan: i64) -> Option<u16> {
     (0..=MAX_VLAN).contains(&vlan).then_some(vlan as u16)
 }
 
-/// `trunks`, sorted, with `tag` unless that is 0; all VLANs (empty) stay all.
+/// Returns `trunks`, sorted, with `tag` unless that is 0. An empty list, which means all VLANs, stays
+/// empty.
 fn with(mut trunks: Vec<u16>, tag: u16) -> Vec<u16> {
     if tag != 0
         && !trunks.is_empty()
@@ -98,7 +99,7 @@ fn with(mut trunks: Vec<u16>, tag: u16) -> Vec<u16> {
     trunks
 }
 
-/// True when the two forward alike.
+/// Returns true when the two forward alike.
 pub(super) fn same(a: &BundleView, b: &BundleView) -> bool {
     let key = |v: &BundleView| (v.mode, v.tag, v.qinq_tpid, v.priority_tags, v.protected);
     key(a) == key(b) && a.trunks == b.trunks && a.cvlans == b.cvlans && a.name == b.name

@@ -211,7 +211,7 @@ impl Attempt {
         loop {
             self.status.borrow_mut().state = "CONNECTING";
             say(quiet, &name, "connecting...");
-            self.daemon.borrow_mut().services.attempts += 1;
+            self.control.borrow_mut().parts().services.attempts += 1;
             let attempt = tokio::time::timeout(CONNECT_TIMEOUT, self.connect()).await;
             let attempt = attempt.unwrap_or_else(|_| Err(Errno::TIMEDOUT.into()));
             let (text, last_error) = match attempt {

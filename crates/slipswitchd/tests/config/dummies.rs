@@ -20,7 +20,7 @@ const SETUP: &str = "add-br br0 -- set bridge br0 fail_mode=secure \
     -- add-port br1 q9 -- set interface q9 type=patch options:peer=nobody ofport_request=9 \
     -- add-bond br1 bond0 b1 b2 -- set interface b1 ofport_request=11 -- set interface b2 ofport_request=12";
 
-/// What a switch shows of itself, in an order of ours.
+/// Returns the columns and rules that a switch shows, in a fixed order.
 fn picture(rig: &Rig) -> String {
     let mut out = String::new();
     let show = rig.vsctl_ok(&["show"]);
@@ -100,7 +100,7 @@ fn a_bridge_takes_its_address_and_id_as_open_vswitch_does() {
         assert!(desc.contains(line), "{desc}");
     }
     assert!(desc.contains(&format!("Software: {release}\n")), "{desc}");
-    // Nonsense is ignored, and said so.
+    // An invalid value is ignored, and the log reports it.
     rig.vsctl_ok(&[
         "set",
         "bridge",
@@ -139,7 +139,7 @@ fn rows_without_sense_get_an_error_and_harm_nothing() {
     let _ = rig.vsctl(&["set", "bridge", "br2", "datapath_type=foo"]);
     assert_eq!(rig.interface("br2", "ofport"), "[]");
     rig.vsctl_ok(&["del-br", "br2"]);
-    // Repaired, the interface works, and the others never noticed.
+    // Repaired, the interface works, and the others were not touched.
     rig.vsctl_ok(&words("set interface bad type=dummy"));
     assert_eq!(rig.interface("bad", "error"), "[]");
     assert_ne!(rig.interface("bad", "ofport"), "-1");
@@ -151,7 +151,7 @@ fn rows_without_sense_get_an_error_and_harm_nothing() {
         assert_eq!(log.matches(&format!("added interface {port} on")).count(), 1, "{log}");
         assert!(!log.contains(&format!("deleted interface {port} ")), "{log}");
     }
-    // What is said of a row is said once.
+    // A remark about a row is logged once.
     assert_eq!(log.matches("could not open network device bad (").count(), 2, "{log}");
 }
 
@@ -240,7 +240,7 @@ fn fail_modes_without_controllers() {
     text(rig.ofctl(&["del-flows", "br0"]), &["del-flows"]);
     assert!(rig.rules("br0").is_empty(), "the first rule is a rule like others");
     text(rig.ofctl(&["add-flow", "br0", "priority=7,actions=drop"]), &["add-flow"]);
-    // What changes nothing of the fail mode leaves rules alone.
+    // A change that does not concern the fail mode leaves rules alone.
     rig.vsctl_ok(&["add-port", "br0", "p1"]);
     assert_eq!(rig.rules("br0"), ["priority=7 actions=drop"]);
     rig.vsctl_ok(&["set-fail-mode", "br0", "secure"]);
@@ -256,7 +256,7 @@ fn fail_modes_without_controllers() {
     assert!(!rig.path("br0.extra").exists());
     rig.vsctl_ok(&["del-controller", "br0"]);
     assert_eq!(rig.rules("br0"), normal);
-    // One that the daemon may not connect to can never come.
+    // A controller that the daemon may not connect to does not count.
     rig.vsctl_ok(&["set-controller", "br0", "unix:/nowhere/else.sock"]);
     assert_eq!(rig.rules("br0"), normal);
     assert!(rig.log().contains("not connecting to \"unix:/nowhere/else.sock\""), "{}", rig.log());
@@ -322,14 +322,14 @@ fn addresses_and_mtu_follow_their_rows() {
     rig.vsctl_ok(&["add-port", "br0", "j", "--", "set", "interface", "j", "type=internal", bad]);
     assert_eq!(rig.interface("j", "error"), "[]");
     assert!(rig.log().contains("interface j: mac \"03:00:00:00:00:79\" is not"), "{}", rig.log());
-    // Internal ports follow the lowest MTU of the others, unless their row says another.
+    // Internal ports follow the lowest MTU of the others, unless their row asks for another.
     rig.vsctl_ok(&words("add-port br0 p -- set interface p mtu_request=1300"));
     assert_eq!(rig.interface("p", "mtu"), "1300");
     assert_eq!(rig.interface("br0", "mtu"), "1300");
     assert_eq!(rig.interface("i", "mtu"), "1400");
 }
 
-/// Reads one OpenFlow message's header and skips its body; its type.
+/// Reads one OpenFlow message's header and skips its body. Returns the message's type.
 fn message(stream: &mut impl Read) -> u8 {
     let mut header = [0u8; 8];
     stream.read_exact(&mut header).expect("an OpenFlow header");
@@ -370,7 +370,7 @@ fn controllers_show_how_they_do() {
     until("disconnected", || get("is_connected") == "false");
     assert_eq!(get("role"), "");
     assert!(get("status").contains("sec_since_disconnect="), "{}", get("status"));
-    // A target of no sense is said once and harms nothing.
+    // An invalid target is reported once and harms nothing.
     let _ = rig.vsctl(&["set-controller", "br0", "foo:bar", &format!("tcp:127.0.0.1:{port}")]);
     rig.vsctl_ok(&["add-port", "br0", "p1"]);
     listener.accept().expect("the other controller is kept up");
@@ -433,7 +433,7 @@ fn controllers_wait_for_restored_flows() {
         connection.is_some()
     });
     assert_eq!(rig.rules("br0"), ["priority=7 actions=drop"]);
-    // Once it was false it is of the next start.
+    // Once the setting was false, it only concerns the next start.
     rig.vsctl_ok(&wait[1..]);
     assert_eq!(rig.rules("br0"), ["priority=7 actions=drop"]);
     let log = rig.log();

@@ -9,14 +9,14 @@ use testing::{Netns, TempDir};
 const SCHEMA: &str = "/usr/share/openvswitch/vswitch.ovsschema";
 pub const OURS: &str = env!("CARGO_BIN_EXE_slipswitchd");
 pub const REAL: &str = "ovs-vswitchd";
-/// Long enough for a busy machine; waiting ends as soon as what is waited for is there.
+/// Longest wait for an event. It is long enough for a busy machine; a wait ends with its event.
 pub const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A process that ends with the test.
 pub struct Process(Child);
 
 impl Process {
-    /// Ends it, by force if need be.
+    /// Ends the process, by force if need be.
     pub fn stop(&mut self) {
         let pid = self.0.id().to_string();
         let _ = Command::new("kill").arg(pid).status();
@@ -43,7 +43,7 @@ pub struct Rig {
     pub daemon: Option<Process>,
     pub server: Option<Process>,
     program: &'static str,
-    /// Where the daemon runs, when that is not here.
+    /// Network namespace of the daemon; `None` for that of the test.
     namespace: Option<Netns>,
     dir: TempDir,
 }
@@ -53,8 +53,8 @@ impl Rig {
         Rig::within(program, None)
     }
 
-    /// Our daemon with real devices, in a network namespace that ends with the rig. `None`, and
-    /// a word to the reader, without the privilege.
+    /// Returns a rig of our daemon with real devices, in a network namespace that ends with the rig.
+    /// Without the privilege it prints a note and returns `None`.
     pub fn in_namespace() -> Option<Rig> {
         (!testing::without_privilege()).then(|| Rig::within(OURS, Some(Netns::new())))
     }
@@ -71,7 +71,7 @@ impl Rig {
         rig.start_server();
         rig.vsctl_ok(&["--no-wait", "init"]);
         if rig.namespace.is_some() {
-            // What is pinned would outlive a test that is killed. BPF has tests of its own.
+            // Pinned objects would outlive a test that is killed. BPF has tests of its own.
             let off = "other_config:bpf-offload=false";
             rig.vsctl_ok(&["--no-wait", "set", "open_vswitch", ".", off]);
         }
@@ -129,7 +129,7 @@ impl Rig {
         until("the daemon runs", || pidfile.exists());
     }
 
-    /// Runs iproute2 in the rig's namespace; what it printed.
+    /// Runs iproute2 in the rig's namespace. Returns its output.
     pub fn ip(&self, args: &str) -> String {
         let namespace = self.namespace.as_ref().expect("a rig with a namespace");
         namespace.sh(&format!("ip {args}"))
@@ -139,7 +139,7 @@ impl Rig {
         self.command("ovs-vsctl").arg("--timeout=20").args(args).output().expect("ovs-vsctl runs")
     }
 
-    /// Runs ovs-vsctl, which must not fail; its output, without the last newline.
+    /// Runs ovs-vsctl, which must not fail. Returns its output, without the last newline.
     pub fn vsctl_ok(&self, args: &[&str]) -> String {
         text(self.vsctl(args), args)
     }
@@ -159,7 +159,7 @@ impl Rig {
         self.command("ovs-ofctl").arg("--timeout=20").args(args).output().expect("ovs-ofctl runs")
     }
 
-    /// The rules of a bridge, without what changes with time.
+    /// Returns the rules of a bridge, without the values that change with time.
     pub fn rules(&self, bridge: &str) -> Vec<String> {
         let all = text(self.ofctl(&["--no-stats", "dump-flows", bridge]), &["dump-flows"]);
         all.lines()
@@ -174,19 +174,19 @@ impl Rig {
     }
 }
 
-/// What a tool printed, which must not have failed.
+/// Returns the output of a tool, which must not have failed.
 pub fn text(output: Output, what: &[&str]) -> String {
     let err = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{what:?}: {err}");
     String::from_utf8_lossy(&output.stdout).trim_end().to_owned()
 }
 
-/// What a tool told of errors. (ovs-vsctl ends with 0 where an interface has an error.)
+/// Returns the errors that a tool printed. (ovs-vsctl ends with 0 where an interface has an error.)
 pub fn told(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// Waits.
+/// Waits until `done` returns true. Fails after [`PATIENCE`]; `what` is for the message.
 pub fn until(what: &str, mut done: impl FnMut() -> bool) {
     let end = Instant::now() + PATIENCE;
     while !done() {
@@ -195,7 +195,7 @@ pub fn until(what: &str, mut done: impl FnMut() -> bool) {
     }
 }
 
-/// The words of a command line.
+/// Returns the words of a command line.
 pub fn words(text: &str) -> Vec<&str> {
     text.split_whitespace().collect()
 }

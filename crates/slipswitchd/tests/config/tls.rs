@@ -33,7 +33,7 @@ fn peers_are_authenticated_both_ways() {
     let (passive, active) = (free(), free());
     let file = |name: &str| rig.path(name).display().to_string();
     rig.vsctl_ok(&words("add-br br0 -- set-fail-mode br0 secure"));
-    // Without files a TLS listener cannot be; that is said, and repaired by the files.
+    // Without files there is no TLS listener. The log reports that, and the files repair it.
     let target = format!("pssl:{passive}:127.0.0.1");
     rig.vsctl_ok(&["set-controller", "br0", &target]);
     assert!(rig.log().contains("private key and certificate are not configured"), "{}", rig.log());
