@@ -20,7 +20,7 @@ const FILTER_HANDLE: u32 = 0x736c;
 const FILTER_PRIORITY: u32 = 0x736c;
 
 /// One program on one interface.
-pub enum Attached {
+pub(crate) enum Attached {
     /// A link; detached when it is dropped, if it is not pinned.
     Link {
         /// Descriptor of the link.
@@ -38,13 +38,13 @@ pub enum Attached {
 }
 
 /// A program, and the interface and hook that it attaches to.
-pub struct Place<'a> {
+pub(crate) struct Place<'a> {
     /// Descriptor of the program.
-    pub program: BorrowedFd<'a>,
-    /// The interface.
-    pub ifindex: u32,
+    pub(crate) program: BorrowedFd<'a>,
+    /// Index of the interface.
+    pub(crate) ifindex: u32,
     /// Path where the link is pinned.
-    pub pin: Option<PathBuf>,
+    pub(crate) pin: Option<PathBuf>,
 }
 
 /// False once the kernel turned out to have no tcx links.
@@ -56,8 +56,12 @@ impl Place<'_> {
         move |source| AttachError::Kernel { ifindex, hook, source }
     }
 
-    /// Attaches to the skb hook.
-    pub fn tc(self, side: Side) -> Result<Attached, AttachError> {
+    /// Attaches to the skb hook, by a tcx link or, before Linux 6.6, a filter.
+    ///
+    /// # Errors
+    ///
+    /// Fails when the kernel refuses, or the link cannot be pinned.
+    pub(crate) fn tc(self, side: Side) -> Result<Attached, AttachError> {
         let (hook, kind) = match side {
             Side::Device => ("tcx ingress", libbpf_sys::BPF_TCX_INGRESS),
             Side::Stack => ("tcx egress", libbpf_sys::BPF_TCX_EGRESS),
@@ -80,8 +84,12 @@ impl Place<'_> {
         self.filter(side)
     }
 
-    /// Attaches a filter on a clsact qdisc, in place of one that was there.
-    pub fn filter(self, side: Side) -> Result<Attached, AttachError> {
+    /// Attaches a filter on a clsact qdisc, in place of one of ours that was there.
+    ///
+    /// # Errors
+    ///
+    /// Fails when the kernel refuses.
+    pub(crate) fn filter(self, side: Side) -> Result<Attached, AttachError> {
         let (name, point) = match side {
             Side::Device => ("clsact ingress", TC_INGRESS),
             Side::Stack => ("clsact egress", TC_EGRESS),
@@ -102,8 +110,12 @@ impl Place<'_> {
         Ok(Attached::Filter { ifindex: self.ifindex, side })
     }
 
-    /// Attaches to XDP.
-    pub fn xdp(self, mode: XdpMode) -> Result<Attached, AttachError> {
+    /// Attaches to XDP in this mode.
+    ///
+    /// # Errors
+    ///
+    /// Fails when the driver or the kernel refuses, or the link cannot be pinned.
+    pub(crate) fn xdp(self, mode: XdpMode) -> Result<Attached, AttachError> {
         // include/uapi/linux/if_link.h: XDP_FLAGS_DRV_MODE, XDP_FLAGS_SKB_MODE.
         let (hook, flags) = match mode {
             XdpMode::Driver => ("XDP in the driver", 1 << 2),
@@ -141,7 +153,7 @@ impl Place<'_> {
 }
 
 /// Detaches and unpins the link at `path`, if there is one.
-pub fn release_pin(path: &Path) {
+pub(crate) fn release_pin(path: &Path) {
     let Ok(link) = sys::open_pin(path) else { return };
     let _ = sys::detach_link(link.as_fd()); // its device may be gone
     if let Err(e) = std::fs::remove_file(path) {
@@ -149,9 +161,9 @@ pub fn release_pin(path: &Path) {
     }
 }
 
-/// Takes our filter off an interface, if it is there, and with the last filter its qdisc. `any` is
-/// asked for by the library, and used only to attach.
-pub fn remove_filter(any: BorrowedFd<'_>, ifindex: u32, side: Side) {
+/// Removes our filter from an interface, if it is there, and with the last filter its qdisc. `any`
+/// is any descriptor: the library requires one, but uses it only to attach.
+pub(crate) fn remove_filter(any: BorrowedFd<'_>, ifindex: u32, side: Side) {
     let mut hook = TcHook::new(any);
     let point = if side == Side::Device { TC_INGRESS } else { TC_EGRESS };
     hook.ifindex(ifindex as i32).attach_point(point);
@@ -165,8 +177,8 @@ pub fn remove_filter(any: BorrowedFd<'_>, ifindex: u32, side: Side) {
 }
 
 impl Attached {
-    /// Detaches and unpins.
-    pub fn detach(self, program: BorrowedFd<'_>) {
+    /// Detaches and unpins. `program` is any descriptor, as in [`remove_filter`].
+    pub(crate) fn detach(self, program: BorrowedFd<'_>) {
         match self {
             Attached::Link { link, pin } => {
                 let _ = sys::detach_link(link.as_fd()); // its device may be gone

@@ -106,7 +106,7 @@ pub trait Backend: Send + Sync {
     /// See [`datapath::offload::MissChannel::note_taken`].
     fn note_taken(&self, port: PortNo, count: u64);
     /// See [`datapath::offload::MissChannel::hold_back`].
-    fn hold_back(&self, port: PortNo, until: u64);
+    fn hold_back(&self, port: PortNo, until_nanos: u64);
     /// See [`datapath::offload::MissChannel::resync_taken`].
     fn resync_taken(&self);
     /// See [`datapath::offload::MissChannel::is_on_its_way`].
@@ -253,8 +253,8 @@ impl Backend for BpfDatapath {
         BpfDatapath::note_taken(self, port, count);
     }
 
-    fn hold_back(&self, port: PortNo, until: u64) {
-        BpfDatapath::hold_back(self, port, until);
+    fn hold_back(&self, port: PortNo, until_nanos: u64) {
+        BpfDatapath::hold_back(self, port, until_nanos);
     }
 
     fn resync_taken(&self) {

@@ -28,8 +28,13 @@ const HEADER: usize = 16;
 const REQUEST: usize = 36;
 
 /// Removes the qdisc of an interface on which no filter is left. Another program that adds a
-/// filter at this very moment loses it: the kernel has no call that does both.
-pub fn remove_unused(program: BorrowedFd<'_>, ifindex: u32) -> io::Result<()> {
+/// filter at this very moment loses it: the kernel has no call that does both. `program` is any
+/// descriptor, as in `attach::remove_filter`.
+///
+/// # Errors
+///
+/// Fails when the filters cannot be listed, or the qdisc cannot be removed.
+pub(crate) fn remove_unused(program: BorrowedFd<'_>, ifindex: u32) -> io::Result<()> {
     for parent in PARENTS {
         if has_filters(ifindex, parent)? {
             return Ok(());
@@ -116,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_are_told_apart() {
+    fn answers_are_distinguished() {
         assert!(matches!(judge(&message(RTM_NEWTFILTER, &[0; 20])), Answer::Filter));
         let both = [message(9, &[0; 4]), message(NLMSG_DONE, &[0; 4])].concat();
         assert!(matches!(judge(&both), Answer::End));

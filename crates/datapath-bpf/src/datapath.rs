@@ -367,11 +367,11 @@ impl BpfDatapath {
         }
     }
 
-    /// Before `until`, in nanoseconds of `CLOCK_MONOTONIC`, packets of `port` do not go up: they
-    /// are dropped and counted.
-    pub fn hold_back(&self, port: PortNo, until: u64) {
+    /// Stops packets of `port` from going up before `until_nanos` (nanoseconds, `CLOCK_MONOTONIC`).
+    /// Until then programs drop and count them. 0 ends that.
+    pub fn hold_back(&self, port: PortNo, until_nanos: u64) {
         if port.0 < MAX_PORTS {
-            ports::hold_back(self.maps(), port.0, until);
+            ports::hold_back(self.maps(), port.0, until_nanos);
         }
     }
 

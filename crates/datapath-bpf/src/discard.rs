@@ -31,7 +31,7 @@ pub fn discard(directory: &Path) -> Result<bool, Unavailable> {
 }
 
 /// Detaches and unpins everything in a directory that is ours.
-pub fn clear(pins: &Pins) {
+pub(crate) fn clear(pins: &Pins) {
     remove_filters(pins);
     pins.clear();
 }

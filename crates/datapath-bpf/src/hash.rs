@@ -60,8 +60,8 @@ pub fn entry(hash: u32, slot: u32) -> u64 {
     u64::from(hash) << 32 | u64::from(slot.wrapping_add(1))
 }
 
-/// The slot that an entry names, `None` when it is free.
-pub fn slot_of(entry: u64) -> Option<u32> {
+/// Returns the slot that an entry names; `None`: the entry is free.
+pub(crate) fn slot_of(entry: u64) -> Option<u32> {
     (entry as u32).checked_sub(1)
 }
 

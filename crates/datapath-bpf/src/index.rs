@@ -12,7 +12,7 @@ use crate::layout::{BUCKET, Bucket};
 use crate::shared::Shared;
 
 /// Position of an entry: bucket times eight plus place.
-pub type Position = u32;
+pub(crate) type Position = u32;
 
 /// The first positions of the two buckets of `hash`; the second is `None` when it is the first.
 fn starts(index: &Shared<Bucket>, hash: u32) -> [Option<Position>; 2] {
@@ -26,13 +26,13 @@ fn entries(index: &Shared<Bucket>, start: Position) -> &[AtomicU64] {
     &index.all_words()[start as usize..][..BUCKET]
 }
 
-/// The entry at a position.
-pub fn entry_at(index: &Shared<Bucket>, position: Position) -> u64 {
+/// Returns the entry at a position.
+pub(crate) fn entry_at(index: &Shared<Bucket>, position: Position) -> u64 {
     index.all_words()[position as usize].load(Ordering::Relaxed)
 }
 
-/// Slots whose entry has this hash.
-pub fn slots_with(index: &Shared<Bucket>, hash: u32) -> impl Iterator<Item = u32> + '_ {
+/// Returns the slots whose entries have this hash.
+pub(crate) fn slots_with(index: &Shared<Bucket>, hash: u32) -> impl Iterator<Item = u32> + '_ {
     let all = starts(index, hash).into_iter().flatten();
     all.flat_map(|start| entries(index, start))
         .map(|entry| entry.load(Ordering::Relaxed))
@@ -40,9 +40,9 @@ pub fn slots_with(index: &Shared<Bucket>, hash: u32) -> impl Iterator<Item = u32
         .filter_map(hash::slot_of)
 }
 
-/// Where `hash` can be put: into the emptier of its buckets that has no such hash yet. `None`:
-/// there is no room.
-pub fn find_room(index: &Shared<Bucket>, hash: u32) -> Option<Position> {
+/// Returns a free position for `hash`, in the emptier of its buckets that have no such hash yet.
+/// `None`: there is no room.
+pub(crate) fn find_room(index: &Shared<Bucket>, hash: u32) -> Option<Position> {
     let rooms = starts(index, hash).into_iter().flatten();
     rooms.filter_map(|start| room_in(index, start, hash)).min_by_key(|(used, _)| *used).map(|r| r.1)
 }
@@ -62,12 +62,12 @@ fn room_in(index: &Shared<Bucket>, start: Position, hash: u32) -> Option<(u32, P
 }
 
 /// Publishes an entry: a reader of the entry sees everything that was stored before.
-pub fn publish(index: &Shared<Bucket>, position: Position, hash: u32, slot: u32) {
+pub(crate) fn publish(index: &Shared<Bucket>, position: Position, hash: u32, slot: u32) {
     index.all_words()[position as usize].store(hash::entry(hash, slot), Ordering::Release);
 }
 
-/// Takes an entry away.
-pub fn take(index: &Shared<Bucket>, position: Position) {
+/// Removes the entry at a position.
+pub(crate) fn take(index: &Shared<Bucket>, position: Position) {
     index.all_words()[position as usize].store(0, Ordering::Release);
 }
 

@@ -31,7 +31,7 @@
 mod attach;
 mod attachment;
 mod backend;
-pub mod capabilities;
+mod capabilities;
 mod clsact;
 mod datapath;
 pub mod decode;
@@ -42,20 +42,20 @@ pub mod fit;
 pub mod flows;
 pub mod grace;
 pub mod hash;
-pub mod index;
+mod index;
 pub mod keys;
 pub mod layout;
 pub mod load;
 pub mod maps;
-pub mod masks;
+mod masks;
 mod meters;
-pub mod miss;
+mod miss;
 pub mod object;
 mod open;
-pub mod pins;
+mod pins;
 mod ports;
 mod probe;
-pub mod programs;
+mod programs;
 mod provider;
 mod rx_ownership;
 pub mod sets;
@@ -64,7 +64,7 @@ pub mod shared;
 pub mod slot;
 mod survey;
 pub mod sys;
-pub mod variant;
+mod variant;
 
 pub use attachment::{
     AttachError, Attachment, Config, Held, HookSet, Hooks, RxOwner, Totals, Unavailable, XdpMode,
@@ -72,6 +72,7 @@ pub use attachment::{
 #[doc(hidden)]
 pub use backend::Backend;
 pub use backend::unavailable;
+pub use capabilities::Capabilities;
 pub use datapath::BpfDatapath;
 pub use discard::discard;
 pub use probe::{KernelProber, Prober};

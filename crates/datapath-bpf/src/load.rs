@@ -36,8 +36,8 @@ pub enum Hook {
 }
 
 impl Hook {
-    /// Its name in messages and in the names of pins.
-    pub fn name(self) -> &'static str {
+    /// Returns its name in messages and in the names of pins.
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Hook::Tc => "tc",
             Hook::Xdp => "xdp",
@@ -73,16 +73,16 @@ impl Hook {
         }
     }
 
-    /// Maps that the hook has for itself.
-    pub fn own_maps(self) -> &'static [&'static str] {
+    /// Returns the names of the maps that the hook does not share with the other one.
+    pub(crate) fn own_maps(self) -> &'static [&'static str] {
         match self {
             Hook::Tc => &["tails", "states"],
             Hook::Xdp => &["tails", "states", "undos"],
         }
     }
 
-    /// The programs that are attached.
-    pub fn entries(self) -> impl Iterator<Item = &'static str> {
+    /// Returns the names of the programs that are attached.
+    pub(crate) fn entries(self) -> impl Iterator<Item = &'static str> {
         let names: &[&str] = match self {
             Hook::Tc => &["entry_tc_ingress", "entry_tc_egress"],
             Hook::Xdp => &["entry_xdp"],
@@ -90,8 +90,9 @@ impl Hook {
         names.iter().copied()
     }
 
-    /// The filter of sockets that share devices with the programs; `bpf/ingress.h`.
-    pub fn filter(self) -> Option<&'static str> {
+    /// Returns the name of the filter for sockets that share devices with the programs
+    /// (`bpf/ingress.h`).
+    pub(crate) fn filter(self) -> Option<&'static str> {
         match self {
             Hook::Tc => Some("filter_socket"),
             Hook::Xdp => None,
@@ -104,8 +105,8 @@ impl Hook {
         tails.chain(self.entries()).chain(self.filter())
     }
 
-    /// Name of the program at [`Tail::Lookup`].
-    pub fn lookup(self) -> &'static str {
+    /// Returns the name of the program at [`Tail::Lookup`].
+    pub(crate) fn lookup(self) -> &'static str {
         match self {
             Hook::Tc => "lookup_tc",
             Hook::Xdp => "lookup_xdp",

@@ -13,8 +13,8 @@ use crate::attachment::Config;
 use crate::layout::*;
 use crate::shared::Shared;
 
-/// `include/uapi/linux/bpf.h`: BPF_F_MMAPABLE.
-pub const MMAPABLE: u32 = 1 << 10;
+/// Flag of maps that a process can map: BPF_F_MMAPABLE of `include/uapi/linux/bpf.h`.
+pub(crate) const MMAPABLE: u32 = 1 << 10;
 const ARRAY: u32 = libbpf_sys::BPF_MAP_TYPE_ARRAY;
 
 /// Flows that there can be slots for (256 bytes each and 32 of totals, taken at once).
@@ -33,14 +33,14 @@ const EMC_BYTES: usize = 64 << 20;
 const EMC_LINES: RangeInclusive<usize> = 1 << 10..=1 << 18;
 
 /// The arrays that are one element of their map (`TABLE` of `bpf/maps.h`).
-pub const TABLES: [&str; 6] = ["emc", "last_flows", "epochs", "batches", "ports", "ifaces"];
+pub(crate) const TABLES: [&str; 6] = ["emc", "last_flows", "epochs", "batches", "ports", "ifaces"];
 /// Prefix of the name of such a map in an object.
 const SECTION: &str = ".data.";
 /// Every kernel takes values of this size (KMALLOC_MAX_SIZE of `kernel/bpf/arraymap.c`).
 const ALWAYS_TAKEN: u32 = 4 << 20;
 
-/// The name of a shared map, by the one that it has in an object.
-pub fn short_name(in_object: &str) -> &str {
+/// Returns the short name of a shared map, by its name in an object.
+pub(crate) fn short_name(in_object: &str) -> &str {
     in_object.strip_prefix(SECTION).filter(|name| TABLES.contains(name)).unwrap_or(in_object)
 }
 
@@ -95,8 +95,8 @@ impl Sizes {
         }
     }
 
-    /// Name, value bytes and entries of every shared array.
-    pub fn arrays(&self) -> [(&'static str, usize, u32); 19] {
+    /// Returns the name, the bytes of an element, and the number of elements of every shared array.
+    pub(crate) fn arrays(&self) -> [(&'static str, usize, u32); 19] {
         [
             ("slots", size_of::<SlotEntry>(), self.flows),
             ("details", size_of::<SlotDetail>(), self.flows),
@@ -120,15 +120,17 @@ impl Sizes {
         ]
     }
 
-    /// Value bytes and entries of the map that holds the shared array called `name`.
-    pub fn shape(&self, name: &str) -> Option<(u32, u32)> {
+    /// Returns the bytes of a value and the number of entries of the map that has the shared array
+    /// called `name`.
+    pub(crate) fn shape(&self, name: &str) -> Option<(u32, u32)> {
         let (_, bytes, entries) = self.arrays().into_iter().find(|(n, ..)| *n == name)?;
         let bytes = bytes as u32; // a few hundred
         Some(if TABLES.contains(&name) { (bytes * entries, 1) } else { (bytes, entries) })
     }
 
-    /// Makes the exact-match caches so small that the kernel takes them as one value.
-    pub fn limit_emc(&mut self, kernel_takes: impl Fn(u32) -> bool) {
+    /// Halves the exact-match caches until the kernel takes them as one value. `kernel_takes`
+    /// returns whether the kernel takes a value of this many bytes.
+    pub(crate) fn limit_emc(&mut self, kernel_takes: impl Fn(u32) -> bool) {
         while self.emc_lines > 1 {
             match self.shape("emc") {
                 Some((bytes, _)) if bytes > ALWAYS_TAKEN && !kernel_takes(bytes) => {
@@ -139,14 +141,17 @@ impl Sizes {
         }
     }
 
-    /// Entries of the shared array called `name`.
-    pub fn entries(&self, name: &str) -> Option<u32> {
+    /// Returns the number of elements of the shared array called `name`.
+    pub(crate) fn entries(&self, name: &str) -> Option<u32> {
         self.arrays().into_iter().find(|(n, ..)| *n == name).map(|(.., entries)| entries)
     }
 
-    /// Checks that the shared array `name` has the shape that these sizes need; the error names the
-    /// difference.
-    pub fn check(&self, name: &str, info: &crate::sys::MapInfo) -> Result<(), String> {
+    /// Checks that the map of the shared array `name` has the shape that these sizes need.
+    ///
+    /// # Errors
+    ///
+    /// Returns a sentence that names the difference.
+    pub(crate) fn check(&self, name: &str, info: &crate::sys::MapInfo) -> Result<(), String> {
         let Some((bytes, entries)) = self.shape(name) else { return Ok(()) };
         let is = (info.kind, info.value_size, info.max_entries, info.flags & MMAPABLE);
         if is == (ARRAY, bytes, entries, MMAPABLE) && info.key_size == 4 {
@@ -174,7 +179,7 @@ fn check_layout(magic: u64, version: u32) -> Result<(), String> {
 /// # Errors
 ///
 /// Fails when the layout is another one, or the map cannot be read.
-pub fn check_layout_of(fd: BorrowedFd<'_>) -> Result<(), String> {
+pub(crate) fn check_layout_of(fd: BorrowedFd<'_>) -> Result<(), String> {
     let info = crate::sys::map_info(fd).map_err(|e| format!("map config: {e}"))?;
     let head = offset_of!(ConfigEntry, version) + size_of::<u64>();
     if info.kind != ARRAY || (info.value_size as usize) < head || info.flags & MMAPABLE == 0 {
@@ -317,10 +322,10 @@ impl Maps {
         );
     }
 
-    /// Sets how many lines of the signature cache are used for `keys` keys. Each key gets room for
-    /// two, on as few pages as possible. Programs may change to the new size at any time. Entries
-    /// at other places are looked up again.
-    pub fn fit_cache(&self, keys: usize) {
+    /// Sets the number of lines of the signature cache that are used for `keys` keys. Each key gets
+    /// room for two entries, on as few pages as possible. Programs may change to the new size at
+    /// any time. Entries at other places are looked up again.
+    pub(crate) fn fit_cache(&self, keys: usize) {
         let at = offset_of!(ConfigEntry, cache_mask);
         let present = self.config.load_half(0, at).wrapping_add(1);
         let wanted = u32::try_from(keys.saturating_mul(2) / WAYS).unwrap_or(u32::MAX / 2);
@@ -330,14 +335,20 @@ impl Maps {
         }
     }
 
-    /// A number for a new variant of the programs; never 0, and no other has it.
-    pub fn next_generation(&self) -> u32 {
+    /// Returns a number for a new variant of the programs. It is never 0, and differs from all
+    /// earlier ones.
+    pub(crate) fn next_generation(&self) -> u32 {
         let at = offset_of!(ConfigEntry, generations);
         self.config.update_half(0, at, |last| last.wrapping_add(1).max(1))
     }
 
-    /// The configuration of tables that were left, when it is of this layout and these sizes.
-    pub fn configured(&self) -> Result<ConfigEntry, String> {
+    /// Returns the configuration of tables that an earlier daemon left.
+    ///
+    /// # Errors
+    ///
+    /// Returns the difference when the tables have another layout or other sizes, or their keys
+    /// have another VLAN limit.
+    pub(crate) fn configured(&self) -> Result<ConfigEntry, String> {
         let c = self.config.read(0);
         let s = &self.sizes;
         check_layout(c.magic, c.version)?;

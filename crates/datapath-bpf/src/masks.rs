@@ -14,7 +14,7 @@ use crate::layout::{MASK_VACANT, MaskEntry, WORDS};
 use crate::shared::Shared;
 
 /// Bookkeeping over the shared array.
-pub struct Masks {
+pub(crate) struct Masks {
     numbers: HashMap<[u64; WORDS], u16, foldhash::fast::RandomState>,
     /// Flows of each mask, up to the end of the walk.
     flows: Vec<u32>,
@@ -26,7 +26,7 @@ pub struct Masks {
 
 impl Masks {
     /// Returns a table without masks.
-    pub fn new() -> Masks {
+    pub(crate) fn new() -> Masks {
         Masks {
             numbers: HashMap::default(),
             flows: Vec::new(),
@@ -35,24 +35,23 @@ impl Masks {
         }
     }
 
-    /// Number of masks that are in use.
-    pub fn len(&self) -> usize {
+    /// Returns the number of masks that are in use.
+    pub(crate) fn len(&self) -> usize {
         self.numbers.len()
     }
 
-    /// True when no mask is in use.
-    pub fn is_empty(&self) -> bool {
-        self.numbers.is_empty()
-    }
-
-    /// The masks in use.
-    pub fn iter(&self) -> impl Iterator<Item = &[u64; WORDS]> {
+    /// Returns the masks in use.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &[u64; WORDS]> {
         self.numbers.keys()
     }
 
-    /// Returns the number of the mask `words`, which counts one more flow; a new number when the
-    /// mask is new. `None`: no room.
-    pub fn acquire(&mut self, shared: &Shared<MaskEntry>, words: &[u64; WORDS]) -> Option<u16> {
+    /// Returns the number of the mask `words` and counts one more flow there. A new mask gets a new
+    /// number. `None`: there is no room.
+    pub(crate) fn acquire(
+        &mut self,
+        shared: &Shared<MaskEntry>,
+        words: &[u64; WORDS],
+    ) -> Option<u16> {
         if let Some(number) = self.numbers.get(words) {
             let number = *number;
             self.count(shared, number, 1);
@@ -89,14 +88,14 @@ impl Masks {
         }
     }
 
-    /// One flow less. A mask without flows stays until [`Masks::retire`].
-    pub fn release(&mut self, shared: &Shared<MaskEntry>, number: u16) {
+    /// Counts one flow less. A mask without flows stays until [`Masks::retire`].
+    pub(crate) fn release(&mut self, shared: &Shared<MaskEntry>, number: u16) {
         self.count(shared, number, -1);
     }
 
-    /// Marks masks without flows. True when there were any: [`Masks::free`] is due after a grace
-    /// period.
-    pub fn retire(&mut self, shared: &Shared<MaskEntry>) -> bool {
+    /// Marks masks without flows as vacant. Returns true when there were any: the caller then calls
+    /// [`Masks::free`] after a grace period.
+    pub(crate) fn retire(&mut self, shared: &Shared<MaskEntry>) -> bool {
         let flows = &self.flows;
         let idle = |number: u16| flows.get(usize::from(number)) == Some(&0);
         let leaving = &mut self.leaving;
@@ -111,8 +110,8 @@ impl Masks {
         !self.leaving.is_empty()
     }
 
-    /// A grace period after [`Masks::retire`]: the places are free.
-    pub fn free(&mut self, shared: &Shared<MaskEntry>) {
+    /// Frees the places of vacant masks, a grace period after [`Masks::retire`].
+    pub(crate) fn free(&mut self, shared: &Shared<MaskEntry>) {
         for number in self.leaving.drain(..) {
             let at = usize::from(number);
             let vacant = MaskEntry { words: [0; WORDS], needs: MASK_VACANT, flows: 0 };
@@ -134,7 +133,7 @@ impl Masks {
     /// Takes over the masks in the array, up to the first unused one. A duplicate becomes vacant,
     /// as does a mask that declares wrong needs. [`Masks::adopt_flow`] counts their flows
     /// afterwards.
-    pub fn adopt(shared: &Shared<MaskEntry>) -> Masks {
+    pub(crate) fn adopt(shared: &Shared<MaskEntry>) -> Masks {
         let mut masks = Masks::new();
         for at in 0..shared.len().min(usize::from(u16::MAX)) {
             let entry = shared.read(at);
@@ -155,18 +154,16 @@ impl Masks {
     }
 
     /// Counts a flow found in adopted tables; `None` when there is no such mask.
-    pub fn adopt_flow(&mut self, shared: &Shared<MaskEntry>, number: u16) -> Option<[u64; WORDS]> {
+    pub(crate) fn adopt_flow(
+        &mut self,
+        shared: &Shared<MaskEntry>,
+        number: u16,
+    ) -> Option<[u64; WORDS]> {
         let words = shared.read(usize::from(number).min(shared.len() - 1)).words;
         (self.numbers.get(&words) == Some(&number)).then(|| {
             self.count(shared, number, 1);
             words
         })
-    }
-}
-
-impl Default for Masks {
-    fn default() -> Self {
-        Masks::new()
     }
 }
 
@@ -202,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn the_walk_gets_shorter_at_its_end() {
+    fn searches_get_shorter_at_their_end() {
         let shared = Shared::private(4);
         let mut masks = Masks::new();
         for n in 1..=4 {

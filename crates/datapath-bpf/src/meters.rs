@@ -21,8 +21,13 @@ fn band(config: &MeterBand, per_packet: bool) -> Option<(u64, u64)> {
     Some((cost, u64::try_from(burst).unwrap_or(u64::MAX >> 1).min(u64::MAX >> 1)))
 }
 
-/// Sets a meter, with statistics from zero. On a refusal it is as it was.
-pub fn set(meters: &Shared<Meter>, id: u32, config: &MeterConfig) -> Result<(), Refusal> {
+/// Sets a meter, with statistics from zero.
+///
+/// # Errors
+///
+/// Refuses a number or a list of bands that is too large, and a rate of zero. The meter is then as
+/// it was.
+pub(crate) fn set(meters: &Shared<Meter>, id: u32, config: &MeterConfig) -> Result<(), Refusal> {
     if id as usize >= meters.len() || config.bands.len() > METER_BANDS {
         return Err(Refusal::UnsupportedAction);
     }
@@ -38,15 +43,15 @@ pub fn set(meters: &Shared<Meter>, id: u32, config: &MeterConfig) -> Result<(), 
     Ok(())
 }
 
-/// Takes a meter away; packets that meet it pass.
-pub fn remove(meters: &Shared<Meter>, id: u32) {
+/// Removes a meter. Packets of flows that name it pass.
+pub(crate) fn remove(meters: &Shared<Meter>, id: u32) {
     if (id as usize) < meters.len() {
         meters.store_half(id as usize, 0, 0);
     }
 }
 
-/// A meter's counters, with `bands` bands.
-pub fn stats(meters: &Shared<Meter>, id: u32, bands: usize) -> Option<MeterStats> {
+/// Returns the counters of a meter and of its first `bands` bands. `None`: it is not set.
+pub(crate) fn stats(meters: &Shared<Meter>, id: u32, bands: usize) -> Option<MeterStats> {
     if id as usize >= meters.len() {
         return None;
     }

@@ -14,10 +14,10 @@ use crate::layout::{MISS_ETHERTYPE, MISS_HEADER, VERSION};
 const TAG_AT: usize = 12;
 const TAG: usize = 4;
 
-/// Takes the miss header off `packet`, which then is as it was in the program; `None` when
-/// `packet` has no such header, or its unfinished checksum would lie in it (the packet is then
-/// of no use).
-pub fn strip(packet: &mut Packet) -> Option<Origin> {
+/// Removes the miss header from `packet`, which then is as it was in the program, and returns the
+/// metadata in the header. `None`: `packet` has no such header, or the range of its unfinished
+/// checksum begins in the header, so that the packet is to be discarded.
+pub(crate) fn strip(packet: &mut Packet) -> Option<Origin> {
     let outer = u16_at(packet.data(), TAG_AT)?;
     let tag: Option<[u8; TAG]> = match outer {
         ethertype::VLAN | ethertype::VLAN_SERVICE => {
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tag_beside_the_packet_goes_where_it_belongs() {
+    fn a_tag_stored_apart_returns_to_its_place() {
         let mut whole = [header(), frame()].concat();
         whole.splice(12..12, [0x81, 0x00, 0x20, 0x05]);
         let mut p = Packet::from_slice(&whole);

@@ -23,14 +23,14 @@ use crate::{discard, hash, ports, sets, sys};
 /// Number of the helper BPF_FUNC_for_each_map_elem.
 const FOR_EACH_MAP_ELEM: libbpf_sys::bpf_func_id = 164;
 
-/// Everything that is open.
-pub struct Opened {
-    pub flows: Flows,
-    pub variants: Variants,
-    pub pins: Option<Pins>,
-    pub devmap: Option<OwnedFd>,
-    /// The ports that were found; `None`: new tables.
-    pub adopted: Option<Vec<AdoptedPort>>,
+/// The parts of an open datapath.
+pub(crate) struct Opened {
+    pub(crate) flows: Flows,
+    pub(crate) variants: Variants,
+    pub(crate) pins: Option<Pins>,
+    pub(crate) devmap: Option<OwnedFd>,
+    /// The ports in tables that were taken over; `None`: the tables are new.
+    pub(crate) adopted: Option<Vec<AdoptedPort>>,
 }
 
 fn system(step: &str) -> impl Fn(std::io::Error) -> Unavailable {
@@ -152,8 +152,12 @@ fn is_too_big(made: &std::io::Result<OwnedFd>) -> bool {
     made.as_ref().is_err_and(|e| e.raw_os_error() == Some(libc::E2BIG))
 }
 
-/// Opens everything. See [`crate::BpfDatapath::open`].
-pub fn open(config: &Config, clock: Clock) -> Result<Opened, Unavailable> {
+/// Opens the datapath.
+///
+/// # Errors
+///
+/// Those of [`crate::BpfDatapath::open`].
+pub(crate) fn open(config: &Config, clock: Clock) -> Result<Opened, Unavailable> {
     if is_preemptible(&sys::kernel_build(), sys::kernel_version()) {
         return Err(Unavailable::Preemptible);
     }

@@ -35,14 +35,20 @@ const BPFFS: &str = "/sys/fs/bpf";
 
 /// An instance's directory, locked.
 #[derive(Debug)]
-pub struct Pins {
+pub(crate) struct Pins {
     directory: PathBuf,
     _lock: File,
 }
 
 impl Pins {
-    /// Makes and locks the directory; waits for a daemon that is about to leave it.
-    pub fn open(directory: &Path) -> Result<Pins, Unavailable> {
+    /// Creates and locks the directory, and mounts the BPF file system if necessary. Waits up to
+    /// [`HAND_OVER`] for a daemon that is about to leave the directory.
+    ///
+    /// # Errors
+    ///
+    /// Fails when the path is not in a BPF file system, another daemon keeps the directory, or
+    /// other users may change it.
+    pub(crate) fn open(directory: &Path) -> Result<Pins, Unavailable> {
         let wrong = |cause: io::Error| Unavailable::NotBpffs { path: directory.to_owned(), cause };
         if !in_bpffs(directory) {
             if !directory.starts_with(BPFFS) {
@@ -73,7 +79,7 @@ impl Pins {
     }
 
     /// Returns the path of the pin of a map of `hook`, or of one that both hooks share.
-    pub fn map(&self, name: &str, hook: Option<Hook>) -> PathBuf {
+    pub(crate) fn map(&self, name: &str, hook: Option<Hook>) -> PathBuf {
         self.directory.join(match hook {
             Some(hook) => format!("{name}_{}", hook.name()),
             None => name.to_owned(),
@@ -81,22 +87,22 @@ impl Pins {
     }
 
     /// Returns the path of the pin of a port's link; for XDP, of the link in the driver.
-    pub fn link(&self, port: u32, hook: Hook) -> PathBuf {
+    pub(crate) fn link(&self, port: u32, hook: Hook) -> PathBuf {
         self.directory.join(format!("link_{port}_{}", hook.name()))
     }
 
     /// Returns the path of the pin of a port's link to generic XDP.
-    pub fn generic_link(&self, port: u32) -> PathBuf {
+    pub(crate) fn generic_link(&self, port: u32) -> PathBuf {
         self.directory.join(format!("link_{port}_generic"))
     }
 
     /// Opens the pinned maps called `names`. `None` when one of the maps is missing.
-    pub fn maps(&self, names: &[(String, PathBuf)]) -> Option<HashMap<String, OwnedFd>> {
+    pub(crate) fn maps(&self, names: &[(String, PathBuf)]) -> Option<HashMap<String, OwnedFd>> {
         names.iter().map(|(name, path)| Some((name.clone(), sys::open_pin(path).ok()?))).collect()
     }
 
-    /// True when nothing is pinned.
-    pub fn is_empty(&self) -> bool {
+    /// Returns true when nothing is pinned.
+    pub(crate) fn is_empty(&self) -> bool {
         self.names().is_empty()
     }
 
@@ -105,7 +111,7 @@ impl Pins {
     }
 
     /// Detaches and unpins everything; the directory stays.
-    pub fn clear(&self) {
+    pub(crate) fn clear(&self) {
         for path in self.names() {
             let is_link =
                 path.file_name().is_some_and(|n| n.as_encoded_bytes().starts_with(b"link_"));
@@ -118,8 +124,8 @@ impl Pins {
         }
     }
 
-    /// Removes the directory, which is empty, and its parents as far as they are.
-    pub fn remove_directory(&self) {
+    /// Removes the directory, which is empty, and its parent if that is empty, too.
+    pub(crate) fn remove_directory(&self) {
         for directory in self.directory.ancestors().take(2) {
             if fs::remove_dir(directory).is_err() {
                 return; // others are in it
@@ -154,14 +160,14 @@ fn is_at(file: &File, path: &Path) -> bool {
 /// end. Its flows go on meanwhile, so waiting for it is worthwhile.
 fn take(file: &File, directory: &Path) -> Result<(), Unavailable> {
     let deadline = Instant::now() + HAND_OVER;
-    let mut told = false;
+    let mut is_reported = false;
     while rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive).is_err() {
         if Instant::now() >= deadline {
             return Err(Unavailable::InUse(directory.to_owned()));
         }
-        if !told {
+        if !is_reported {
             tracing::info!(target: "dpif", "waiting for the daemon that has {}", directory.display());
-            told = true;
+            is_reported = true;
         }
         std::thread::sleep(HAND_OVER / 100);
     }
@@ -212,7 +218,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt as _;
 
     #[test]
-    fn a_directory_that_its_last_user_removed_is_made_anew() {
+    fn a_directory_that_its_last_user_removed_is_made_again() {
         if testing::without_root() {
             return;
         }

@@ -28,8 +28,12 @@ fn leads_to(held: Iface, ifindex: u32, port: u32) -> bool {
     held.ifindex == ifindex && held.port & !IFACE_FLAGS == port
 }
 
-/// Makes `ifindex` lead to `port`, with what arrives there for `owner`.
-pub fn set_rx_owner(
+/// Makes `ifindex` lead to `port`, and sets the owner of the packets that arrive there.
+///
+/// # Errors
+///
+/// Fails when the table has no room near `ifindex`.
+pub(crate) fn set_rx_owner(
     maps: &Maps,
     ifindex: u32,
     port: u32,
@@ -47,7 +51,7 @@ pub fn set_rx_owner(
 }
 
 /// Records whether generic XDP is attached at `ifindex`, when that leads to `port`.
-pub fn set_generic(maps: &Maps, ifindex: u32, port: u32, is_attached: bool) {
+pub(crate) fn set_generic(maps: &Maps, ifindex: u32, port: u32, is_attached: bool) {
     for at in places(ifindex) {
         let held = maps.ifaces.read(at);
         if leads_to(held, ifindex, port) {
@@ -60,15 +64,19 @@ pub fn set_generic(maps: &Maps, ifindex: u32, port: u32, is_attached: bool) {
 
 /// Makes `ifindex` lead to `port`, for the programs alone. Keeps the owner that [`set_rx_owner`]
 /// has set.
-pub fn add_interface(maps: &Maps, ifindex: u32, port: u32) -> Result<(), AttachError> {
+///
+/// # Errors
+///
+/// Fails when the table has no room near `ifindex`.
+pub(crate) fn add_interface(maps: &Maps, ifindex: u32, port: u32) -> Result<(), AttachError> {
     if places(ifindex).any(|at| leads_to(maps.ifaces.read(at), ifindex, port)) {
         return Ok(());
     }
     set_rx_owner(maps, ifindex, port, RxOwner::ProgramsAlone)
 }
 
-/// Undoes both when `ifindex` leads to `port`.
-pub fn remove_interface(maps: &Maps, ifindex: u32, port: u32) {
+/// Removes `ifindex` from the table when it leads to `port`.
+pub(crate) fn remove_interface(maps: &Maps, ifindex: u32, port: u32) {
     for at in places(ifindex) {
         if leads_to(maps.ifaces.read(at), ifindex, port) {
             maps.ifaces.zero(at);
@@ -76,14 +84,14 @@ pub fn remove_interface(maps: &Maps, ifindex: u32, port: u32) {
     }
 }
 
-/// True when what arrives at `ifindex` is for the programs, as `port`'s.
-pub fn owns_rx(maps: &Maps, ifindex: u32, port: u32) -> bool {
+/// Returns true when the programs own the packets that arrive at `ifindex`, as packets of `port`.
+pub(crate) fn owns_rx(maps: &Maps, ifindex: u32, port: u32) -> bool {
     let ours = |held: Iface| leads_to(held, ifindex, port) && held.port & IFACE_DAEMONS == 0;
     places(ifindex).any(|at| ours(maps.ifaces.read(at)))
 }
 
 /// Writes a port. For a new port, its count of packets on their way up restarts.
-pub fn put(maps: &Maps, number: u32, attachment: &Attachment, upcall_limit: u32) {
+pub(crate) fn put(maps: &Maps, number: u32, attachment: &Attachment, upcall_limit: u32) {
     let at = number as usize;
     let old = maps.ports.read(at);
     let mut flags = old.flags & (PORT_DEVMAP | PORT_SPLIT);
@@ -92,54 +100,54 @@ pub fn put(maps: &Maps, number: u32, attachment: &Attachment, upcall_limit: u32)
     maps.ports.store_half(at, offset_of!(Port, mtu), attachment.mtu);
     maps.ports.store_half(at, offset_of!(Port, upcall_limit), upcall_limit);
     if old.ifindex == 0 {
-        settle(maps, number);
+        mark_all_taken(maps, number);
         hold_back(maps, number, 0);
     }
     maps.ports.store_half(at, offset_of!(Port, flags), flags);
     maps.ports.store_half(at, offset_of!(Port, ifindex), attachment.ifindex);
 }
 
-/// Clears a port: what is sent to it is dropped.
-pub fn clear(maps: &Maps, number: u32) {
+/// Clears a port. Packets that are sent to it are dropped.
+pub(crate) fn clear(maps: &Maps, number: u32) {
     let at = number as usize;
     maps.ports.store_half(at, offset_of!(Port, ifindex), 0);
     maps.ports.store_half(at, offset_of!(Port, flags), 0);
 }
 
-/// Changes what may change while a port is attached.
-pub fn set(maps: &Maps, number: u32, mtu: u32, up: bool) {
+/// Changes the properties that may change while a port is attached.
+pub(crate) fn set(maps: &Maps, number: u32, mtu: u32, up: bool) {
     let at = number as usize;
     maps.ports.store_half(at, offset_of!(Port, mtu), mtu);
     set_flag(maps, number, PORT_UP, up);
 }
 
 /// Sets or clears a `PORT_*` flag.
-pub fn set_flag(maps: &Maps, number: u32, flag: u32, on: bool) {
+pub(crate) fn set_flag(maps: &Maps, number: u32, flag: u32, on: bool) {
     let at = number as usize;
     let flags = maps.ports.load_half(at, offset_of!(Port, flags));
     let flags = if on { flags | flag } else { flags & !flag };
     maps.ports.store_half(at, offset_of!(Port, flags), flags);
 }
 
-/// True when XDP may redirect to a port.
-pub fn is_target(maps: &Maps, number: u32) -> bool {
+/// Returns true when XDP may redirect to a port.
+pub(crate) fn is_target(maps: &Maps, number: u32) -> bool {
     let port = maps.ports.read(number as usize);
     port.ifindex != 0 && port.flags & PORT_DEVMAP != 0
 }
 
-/// True when it may redirect frames in several buffers to it, too.
-pub fn takes_split(maps: &Maps, number: u32) -> bool {
+/// Returns true when XDP may redirect frames in several buffers to a port that it may redirect to.
+pub(crate) fn takes_split(maps: &Maps, number: u32) -> bool {
     maps.ports.load_half(number as usize, offset_of!(Port, flags)) & PORT_SPLIT != 0
 }
 
-/// True when there is a port that XDP may redirect to, but not frames in several buffers.
-pub fn has_whole_only(maps: &Maps) -> bool {
+/// Returns true when there is a port that XDP may redirect to, but not frames in several buffers.
+pub(crate) fn has_whole_only(maps: &Maps) -> bool {
     let flags = |port| maps.ports.load_half(port, offset_of!(Port, flags));
     (0..MAX_PORTS as usize).any(|port| flags(port) & (PORT_DEVMAP | PORT_SPLIT) == PORT_DEVMAP)
 }
 
-/// The daemon took `count` packets of this port from the miss device.
-pub fn note_taken(maps: &Maps, number: u32, count: u64) {
+/// Records that the daemon took `count` packets of a port from the miss device.
+pub(crate) fn note_taken(maps: &Maps, number: u32, count: u64) {
     let at = number as usize;
     let sent = maps.ports.word(at, offset_of!(Port, sent_up)).load(Ordering::Relaxed);
     let taken = maps.ports.word(at, offset_of!(Port, taken_up));
@@ -149,15 +157,16 @@ pub fn note_taken(maps: &Maps, number: u32, count: u64) {
     taken.store(if is_beyond { sent } else { sum }, Ordering::Relaxed);
 }
 
-/// Nothing of this port goes up before `until` (nanoseconds, `CLOCK_MONOTONIC`).
-pub fn hold_back(maps: &Maps, number: u32, until: u64) {
+/// Stops packets of a port from going up before `until_nanos` (nanoseconds, `CLOCK_MONOTONIC`). 0
+/// ends that.
+pub(crate) fn hold_back(maps: &Maps, number: u32, until_nanos: u64) {
     let closed = maps.ports.word(number as usize, offset_of!(Port, closed_until));
-    closed.store(until, Ordering::Relaxed);
+    closed.store(until_nanos, Ordering::Relaxed);
 }
 
-/// Packets of this port that went up and were not taken. A count that a program has not made yet
-/// when its packet is taken is none below zero.
-pub fn on_their_way(maps: &Maps, number: u32) -> u64 {
+/// Returns the number of packets of a port that went up and were not taken. A program may count a
+/// packet only after the daemon took it; the result is then 0.
+pub(crate) fn on_their_way(maps: &Maps, number: u32) -> u64 {
     let at = number as usize;
     let taken = maps.ports.word(at, offset_of!(Port, taken_up)).load(Ordering::Relaxed);
     let sent = maps.ports.word(at, offset_of!(Port, sent_up)).load(Ordering::Relaxed);
@@ -169,7 +178,7 @@ pub fn on_their_way(maps: &Maps, number: u32) -> u64 {
 /// device by now. When `most` packets or more are waited for, all of them are given up, as the port
 /// could send no more. `before` is the first result of the previous call. Returns how many packets
 /// have gone up so far, and how many of them are lost.
-pub fn give_up(maps: &Maps, number: u32, before: u64, most: u64) -> (u64, u64) {
+pub(crate) fn give_up(maps: &Maps, number: u32, before: u64, most: u64) -> (u64, u64) {
     let at = number as usize;
     let sent = maps.ports.word(at, offset_of!(Port, sent_up)).load(Ordering::Relaxed);
     let taken = maps.ports.word(at, offset_of!(Port, taken_up));
@@ -184,15 +193,15 @@ pub fn give_up(maps: &Maps, number: u32, before: u64, most: u64) -> (u64, u64) {
     (sent, if is_lost { before.wrapping_sub(known) } else { 0 })
 }
 
-/// Marks that no packet of this port is on its way up: lost packets are not waited for.
-pub fn settle(maps: &Maps, number: u32) {
+/// Marks all packets of a port that went up as taken, so that lost packets are not waited for.
+pub(crate) fn mark_all_taken(maps: &Maps, number: u32) {
     let at = number as usize;
     let sent = maps.ports.word(at, offset_of!(Port, sent_up)).load(Ordering::Relaxed);
     maps.ports.word(at, offset_of!(Port, taken_up)).store(sent, Ordering::Relaxed);
 }
 
 /// Returns the ports in the table.
-pub fn list(maps: &Maps) -> Vec<AdoptedPort> {
+pub(crate) fn list(maps: &Maps) -> Vec<AdoptedPort> {
     let there = |number: u32| {
         let ifindex = maps.ports.load_half(number as usize, offset_of!(Port, ifindex));
         (ifindex != 0).then_some(AdoptedPort { number: PortNo(number), ifindex })
@@ -206,12 +215,12 @@ fn shards(maps: &Maps, number: u32) -> impl Iterator<Item = usize> {
 }
 
 /// Sets a port's counters to zero.
-pub fn clear_stats(maps: &Maps, number: u32) {
+pub(crate) fn clear_stats(maps: &Maps, number: u32) {
     shards(maps, number).for_each(|at| maps.port_stats.zero(at));
 }
 
-/// Counters of a port.
-pub fn stats(maps: &Maps, number: u32) -> PortCounts {
+/// Returns the counters of a port, over all shards.
+pub(crate) fn stats(maps: &Maps, number: u32) -> PortCounts {
     let mut sum = PortCounts::default();
     for at in shards(maps, number) {
         let count = maps.port_stats.read(at);
@@ -297,7 +306,7 @@ mod tests {
         assert_eq!(on_their_way(&maps, 3), 0, "no more could go up");
         assert_eq!(give_up(&maps, 3, 100, 5), (11, 0));
         assert_eq!(on_their_way(&maps, 3), 0, "a count of another life of the port");
-        settle(&maps, 3);
+        mark_all_taken(&maps, 3);
         sent.store(10, Ordering::Relaxed);
         assert_eq!(on_their_way(&maps, 3), 0, "one was taken before it was counted");
     }

@@ -27,15 +27,15 @@ impl Program {
         }
     }
 
-    /// The set of ports that copies go to at XDP.
-    pub fn set(&self) -> Option<SetNumber> {
+    /// Returns the set of ports that copies go to at XDP.
+    pub(crate) fn set(&self) -> Option<SetNumber> {
         self.set.checked_sub(1).map(SetNumber)
     }
 }
 
-/// Bookkeeping over the shared array. A program without flows is written over at once: flows
-/// count until no packet runs them any more.
-pub struct Programs {
+/// Bookkeeping over the shared array. The place of a program without flows may be overwritten at
+/// once, because a flow is counted until no packet runs it any more.
+pub(crate) struct Programs {
     numbers: HashMap<Box<Program>, u32, foldhash::fast::RandomState>,
     flows: Vec<u32>,
     free: Vec<u32>,
@@ -43,22 +43,18 @@ pub struct Programs {
 
 impl Programs {
     /// Returns a table without programs.
-    pub fn new() -> Programs {
+    pub(crate) fn new() -> Programs {
         Programs { numbers: HashMap::default(), flows: Vec::new(), free: Vec::new() }
     }
 
-    /// Number of different programs.
-    pub fn len(&self) -> usize {
+    /// Returns the number of different programs.
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> usize {
         self.numbers.len()
     }
 
-    /// True when there are no programs.
-    pub fn is_empty(&self) -> bool {
-        self.numbers.is_empty()
-    }
-
-    /// The number of a program for one more flow. `None`: no room.
-    pub fn acquire(&mut self, shared: &Shared<Program>, program: &Program) -> Option<u32> {
+    /// Returns the number of a program and counts one more flow there. `None`: there is no room.
+    pub(crate) fn acquire(&mut self, shared: &Shared<Program>, program: &Program) -> Option<u32> {
         if let Some(number) = self.numbers.get(program) {
             *self.flows.get_mut(*number as usize)? += 1;
             return Some(*number);
@@ -77,8 +73,8 @@ impl Programs {
         Some(number)
     }
 
-    /// One flow less.
-    pub fn release(&mut self, shared: &Shared<Program>, number: u32) {
+    /// Counts one flow less. Frees the place of a program without flows.
+    pub(crate) fn release(&mut self, shared: &Shared<Program>, number: u32) {
         let Some(flows) = self.flows.get_mut(number as usize) else { return };
         *flows = flows.saturating_sub(1);
         if *flows == 0 {
@@ -87,8 +83,8 @@ impl Programs {
         }
     }
 
-    /// Counts a flow found in adopted tables; false when `number` is no program.
-    pub fn adopt_flow(&mut self, shared: &Shared<Program>, number: u32) -> bool {
+    /// Counts a flow found in adopted tables. Returns false when `number` is no valid program.
+    pub(crate) fn adopt_flow(&mut self, shared: &Shared<Program>, number: u32) -> bool {
         if number as usize >= shared.len() {
             return false;
         }
@@ -111,15 +107,9 @@ impl Programs {
     }
 
     /// Frees the unused programs. Called after the last [`Programs::adopt_flow`].
-    pub fn adopted(&mut self) {
+    pub(crate) fn adopted(&mut self) {
         let unused = self.flows.iter().enumerate().filter(|(_, flows)| **flows == 0);
         self.free = unused.map(|(number, _)| number as u32).collect();
-    }
-}
-
-impl Default for Programs {
-    fn default() -> Self {
-        Programs::new()
     }
 }
 

@@ -60,7 +60,7 @@ impl PortSets {
     }
 
     /// Returns true when there is a set of these ports (sorted), or room for one.
-    pub fn has_room(&self, ports: &[u16]) -> bool {
+    pub(crate) fn has_room(&self, ports: &[u16]) -> bool {
         self.lock().iter().any(|set| set.flows == 0 || set.ports == ports)
     }
 
@@ -87,14 +87,14 @@ impl PortSets {
     }
 
     /// Removes one flow of a set. No packet runs the flow any more.
-    pub fn release(&self, number: SetNumber) {
+    pub(crate) fn release(&self, number: SetNumber) {
         if let Some(set) = self.lock().get_mut(usize::from(number.0)) {
             set.flows = set.flows.saturating_sub(1);
         }
     }
 
     /// Counts a flow found in adopted tables. Returns false when the set has other ports.
-    pub fn adopt_flow(&self, maps: &Maps, number: SetNumber, ports: &[u16]) -> bool {
+    pub(crate) fn adopt_flow(&self, maps: &Maps, number: SetNumber, ports: &[u16]) -> bool {
         let mut sets = self.lock();
         let at = usize::from(number.0);
         let Some(set) = sets.get_mut(at) else { return false };
@@ -110,7 +110,7 @@ impl PortSets {
     }
 
     /// Brings the sets up to date with the ports, after the last [`PortSets::adopt_flow`].
-    pub fn adopted(&self, maps: &Maps) {
+    pub(crate) fn adopted(&self, maps: &Maps) {
         for (number, set) in self.lock().iter().enumerate() {
             if let Err(e) = self.fill(maps, number, &set.ports) {
                 tracing::warn!(target: "dpif", "a set of ports for copies at XDP is not as it was ({e})");
@@ -119,7 +119,7 @@ impl PortSets {
     }
 
     /// Brings the sets up to date after a port was added, removed or changed.
-    pub fn refresh(&self, maps: &Maps, port: u32) {
+    pub(crate) fn refresh(&self, maps: &Maps, port: u32) {
         for (number, set) in self.lock().iter().enumerate() {
             let Some(place) = set.ports.iter().position(|p| u32::from(*p) == port) else {
                 continue;
@@ -189,7 +189,7 @@ fn publish(maps: &Maps, number: usize, ports: &[u16]) {
 
 /// Returns the ports of the set for copies to `outputs` (sorted) of packets from `in_port`, and
 /// whether the ingress port is to be excluded, which is in the set as well. `None`: too many ports.
-pub fn members(outputs: &[u16], in_port: PortNo) -> Option<(Vec<u16>, bool)> {
+pub(crate) fn members(outputs: &[u16], in_port: PortNo) -> Option<(Vec<u16>, bool)> {
     let in_port = u16::try_from(in_port.0).ok()?;
     let mut ports = outputs.to_vec();
     let excluded = match ports.binary_search(&in_port) {

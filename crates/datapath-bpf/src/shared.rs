@@ -41,7 +41,11 @@ impl<T: FromBytes + IntoBytes + Immutable + KnownLayout> Shared<T> {
     };
 
     /// Maps the first `len` elements of the array map `fd`. The caller has checked its sizes.
-    pub fn map(fd: BorrowedFd<'_>, len: usize) -> io::Result<Shared<T>> {
+    ///
+    /// # Errors
+    ///
+    /// Fails when the kernel does not map it.
+    pub(crate) fn map(fd: BorrowedFd<'_>, len: usize) -> io::Result<Shared<T>> {
         let words = len * Self::STRIDE;
         let bytes = (words * 8).next_multiple_of(rustix::param::page_size());
         // SAFETY: a new shared mapping at an address that the kernel chooses; no other code in this
@@ -60,8 +64,8 @@ impl<T: FromBytes + IntoBytes + Immutable + KnownLayout> Shared<T> {
         Ok(Shared { base, words, bytes, mapped: true, len, of: PhantomData })
     }
 
-    /// The same in memory of this process alone, all zero: tables without a kernel.
-    pub fn private(len: usize) -> Shared<T> {
+    /// Returns an array of `len` elements, all zero, in memory of this process alone.
+    pub(crate) fn private(len: usize) -> Shared<T> {
         let words = len * Self::STRIDE;
         let memory = vec![0u64; words.max(1)].into_boxed_slice();
         let bytes = memory.len() * 8;
@@ -87,13 +91,13 @@ impl<T: FromBytes + IntoBytes + Immutable + KnownLayout> Shared<T> {
         unsafe { std::slice::from_raw_parts(self.base.as_ptr(), self.words) }
     }
 
-    /// The words of one element.
-    pub fn words(&self, index: usize) -> &[AtomicU64] {
+    /// Returns the words of one element.
+    pub(crate) fn words(&self, index: usize) -> &[AtomicU64] {
         &self.all_words()[index * Self::STRIDE..][..Self::STRIDE]
     }
 
-    /// The word at byte `offset` of an element.
-    pub fn word(&self, index: usize, offset: usize) -> &AtomicU64 {
+    /// Returns the word at byte `offset`, a multiple of 8, of an element.
+    pub(crate) fn word(&self, index: usize, offset: usize) -> &AtomicU64 {
         &self.words(index)[offset / 8]
     }
 
@@ -129,9 +133,15 @@ impl<T: FromBytes + IntoBytes + Immutable + KnownLayout> Shared<T> {
         self.update_half(index, offset, |_| value);
     }
 
-    /// Changes the 32-bit half at byte `offset` of an element to what `next` makes of it, which is
-    /// asked again when another thread was first, and gives that. Like [`Shared::store_half`].
-    pub fn update_half(&self, index: usize, offset: usize, next: impl Fn(u32) -> u32) -> u32 {
+    /// Replaces the 32-bit half at byte `offset` of an element by the result of `next`, and returns
+    /// the result. Calls `next` again when another thread changed the word meanwhile. The order is
+    /// that of [`Shared::store_half`].
+    pub(crate) fn update_half(
+        &self,
+        index: usize,
+        offset: usize,
+        next: impl Fn(u32) -> u32,
+    ) -> u32 {
         let word = self.word(index, offset & !7);
         let mut seen = word.load(Ordering::Relaxed);
         loop {

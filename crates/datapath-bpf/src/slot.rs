@@ -98,8 +98,8 @@ impl Slot {
         maps.slots.write(number, &entry);
     }
 
-    /// Marks slot `number` dead or alive, in one store.
-    pub fn set_dead(maps: &Maps, number: u32, dead: bool) {
+    /// Marks slot `number` dead or alive, by one store.
+    pub(crate) fn set_dead(maps: &Maps, number: u32, dead: bool) {
         maps.slots.store_half(number as usize, offset_of!(SlotEntry, dead), dead.into());
     }
 }

@@ -32,22 +32,26 @@ pub fn open_pin(path: &Path) -> io::Result<OwnedFd> {
     owned(unsafe { libbpf_sys::bpf_obj_get(path.as_ptr()) })
 }
 
-/// Pins a map, program or link.
-pub fn pin(fd: BorrowedFd<'_>, path: &Path) -> io::Result<()> {
+/// Pins a map, program or link at `path`, which must be free.
+///
+/// # Errors
+///
+/// Fails when the path exists, or is not in a BPF file system.
+pub(crate) fn pin(fd: BorrowedFd<'_>, path: &Path) -> io::Result<()> {
     let path = c_path(path)?;
     // SAFETY: a string that ends with NUL.
     check(unsafe { libbpf_sys::bpf_obj_pin(fd.as_raw_fd(), path.as_ptr()) }).map(drop)
 }
 
 /// Returns the major and minor version of the kernel; `None` when they cannot be parsed.
-pub fn kernel_version() -> Option<(u32, u32)> {
+pub(crate) fn kernel_version() -> Option<(u32, u32)> {
     let name = rustix::system::uname();
     let mut parts = name.release().to_str().ok()?.split(|c: char| !c.is_ascii_digit());
     Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
 }
 
 /// Returns the kernel's build string (`uname -v`).
-pub fn kernel_build() -> String {
+pub(crate) fn kernel_build() -> String {
     rustix::system::uname().version().to_string_lossy().into_owned()
 }
 
@@ -85,21 +89,21 @@ pub fn map_info(fd: BorrowedFd<'_>) -> io::Result<MapInfo> {
 
 /// Properties of a map that an object declares before it is loaded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Declared {
-    /// `BPF_MAP_TYPE_*`.
-    pub kind: u32,
-    /// Bytes of a key.
-    pub key_size: u32,
-    /// Bytes of a value.
-    pub value_size: u32,
-    /// BTF type of the values; 0: none.
-    pub value_type: u32,
-    /// It is to be pinned by libbpf.
-    pub is_pinned: bool,
+pub(crate) struct Declared {
+    /// Type of the map: `BPF_MAP_TYPE_*`.
+    pub(crate) kind: u32,
+    /// Size of a key in bytes.
+    pub(crate) key_size: u32,
+    /// Size of a value in bytes.
+    pub(crate) value_size: u32,
+    /// Number of the BTF type of the values; 0: none.
+    pub(crate) value_type: u32,
+    /// The object asks libbpf to pin the map.
+    pub(crate) is_pinned: bool,
 }
 
-/// Describes a map of an open object.
-pub fn declared(map: &OpenMap<'_>) -> Declared {
+/// Returns the properties that a map of an open object declares.
+pub(crate) fn declared(map: &OpenMap<'_>) -> Declared {
     let map = map.as_libbpf_object().as_ptr();
     // SAFETY: the map is of an object that is open as long as it is borrowed; libbpf only reads.
     unsafe {
@@ -113,8 +117,12 @@ pub fn declared(map: &OpenMap<'_>) -> Declared {
     }
 }
 
-/// Sets the 32-bit value at a 32-bit key (devmaps, tables of programs).
-pub fn set(map: BorrowedFd<'_>, key: u32, value: u32) -> io::Result<()> {
+/// Sets the 32-bit value at a 32-bit key of a devmap or a table of programs.
+///
+/// # Errors
+///
+/// Fails when the map has no such key, or does not accept the value.
+pub(crate) fn set(map: BorrowedFd<'_>, key: u32, value: u32) -> io::Result<()> {
     // SAFETY: the caller's map has keys and values of 4 bytes, as the loader checked.
     check(unsafe {
         libbpf_sys::bpf_map_update_elem(
@@ -132,8 +140,12 @@ pub fn set_program(tails: BorrowedFd<'_>, key: u32, program: BorrowedFd<'_>) -> 
     set(tails, key, program.as_raw_fd() as u32)
 }
 
-/// Deletes a 32-bit key; it need not be there.
-pub fn unset(map: BorrowedFd<'_>, key: u32) -> io::Result<()> {
+/// Deletes a 32-bit key, which need not be there.
+///
+/// # Errors
+///
+/// Fails when the map has keys that cannot be deleted.
+pub(crate) fn unset(map: BorrowedFd<'_>, key: u32) -> io::Result<()> {
     // SAFETY: as in `set`.
     match check(unsafe {
         libbpf_sys::bpf_map_delete_elem(map.as_raw_fd(), (&raw const key).cast())
@@ -143,8 +155,13 @@ pub fn unset(map: BorrowedFd<'_>, key: u32) -> io::Result<()> {
     }
 }
 
-/// A per-CPU value: `bytes` (a multiple of 8) for each possible CPU.
-pub fn per_cpu(map: BorrowedFd<'_>, key: u32, bytes: usize) -> io::Result<Vec<Vec<u8>>> {
+/// Returns the value at a key of a per-CPU map, of `bytes` bytes (rounded up to a multiple of 8)
+/// for each possible CPU.
+///
+/// # Errors
+///
+/// Fails when the map has no such key.
+pub(crate) fn per_cpu(map: BorrowedFd<'_>, key: u32, bytes: usize) -> io::Result<Vec<Vec<u8>>> {
     let bytes = bytes.next_multiple_of(8);
     let mut all = vec![0u8; bytes * possible_cpus()?];
     // SAFETY: the kernel writes the value, rounded up to 8 bytes, for each possible CPU.
@@ -164,8 +181,14 @@ pub fn possible_cpus() -> io::Result<usize> {
     check(unsafe { libbpf_sys::libbpf_num_possible_cpus() }).map(|n| n as usize)
 }
 
-/// A link of `program` to an interface: `flags` as of `BPF_LINK_CREATE`.
-pub fn create_link(
+/// Links `program` to an interface. `flags` are those of `BPF_LINK_CREATE`. Dropping the descriptor
+/// detaches the link unless it is pinned.
+///
+/// # Errors
+///
+/// Fails when the interface does not exist or does not take the program, or the kernel has no such
+/// links (`EINVAL`).
+pub(crate) fn create_link(
     program: BorrowedFd<'_>,
     ifindex: u32,
     kind: libbpf_sys::bpf_attach_type,
@@ -192,13 +215,21 @@ pub fn update_link(link: BorrowedFd<'_>, program: BorrowedFd<'_>) -> io::Result<
 }
 
 /// Detaches a link, pinned or not.
-pub fn detach_link(link: BorrowedFd<'_>) -> io::Result<()> {
+///
+/// # Errors
+///
+/// Fails when the link was detached with its interface.
+pub(crate) fn detach_link(link: BorrowedFd<'_>) -> io::Result<()> {
     // SAFETY: one descriptor.
     check(unsafe { libbpf_sys::bpf_link_detach(link.as_raw_fd()) }).map(drop)
 }
 
-/// The interface that a tcx or XDP link is on; 0 when it is gone.
-pub fn link_ifindex(link: BorrowedFd<'_>) -> io::Result<u32> {
+/// Returns the index of the interface that a tcx or XDP link is on; 0: the interface is gone.
+///
+/// # Errors
+///
+/// Fails when `link` is neither.
+pub(crate) fn link_ifindex(link: BorrowedFd<'_>) -> io::Result<u32> {
     let mut info = libbpf_sys::bpf_link_info::default();
     let mut len = size_of::<libbpf_sys::bpf_link_info>() as u32;
     // SAFETY: `info` is `len` bytes that the kernel may fill.
@@ -214,8 +245,12 @@ pub fn link_ifindex(link: BorrowedFd<'_>) -> io::Result<u32> {
     }
 }
 
-/// An array of maps with one element, and the map in it.
-pub fn outer_map() -> io::Result<(OwnedFd, OwnedFd)> {
+/// Creates an array of maps with one element, and the map in it.
+///
+/// # Errors
+///
+/// Fails when the kernel makes no such map, or the process lacks a privilege.
+pub(crate) fn outer_map() -> io::Result<(OwnedFd, OwnedFd)> {
     let create = |kind, opts: &libbpf_sys::bpf_map_create_opts| {
         // SAFETY: `opts` is complete and outlives the call; the name is none.
         owned(unsafe { libbpf_sys::bpf_map_create(kind, std::ptr::null(), 4, 4, 1, opts) })
@@ -242,8 +277,12 @@ pub fn value_map(bytes: u32) -> io::Result<OwnedFd> {
     owned(unsafe { libbpf_sys::bpf_map_create(kind, std::ptr::null(), 4, bytes, 1, &opts) })
 }
 
-/// membarrier(2) with `MEMBARRIER_CMD_GLOBAL`.
-pub fn membarrier() -> io::Result<()> {
+/// Calls membarrier(2) with `MEMBARRIER_CMD_GLOBAL`, which takes milliseconds.
+///
+/// # Errors
+///
+/// Fails on a kernel with `nohz_full` CPUs, or without the call.
+pub(crate) fn membarrier() -> io::Result<()> {
     // SAFETY: integers only.
     let result = unsafe { libc::syscall(libc::SYS_membarrier, libc::MEMBARRIER_CMD_GLOBAL, 0, 0) };
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
