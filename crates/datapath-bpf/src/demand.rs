@@ -25,7 +25,7 @@ const FEW: usize = 1024;
 
 /// Keys beyond those that flows are known to have.
 #[derive(Debug)]
-pub struct Demand {
+pub(crate) struct Demand {
     /// CPUs that count in the same place. Each has an exact-match cache of its own.
     sharers: u32,
     keys: usize,
@@ -50,13 +50,13 @@ struct Misses {
 impl Demand {
     /// Returns a demand without misses so far. `sharers` is the number of CPUs that count in one
     /// place.
-    pub fn new(sharers: u32) -> Demand {
+    pub(crate) fn new(sharers: u32) -> Demand {
         let misses = Vec::new();
         Demand { sharers, keys: 0, misses, calm: 0, patience: PATIENCE, is_trial: false }
     }
 
     /// Forgets the misses of the earlier exact-match caches, when the caches start from scratch.
-    pub fn begin_anew(&mut self) {
+    pub(crate) fn clear_pressure(&mut self) {
         self.misses.iter_mut().for_each(|misses| misses.pressure = 0);
     }
 
@@ -64,7 +64,7 @@ impl Demand {
     /// keys of each place. `room` is the number of keys that the exact-match cache of a CPU has
     /// room for. Returns the number of keys that there should be room for, if there are fewer
     /// flows.
-    pub fn observe(&mut self, missed: impl Iterator<Item = u64>, room: usize) -> usize {
+    pub(crate) fn observe(&mut self, missed: impl Iterator<Item = u64>, room: usize) -> usize {
         let (most, mut is_calm, mut is_too_much) = (self.filling(room), true, false);
         for (place, counted) in missed.enumerate() {
             let Some(misses) = self.misses.get_mut(place) else {
@@ -99,7 +99,7 @@ impl Demand {
             self.patience = self.patience.saturating_mul(2).min(MOST_PATIENCE);
         }
         self.keys = self.keys.max(room.saturating_mul(2));
-        self.begin_anew();
+        self.clear_pressure();
         self.calm = 0;
     }
 
@@ -166,7 +166,7 @@ mod tests {
         // The fastest case: all keys are walked for, and evict entries that no key uses any more.
         assert_eq!(looks.after(6000, 3000), 0);
         // Another program begins: the same again.
-        looks.demand.begin_anew();
+        looks.demand.clear_pressure();
         assert_eq!(looks.after(6000, 3000), 0);
         // It was over: some flows later they fill once more.
         assert_eq!(looks.after(750, 3000), 0, "not many");

@@ -45,13 +45,14 @@ use crate::slot::Slot;
 
 mod adopt;
 mod batches;
+mod count;
 mod limits;
 mod reading;
 mod removal;
 mod stats;
 
 use batches::{Batched, Batches};
-pub use stats::FlowCount;
+pub use count::FlowCount;
 use stats::Reads;
 
 /// Stage of a slot's life.
@@ -164,18 +165,17 @@ impl Flows {
         &self.maps
     }
 
-    /// The factors of the hash.
-    pub fn factors(&self) -> &Factors {
-        &self.factors
-    }
-
     /// A panic of a caller's closure cannot leave the tables half changed: none runs under it.
     fn lock(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(|e| e.into_inner())
     }
 
-    /// Returns when every program that runs now has ended.
-    pub fn wait_for_programs(&self) -> io::Result<()> {
+    /// Blocks until every program that runs now has ended.
+    ///
+    /// # Errors
+    ///
+    /// Fails when the kernel does not wait ([`Grace::wait`]).
+    pub(crate) fn wait_for_programs(&self) -> io::Result<()> {
         self.grace.wait()
     }
 
@@ -283,8 +283,8 @@ impl Flows {
         }
     }
 
-    /// A port has come, gone or changed.
-    pub fn refresh_port(&self, port: u32) {
+    /// Updates the sets of ports after a port was attached, detached or changed.
+    pub(crate) fn refresh_port(&self, port: u32) {
         self.sets.refresh(&self.maps, port);
     }
 
@@ -357,8 +357,13 @@ impl Flows {
         self.put(inner, slot, program.as_ref())
     }
 
-    /// Replaces a flow's actions; its statistics go on. Installs it when it is not there.
-    pub fn replace(
+    /// Replaces a flow's actions; its statistics go on. Installs the flow when it is not there.
+    /// Parameters and result are those of [`Flows::install`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Flows::install`]; `Exists` stands for a flow of this identity with another match.
+    pub(crate) fn replace(
         &self,
         flow: &Megaflow,
         allowed: HookSet,
@@ -431,8 +436,8 @@ impl Flows {
         self.maps.epochs.store_half(0, at, epoch.wrapping_add(1));
     }
 
-    /// True when the flow that is held does what `actions` encode to.
-    pub fn encodes_alike(&self, ufid: Ufid, actions: &[datapath::Action]) -> bool {
+    /// Returns true when the present flow has the same encoding as `actions`.
+    pub(crate) fn encodes_alike(&self, ufid: Ufid, actions: &[datapath::Action]) -> bool {
         let Ok(encoded) = encode::encode(actions) else { return false };
         let inner = self.lock();
         let Some(slot) = inner.by_ufid.get(&ufid) else { return false };
@@ -474,7 +479,7 @@ impl Flows {
     }
 
     /// Returns the needs of the present flows from lookup programs, and the union of their masks.
-    pub fn needs(&self) -> (Needs, [u64; WORDS]) {
+    pub(crate) fn needs(&self) -> (Needs, [u64; WORDS]) {
         let inner = self.lock();
         let mut union = [0; WORDS];
         for words in inner.masks.iter() {
@@ -605,7 +610,7 @@ impl Record {
 
     /// Returns the recorded statistics in the form that a datapath reports.
     #[inline]
-    fn told(&self) -> FlowStats {
+    fn flow_stats(&self) -> FlowStats {
         let Record { packets, bytes, used, tcp_flags, .. } = *self;
         FlowStats { packets, bytes, used, tcp_flags }
     }

@@ -7,18 +7,17 @@ use crate::hash::Factors;
 use crate::keys;
 use crate::layout::{BATCH, EmcLine, FACTORS, NEEDS_L3, WORDS};
 use crate::maps::Sizes;
-use crate::variant::Fit;
 
-/// Some flow looks at MPLS labels or changes them.
-pub const FEATURE_MPLS: u32 = 1;
-/// Some flow edits.
-pub const FEATURE_LAYERS: u32 = 2;
-/// Some port is the host's.
-pub const FEATURE_STACK: u32 = 4;
+/// Bit of the features: some flow matches on MPLS labels or changes them.
+pub(crate) const FEATURE_MPLS: u32 = 1;
+/// Bit of the features: some flow has a program, so offsets of layers are needed.
+pub(crate) const FEATURE_LAYERS: u32 = 2;
+/// Bit of the features: some port is `PORT_STACK`, so its packets are counted.
+pub(crate) const FEATURE_STACK: u32 = 4;
 /// Bits of all features.
-pub const ALL_FEATURES: u32 = u32::MAX;
-/// Every word of a key.
-pub const ALL_WORDS: u32 = ((1 << WORDS) - 1) | NEEDS_L3;
+pub(crate) const ALL_FEATURES: u32 = u32::MAX;
+/// Bits of every word of a key, and [`NEEDS_L3`].
+pub(crate) const ALL_WORDS: u32 = ((1 << WORDS) - 1) | NEEDS_L3;
 
 /// `struct settings`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
@@ -57,24 +56,29 @@ pub struct Needs {
 
 impl Needs {
     /// All words and all features.
-    pub const ALL: Needs = Needs { words: ALL_WORDS, features: ALL_FEATURES };
-    /// No words and no features.
-    pub const NONE: Needs = Needs { words: 0, features: 0 };
+    pub(crate) const ALL: Needs = Needs { words: ALL_WORDS, features: ALL_FEATURES };
 
-    /// True when a variant for `self` serves `other`.
-    pub fn cover(self, other: Needs) -> bool {
+    /// Returns true when a variant for `self` serves `other`.
+    pub(crate) fn cover(self, other: Needs) -> bool {
         other.words & !self.words == 0 && other.features & !self.features == 0
-    }
-
-    /// Returns the needs of `self` and `other` together.
-    pub fn union(self, other: Needs) -> Needs {
-        Needs { words: self.words | other.words, features: self.features | other.features }
     }
 }
 
-/// With more lines of the exact-match cache in use, programs count batch by batch: with these and
-/// what flows count the CPU's own caches are then full, and what it shares with others may have
-/// neither. With fewer the batches cost more than they save.
+/// The parameters of a variant of the lookup programs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Fit {
+    /// Fields and features that flows need from programs.
+    pub(crate) needs: Needs,
+    /// The bitwise OR of all masks.
+    pub(crate) union_mask: [u64; WORDS],
+    /// Lines of the exact-match cache of one CPU that are used. 0: programs skip the cache.
+    pub(crate) emc_lines: u32,
+}
+
+/// Number of lines of the exact-match cache up to which programs count each packet at once. With
+/// more lines in use they count batch by batch: the lines and the words of the flows then fill the
+/// CPU's own caches, and the cache that it shares with others may have neither. With fewer lines
+/// the batches cost more than they save.
 const MOST_AT_ONCE: u32 = (1 << 19) / size_of::<EmcLine>() as u32;
 
 impl Settings {
@@ -112,8 +116,9 @@ impl Settings {
         is_large && self.shards_atomic == 0 && kept <= self.max_flows / 8
     }
 
-    /// The same for a variant.
-    pub fn for_flows(&self, fit: &Fit, generation: u32) -> Settings {
+    /// Returns the settings of a variant with these parameters. `self` is those of the full
+    /// variant.
+    pub(crate) fn for_flows(&self, fit: &Fit, generation: u32) -> Settings {
         Settings {
             needs: fit.needs.words,
             features: fit.needs.features,

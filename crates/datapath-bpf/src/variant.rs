@@ -17,29 +17,30 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use crate::attachment::Unavailable;
 use crate::demand::Demand;
 use crate::layout::{EMC_WAYS, Tail, WORDS};
 use crate::load::{self, Hook};
 use crate::maps::Sizes;
-use crate::settings::{Needs, Settings};
+use crate::settings::{Fit, Needs, Settings};
 use crate::sys;
 
 /// Calls of [`Variants::choose`] in a row that must find the same.
 const STEADY: u32 = 2;
 
-/// One hook's programs and own maps.
-pub struct Station {
+/// The programs of one hook, and its maps.
+pub(crate) struct Station {
     /// The hook that this station serves.
-    pub hook: Hook,
-    /// Its programs as loaded with everything on, by name.
-    pub programs: HashMap<&'static str, OwnedFd>,
-    /// Its maps, the shared ones too, by name.
-    pub maps: HashMap<String, OwnedFd>,
+    pub(crate) hook: Hook,
+    /// Its programs by name; of the lookup, the full variant.
+    pub(crate) programs: HashMap<&'static str, OwnedFd>,
+    /// Its maps by name, including the shared ones.
+    pub(crate) maps: HashMap<String, OwnedFd>,
 }
 
 impl Station {
-    /// The table of programs.
-    pub fn tails(&self) -> Option<BorrowedFd<'_>> {
+    /// Returns the table of programs.
+    pub(crate) fn tails(&self) -> Option<BorrowedFd<'_>> {
         self.maps.get("tails").map(AsFd::as_fd)
     }
 
@@ -51,7 +52,11 @@ impl Station {
     }
 
     /// Fills the table of programs.
-    pub fn fill_tails(&self) -> std::io::Result<()> {
+    ///
+    /// # Errors
+    ///
+    /// Fails when the kernel refuses a program.
+    pub(crate) fn fill_tails(&self) -> std::io::Result<()> {
         self.fill_tails_with(|name| self.programs.get(name).map(AsFd::as_fd))
     }
 
@@ -75,31 +80,20 @@ impl Station {
         only: Option<&str>,
         settings: &Settings,
         sizes: &Sizes,
-    ) -> Result<load::Loaded, crate::Unavailable> {
+    ) -> Result<load::Loaded, Unavailable> {
         let have = self.maps.iter().map(|(name, fd)| (name.clone(), fd.as_fd())).collect();
         load::load(self.hook, only, settings, sizes, &have)
     }
 }
 
-/// The parameters of a variant.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Fit {
-    /// Fields and features that flows need from programs.
-    pub needs: Needs,
-    /// The bitwise OR of all masks.
-    pub union_mask: [u64; WORDS],
-    /// Lines of the exact-match cache that are used; 0: it is not asked.
-    pub emc_lines: u32,
-}
-
-/// Least lines of the exact-match cache that are used.
+/// Smallest number of lines of the exact-match cache that are used.
 const LEAST_LINES: u32 = 1 << 10;
 
-/// How many lines of the exact-match cache are used for `keys` keys, when `present` were used
-/// before: at most three quarters of their entries, so that few keys find no room, and not much
-/// less, so that they are in few lines of memory. 0: more than it can hold; then asking it only
-/// costs.
-pub fn emc_lines(present: u32, keys: usize, most: u32) -> u32 {
+/// Returns the number of lines of the exact-match cache to use for `keys` keys, where `present`
+/// lines are in use and the cache has `most`. The keys take at most three quarters of the entries,
+/// so that nearly all find room, and not much less, so that they are in few lines of memory. 0:
+/// there are more keys than the cache can hold, and programs skip it.
+pub(crate) fn emc_lines(present: u32, keys: usize, most: u32) -> u32 {
     let wanted = steps().find(|lines| keys <= room(*lines)).unwrap_or(u32::MAX);
     let suits = keys <= room(present) && present / 2 < wanted;
     match wanted {
@@ -183,7 +177,7 @@ impl Choice {
 type Lookups<'a> = Vec<(&'a Station, OwnedFd)>;
 
 /// Chooses and changes variants.
-pub struct Variants {
+pub(crate) struct Variants {
     stations: Vec<Station>,
     sizes: Sizes,
     /// `Needs` of the present variant: words, features in the high half.
@@ -196,8 +190,8 @@ fn packed(needs: Needs) -> u64 {
 }
 
 impl Variants {
-    /// The full variant is in the tables of `stations`.
-    pub fn new(stations: Vec<Station>, full: Settings, sizes: Sizes) -> Variants {
+    /// Returns the variants of `stations`, whose tables of programs have the full variant.
+    pub(crate) fn new(stations: Vec<Station>, full: Settings, sizes: Sizes) -> Variants {
         Variants {
             stations,
             sizes,
@@ -217,12 +211,12 @@ impl Variants {
     }
 
     /// Returns the stations, one for each hook.
-    pub fn stations(&self) -> &[Station] {
+    pub(crate) fn stations(&self) -> &[Station] {
         &self.stations
     }
 
-    /// The settings of the full variant.
-    pub fn full(&self) -> Settings {
+    /// Returns the settings of the full variant.
+    pub(crate) fn full(&self) -> Settings {
         self.lock().full
     }
 
@@ -231,10 +225,15 @@ impl Variants {
         self.choice.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Has all programs parse at most `limit` VLAN tags. To be called while there are no flows:
-    /// keys of before are not those of afterwards, and programs are changed one after the other.
-    /// Takes as long as loading them did. On an error the programs may parse either number.
-    pub fn set_vlan_limit(&self, limit: u32, generation: u32) -> Result<(), crate::Unavailable> {
+    /// Makes all programs parse at most `limit` VLAN tags. The caller ensures that there are no
+    /// flows, because the keys change, and the programs are replaced one after the other. Takes as
+    /// long as loading the programs did. `generation` is the number of the new full variant.
+    ///
+    /// # Errors
+    ///
+    /// Fails when a program cannot be loaded or put in place. The programs may then parse either
+    /// number of tags.
+    pub(crate) fn set_vlan_limit(&self, limit: u32, generation: u32) -> Result<(), Unavailable> {
         let settings = Settings { vlan_limit: limit, generation, ..self.full() };
         let mut fresh = Vec::new();
         for station in &self.stations {
@@ -249,7 +248,7 @@ impl Variants {
             let programs: HashMap<&str, OwnedFd> =
                 names.filter_map(|name| Some((name, loaded.program(name)?))).collect();
             station.fill_tails_with(|name| programs.get(name).map(AsFd::as_fd)).map_err(
-                |source| crate::Unavailable::System {
+                |source| Unavailable::System {
                     step: format!("changing the {} programs", station.hook.name()),
                     source,
                 },
@@ -263,19 +262,20 @@ impl Variants {
     }
 
     /// Returns the needs that the present variant serves.
-    pub fn active(&self) -> Needs {
+    pub(crate) fn active(&self) -> Needs {
         let active = self.active.load(Ordering::Acquire);
         Needs { words: active as u32, features: (active >> 32) as u32 }
     }
 
-    /// Lines of the exact-match cache in the present variant, when it is not the full one.
-    pub fn emc_lines(&self) -> Option<u32> {
+    /// Returns the number of lines of the exact-match cache in the present variant; `None`: it is
+    /// the full one.
+    pub(crate) fn emc_lines(&self) -> Option<u32> {
         self.lock().present.map(|fit| fit.emc_lines)
     }
 
-    /// Called before something is published that needs `needs`. No system call when the present
-    /// variant has it; otherwise one for each hook.
-    pub fn admit(&self, needs: Needs) {
+    /// Ensures that the present variant serves `needs`, before a flow or port that needs them is
+    /// published. Makes no system call when it does already, otherwise one for each hook.
+    pub(crate) fn admit(&self, needs: Needs) {
         if self.active().cover(needs) {
             return;
         }
@@ -298,23 +298,24 @@ impl Variants {
         choice.present = None;
         choice.times = 0;
         choice.resets += 1;
-        choice.demand.begin_anew();
+        choice.demand.clear_pressure();
         self.active.store(packed(Needs::ALL), Ordering::Release);
     }
 
     /// Returns the number of keys that caches need room for when there are `flows` flows. `missed`
     /// holds the total number of missed keys of each shard. Called about twice a second.
-    pub fn keys(&self, flows: usize, missed: impl Iterator<Item = u64>) -> usize {
+    pub(crate) fn keys(&self, flows: usize, missed: impl Iterator<Item = u64>) -> usize {
         let mut choice = self.lock();
         let present = room(choice.emc_lines);
         let demand = choice.demand.observe(missed, present);
         flows.max(demand.min(room(self.sizes.emc_lines)))
     }
 
-    /// Changes to what fits `keys` keys of flows that need `needs`, when it is the same as last
-    /// time; `generation` is then asked for a new one. About twice a second, by one thread, which
-    /// waits for the programs to be loaded; no other does.
-    pub fn choose(
+    /// Changes to the variant for `keys` keys of flows with these needs and this union of masks,
+    /// when the previous call chose the same. Calls `generation` for the number of the new variant.
+    /// One thread calls this about twice a second. It waits until the programs are loaded; no other
+    /// thread waits.
+    pub(crate) fn choose(
         &self,
         (needs, union_mask): (Needs, [u64; WORDS]),
         keys: usize,
@@ -326,7 +327,7 @@ impl Variants {
         let loaded = self.load(&wanted, generation());
         let mut choice = self.lock();
         if choice.resets != wanted.resets {
-            tracing::debug!(target: "dpif", "lookup programs for flows of before are put away");
+            tracing::debug!(target: "dpif", "lookup programs that were loaded for earlier flows are discarded");
             return;
         }
         if let Err(e) = loaded.and_then(|lookups| self.change(&mut choice, wanted.fit, &lookups)) {
@@ -336,7 +337,7 @@ impl Variants {
         }
     }
 
-    fn load(&self, wanted: &Wanted, generation: u32) -> Result<Lookups<'_>, crate::Unavailable> {
+    fn load(&self, wanted: &Wanted, generation: u32) -> Result<Lookups<'_>, Unavailable> {
         let settings = wanted.full.for_flows(&wanted.fit, generation);
         let mut lookups = Vec::new();
         for station in &self.stations {
@@ -352,18 +353,18 @@ impl Variants {
         choice: &mut Choice,
         fit: Fit,
         lookups: &Lookups<'_>,
-    ) -> Result<(), crate::Unavailable> {
+    ) -> Result<(), Unavailable> {
         // From here on `admit` waits, or sees the narrow variant.
         self.active.store(packed(fit.needs), Ordering::Release);
         for (station, program) in lookups {
-            station.put_lookup(program.as_fd()).map_err(|source| crate::Unavailable::System {
+            station.put_lookup(program.as_fd()).map_err(|source| Unavailable::System {
                 step: format!("changing the {} lookup", station.hook.name()),
                 source,
             })?;
         }
         choice.present = Some(fit);
         choice.emc_lines = fit.emc_lines;
-        choice.demand.begin_anew();
+        choice.demand.clear_pressure();
         tracing::debug!(
             target: "dpif", words = fit.needs.words.count_ones(),
             features = fit.needs.features,

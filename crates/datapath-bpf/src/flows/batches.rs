@@ -11,7 +11,7 @@ use std::mem::offset_of;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::stats::FlowCount;
+use super::count::FlowCount;
 use crate::layout::{BATCH_BYTES_SHIFT, BATCH_TURN_SHIFT, Batch, EMC_SLOTS, TCP_FLAGS_SHIFT};
 use crate::maps::Maps;
 
@@ -27,55 +27,55 @@ struct Share {
 
 /// Contents of the batches of all CPUs, by slot.
 #[derive(Debug)]
-pub struct Batches(Vec<Share>);
+pub(crate) struct Batches(Vec<Share>);
 
 impl Batches {
     /// Reads the present contents of the batches.
-    pub fn read(maps: &Maps) -> Batches {
+    pub(crate) fn read(maps: &Maps) -> Batches {
         let mut shares = Vec::new();
         (0..maps.sizes.cpus).for_each(|cpu| read_one(maps, cpu, &mut shares));
         shares.sort_unstable_by_key(|share| share.slot);
         Batches(shares)
     }
 
-    /// All of it.
-    pub fn all(&self) -> Batched<'_> {
+    /// Returns the packets of all slots.
+    pub(crate) fn all(&self) -> Batched<'_> {
         Batched(&self.0)
     }
 
-    /// True when packets of a slot may still be added to its words, provided that no program notes
-    /// more of them.
-    pub fn may_name(&self, slot: u32) -> bool {
+    /// Returns true when packets of a slot may still be added to its words, provided that no
+    /// program notes more of them.
+    pub(crate) fn may_name(&self, slot: u32) -> bool {
         !self.all().of(slot).is_empty()
     }
 }
 
 /// Of packets that were in batches, those of some slots.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Batched<'a>(&'a [Share]);
+pub(crate) struct Batched<'a>(&'a [Share]);
 
 impl<'a> Batched<'a> {
-    /// Those of these slots.
-    pub fn within(self, slots: Range<u32>) -> Batched<'a> {
+    /// Returns the packets of these slots.
+    pub(crate) fn within(self, slots: Range<u32>) -> Batched<'a> {
         let from = |slot| self.0.partition_point(|share| share.slot < slot);
         Batched(self.0.get(from(slots.start)..from(slots.end)).unwrap_or_default())
     }
 
     /// Those of one slot.
     #[inline]
-    pub fn of(self, slot: u32) -> Batched<'a> {
+    pub(crate) fn of(self, slot: u32) -> Batched<'a> {
         if self.is_empty() { self } else { self.within(slot..slot.saturating_add(1)) }
     }
 
     /// True when there are none.
     #[inline]
-    pub fn is_empty(self) -> bool {
+    pub(crate) fn is_empty(self) -> bool {
         self.0.is_empty()
     }
 
     /// Returns the counts that still wait, and the number of waiting packets. The number is `None`
     /// while a program is adding a batch, because the state of its packets is uncertain.
-    pub fn waiting(self, maps: &Maps) -> (FlowCount, Option<u64>) {
+    pub(crate) fn waiting(self, maps: &Maps) -> (FlowCount, Option<u64>) {
         let (mut sum, mut is_sure) = (FlowCount::default(), true);
         for share in self.0 {
             match turn(maps, share.cpu).load(Ordering::Acquire).wrapping_sub(share.turn) {
@@ -118,72 +118,28 @@ fn taken_apart(entry: u64) -> (u32, FlowCount) {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::super::stats::Reads;
+pub(super) mod tests {
     use super::*;
     use crate::attachment::Config;
-    use crate::layout::{BATCH, RECENT_PACKETS_SHIFT, RECENT_SPILLED_SHIFT, Recent, Totals};
+    use crate::layout::BATCH;
     use crate::maps::Sizes;
 
-    fn maps() -> Maps {
+    pub(in super::super) fn maps() -> Maps {
         Maps::private(Sizes::new(&Config { max_flows: 1024, ..Config::default() }, 2))
     }
 
-    /// As programs make it.
-    fn entry(slot: u64, bytes: u64, flags: u64, batch: u64) -> u64 {
+    /// Returns an entry as programs make it.
+    pub(in super::super) fn entry(slot: u64, bytes: u64, flags: u64, batch: u64) -> u64 {
         slot | bytes << BATCH_BYTES_SHIFT
             | (batch & 1) << BATCH_TURN_SHIFT
             | flags << TCP_FLAGS_SHIFT
     }
 
-    fn batch(turn: u64, some: &[u64]) -> Batch {
+    /// Returns a batch that holds `some` entries.
+    pub(in super::super) fn batch(turn: u64, some: &[u64]) -> Batch {
         let mut entries = [0; BATCH];
         entries.iter_mut().zip(some).for_each(|(to, from)| *to = *from);
         Batch { cursor: some.len() as u64, turn, entries, ..Batch::default() }
-    }
-
-    fn of(maps: &Maps, slot: u32) -> (u64, u64, u16) {
-        let count = FlowCount::of_slot(maps, slot);
-        (count.packets, count.bytes, count.tcp_flags)
-    }
-
-    #[test]
-    fn what_waits_counts() {
-        let maps = maps();
-        let most = (1 << 27) - 1;
-        let last = 1023;
-        maps.batches.write(0, &batch(0, &[entry(0, 60, 0, 0), entry(last, most, 0xfff, 0)]));
-        maps.batches
-            .write(1, &batch(6, &[entry(last, 60, 1, 3), entry(0, 99, 2, 2), entry(7, 1, 0, 3)]));
-        assert_eq!(of(&maps, 0), (1, 60, 0), "the entry of the batch before is over");
-        assert_eq!(of(&maps, 7), (1, 1, 0));
-        assert_eq!(of(&maps, last as u32), (2, most + 60, 0xfff));
-        assert_eq!(of(&maps, 8), (0, 0, 0));
-        maps.recent.write(1024 + 7, &Recent { word: 5 << RECENT_PACKETS_SHIFT | 300 });
-        assert_eq!(of(&maps, 7), (6, 301, 0));
-        let spilled = 1 << RECENT_SPILLED_SHIFT;
-        maps.recent.write(1024 + 7, &Recent { word: spilled | 5 << RECENT_PACKETS_SHIFT | 300 });
-        maps.totals.write(7, &Totals { packets: 100, bytes: 6000, begun: 1, ended: 1 });
-        assert_eq!(of(&maps, 7), (106, 6301, 0));
-    }
-
-    #[test]
-    fn what_is_being_added_does_not() {
-        let maps = maps();
-        let mut held = batch(4, &[entry(7, 60, 0, 2), entry(7, 60, 0, 2), entry(8, 60, 0, 2)]);
-        maps.batches.write(0, &held);
-        let before = Batches::read(&maps);
-        assert_eq!(of(&maps, 7).0, 2);
-        held.turn = 5;
-        maps.batches.write(0, &held);
-        assert_eq!(of(&maps, 7).0, 0, "less, never more");
-        assert!(Batches::read(&maps).may_name(7) && Batches::read(&maps).may_name(8));
-        maps.recent.write(7, &Recent { word: 2 << RECENT_PACKETS_SHIFT | 120 });
-        held.turn = 6;
-        maps.batches.write(0, &held);
-        assert_eq!(FlowCount::with(&maps, 7, before.all(), Reads::Some).packets, 2);
-        assert!(!Batches::read(&maps).may_name(7));
-        assert!(before.may_name(7) && !before.may_name(9));
     }
 
     #[test]

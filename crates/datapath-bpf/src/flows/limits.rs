@@ -6,10 +6,15 @@ use crate::capabilities::ops_of_slot;
 use crate::layout::HOOK_XDP;
 
 impl Flows {
-    /// Limits what flows from `port` are run at XDP from now on; `None`: everything is. Flows
-    /// that are beyond the limit run at the skb hook when this returns, also for packets that
-    /// found them before.
-    pub fn limit(&self, port: PortNo, limit: Option<Capabilities>) -> std::io::Result<()> {
+    /// Limits the flows from `port` at XDP to these capabilities; `None` removes the limit. When
+    /// this returns, flows beyond the limit run at the skb hook, also for packets that had found
+    /// them before. Waits for grace periods.
+    ///
+    /// # Errors
+    ///
+    /// Fails when the kernel does not wait ([`Grace::wait`]). Programs that began before may then
+    /// still run such flows at XDP.
+    pub(crate) fn limit(&self, port: PortNo, limit: Option<Capabilities>) -> std::io::Result<()> {
         let Some(limit) = limit else {
             self.lock().limits.remove(&port.0);
             return Ok(());
@@ -32,8 +37,12 @@ impl Flows {
         self.grace.wait()
     }
 
-    /// Why XDP does not take a flow: its port's program may be limited.
-    pub fn suits_xdp(&self, flow: &Megaflow) -> Result<(), Refusal> {
+    /// Checks whether XDP can run a flow, with the program that is at the flow's ingress port.
+    ///
+    /// # Errors
+    ///
+    /// Returns the reason why it cannot.
+    pub(crate) fn suits_xdp(&self, flow: &Megaflow) -> Result<(), Refusal> {
         self.lacks_at_xdp(flow)?;
         let port = flow.matching.key().in_port.get();
         let Some(limit) = self.lock().limits.get(&port).copied() else { return Ok(()) };

@@ -9,8 +9,8 @@ use crate::decode;
 use crate::layout::NO_PORT;
 
 impl Flows {
-    /// Returns one flow.
-    pub fn flow(&self, ufid: Ufid) -> Option<Held> {
+    /// Returns a flow with its statistics; `None`: there is no such flow.
+    pub(crate) fn flow(&self, ufid: Ufid) -> Option<Held> {
         let batches = Batches::read(&self.maps);
         let mut inner = self.lock();
         let slot = *inner.by_ufid.get(&ufid)?;
@@ -32,7 +32,7 @@ impl Flows {
     }
 
     /// Returns the actions of a flow; see [`crate::decode`].
-    pub fn actions(&self, ufid: Ufid) -> Option<Vec<Action>> {
+    pub(crate) fn actions(&self, ufid: Ufid) -> Option<Vec<Action>> {
         let inner = self.lock();
         let slot = Slot::read(&self.maps, *inner.by_ufid.get(&ufid)? as usize);
         Some(match (slot.output, slot.program) {
@@ -73,7 +73,7 @@ impl Flows {
             if from >= inner.records.len() {
                 return;
             }
-            self.look_at(&mut inner, from, now, &batches, &mut some);
+            self.sweep_chunk(&mut inner, from, now, &batches, &mut some);
             drop(inner);
             for (ufid, stats) in some.drain(..) {
                 each(ufid, stats);
@@ -82,7 +82,8 @@ impl Flows {
         }
     }
 
-    fn look_at(
+    /// Reads the statistics of up to [`CHUNK`] slots, from slot `from` on.
+    fn sweep_chunk(
         &self,
         inner: &mut Inner,
         from: usize,
@@ -97,7 +98,7 @@ impl Flows {
             if record.state == State::Published {
                 let count = self.count(record, slot, earlier, batched, batches);
                 *hits = hits.wrapping_add(record.observe(&count, now));
-                out.push((record.ufid, record.told()));
+                out.push((record.ufid, record.flow_stats()));
             }
         }
     }
@@ -108,11 +109,11 @@ impl Flows {
         let Some(record) = records.get_mut(slot as usize) else { return FlowStats::default() };
         let count = self.count(record, slot, earlier, batches.all(), batches);
         *hits = hits.wrapping_add(record.observe(&count, self.clock.now()));
-        record.told()
+        record.flow_stats()
     }
 
-    /// Packets that flows took, as of the last sweep.
-    pub fn hits(&self) -> u64 {
+    /// Returns the number of packets that flows took, as of the last read of each flow.
+    pub(crate) fn hits(&self) -> u64 {
         self.lock().hits
     }
 

@@ -27,9 +27,9 @@ impl Flows {
         if let Err(e) = self.grace.wait() {
             // The slots stay out of use: a packet might still run one.
             tracing::error!(target: "dpif", "could not wait for BPF programs to end ({e}): slots are lost");
-            return self.tell(&unlinked, each);
+            return self.report(&unlinked, each);
         }
-        self.tell(&unlinked, each);
+        self.report(&unlinked, each);
         let low = {
             let mut inner = self.lock();
             inner.removed.extend(unlinked.iter().map(|u| u.slot));
@@ -53,9 +53,10 @@ impl Flows {
         Some(Unlinked { ufid, slot, record })
     }
 
-    /// Nothing counts on these slots any more, nor on those they took the place of. None is free
-    /// before it is in `removed`, or added up in `earlier`.
-    fn tell(&self, unlinked: &[Unlinked], each: &mut dyn FnMut(Ufid, FlowStats)) {
+    /// Calls `each` with the final statistics of slots on which no program counts any more, and
+    /// neither on the slots that they replaced. A slot becomes free only after it is in `removed`,
+    /// or its counts were added in `earlier`.
+    fn report(&self, unlinked: &[Unlinked], each: &mut dyn FnMut(Ufid, FlowStats)) {
         let now = self.clock.now();
         let batches = Batches::read(&self.maps);
         for Unlinked { ufid, slot, record } in unlinked {
@@ -69,7 +70,7 @@ impl Flows {
             let mut record = *record;
             inner.hits = inner.hits.wrapping_add(record.observe(&count, now));
             drop(inner);
-            each(*ufid, record.told());
+            each(*ufid, record.flow_stats());
         }
     }
 
@@ -94,7 +95,7 @@ impl Flows {
 
     fn reclaim_batch(&self, batch: &[u32]) -> std::io::Result<()> {
         self.grace.wait()?;
-        self.settle(batch);
+        self.finish_counts(batch);
         self.scrub(batch);
         self.grace.wait()?;
         let batches = Batches::read(&self.maps);
@@ -108,9 +109,9 @@ impl Flows {
         Ok(())
     }
 
-    /// The statistics of these slots are final: those that were replaced are added to those who
-    /// replaced them.
-    fn settle(&self, batch: &[u32]) {
+    /// Marks the statistics of these slots as final. Adds the counts of each replaced slot to the
+    /// flow that replaced it.
+    fn finish_counts(&self, batch: &[u32]) {
         let batches = Batches::read(&self.maps);
         let mut inner = self.lock();
         let Inner { records, earlier, .. } = &mut *inner;

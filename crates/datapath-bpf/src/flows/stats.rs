@@ -6,6 +6,7 @@ use std::mem::offset_of;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 use super::batches::{Batched, Batches};
+use super::count::FlowCount;
 use crate::layout::{RECENT_PACKETS_SHIFT, RECENT_SPILLED_SHIFT, TCP_FLAGS_SHIFT, Totals};
 use crate::maps::Maps;
 
@@ -21,12 +22,12 @@ pub(super) enum Reads {
 }
 
 impl Reads {
-    /// Returns the first count during which `look` reports that no counts were moved, else the last
-    /// count.
-    fn until_sure(self, look: impl Fn() -> (FlowCount, bool)) -> FlowCount {
+    /// Returns the first count for which `read` reports that no counts were moved meanwhile, else
+    /// the last count.
+    fn until_sure(self, read: impl Fn() -> (FlowCount, bool)) -> FlowCount {
         let mut last = FlowCount::default();
         for _ in 0..self as usize {
-            let (count, is_sure) = look();
+            let (count, is_sure) = read();
             last = count;
             if is_sure {
                 break;
@@ -35,17 +36,6 @@ impl Reads {
         }
         last
     }
-}
-
-/// Counts of flows, over all CPUs.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct FlowCount {
-    /// Number of packets.
-    pub packets: u64,
-    /// Bytes of them.
-    pub bytes: u64,
-    /// Their TCP flags, ORed.
-    pub tcp_flags: u16,
 }
 
 impl FlowCount {
@@ -84,8 +74,8 @@ impl FlowCount {
     #[inline]
     fn added(maps: &Maps, slot: u32, reads: Reads) -> FlowCount {
         // Any order will do: while no word is marked as spilled, each has all counts of its shard.
-        let (recent, is_spilled) = of_late(maps, slot, Ordering::Relaxed);
-        if is_spilled { FlowCount::with_totals(maps, slot, reads) } else { recent }
+        let (count, is_spilled) = recent(maps, slot, Ordering::Relaxed);
+        if is_spilled { FlowCount::with_totals(maps, slot, reads) } else { count }
     }
 
     #[cold]
@@ -99,25 +89,9 @@ impl FlowCount {
                 bytes: totals(offset_of!(Totals, bytes)),
                 tcp_flags: 0,
             };
-            sum.add(&of_late(maps, slot, Ordering::Acquire).0);
+            sum.add(&recent(maps, slot, Ordering::Acquire).0);
             (sum, totals(offset_of!(Totals, begun)) == ended)
         })
-    }
-
-    /// Adds `other`.
-    pub fn add(&mut self, other: &FlowCount) {
-        self.packets = self.packets.wrapping_add(other.packets);
-        self.bytes = self.bytes.wrapping_add(other.bytes);
-        self.tcp_flags |= other.tcp_flags;
-    }
-
-    /// Returns these counts, each raised to that of `other` where it is lower.
-    pub fn at_least(&self, other: &FlowCount) -> FlowCount {
-        FlowCount {
-            packets: self.packets.max(other.packets),
-            bytes: self.bytes.max(other.bytes),
-            tcp_flags: self.tcp_flags | other.tcp_flags,
-        }
     }
 }
 
@@ -149,29 +123,24 @@ fn sum(words: impl Iterator<Item = u64>) -> (FlowCount, bool) {
 }
 
 #[inline]
-fn of_late(maps: &Maps, slot: u32, order: Ordering) -> (FlowCount, bool) {
+fn recent(maps: &Maps, slot: u32, order: Ordering) -> (FlowCount, bool) {
     sum(words(maps, slot).map(|word| word.load(order)))
 }
 
-/// Makes a slot's statistics zero; no program counts on it.
-pub fn clear(maps: &Maps, slot: u32) {
+/// Sets the statistics of a slot to zero. No program counts on the slot.
+pub(crate) fn clear(maps: &Maps, slot: u32) {
     words(maps, slot).for_each(|word| word.store(0, Ordering::Relaxed));
     maps.totals.zero(slot as usize);
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::batches::tests::{batch, entry, maps};
     use super::*;
-    use crate::attachment::Config;
     use crate::layout::Recent;
-    use crate::maps::Sizes;
 
     const PACKET: u64 = 1 << RECENT_PACKETS_SHIFT;
     const SPILLED: u64 = 1 << RECENT_SPILLED_SHIFT;
-
-    fn maps() -> Maps {
-        Maps::private(Sizes::new(&Config { max_flows: 1024, ..Config::default() }, 2))
-    }
 
     fn count(packets: u64, bytes: u64, tcp_flags: u16) -> FlowCount {
         FlowCount { packets, bytes, tcp_flags }
@@ -205,5 +174,49 @@ mod tests {
         clear(&maps, 5);
         assert_eq!(FlowCount::of_slot(&maps, 5), FlowCount::default());
         assert_eq!(maps.totals.read(5), Totals::default());
+    }
+
+    fn of(maps: &Maps, slot: u32) -> (u64, u64, u16) {
+        let count = FlowCount::of_slot(maps, slot);
+        (count.packets, count.bytes, count.tcp_flags)
+    }
+
+    #[test]
+    fn what_waits_counts() {
+        let maps = maps();
+        let most = (1 << 27) - 1;
+        let last = 1023;
+        maps.batches.write(0, &batch(0, &[entry(0, 60, 0, 0), entry(last, most, 0xfff, 0)]));
+        maps.batches
+            .write(1, &batch(6, &[entry(last, 60, 1, 3), entry(0, 99, 2, 2), entry(7, 1, 0, 3)]));
+        assert_eq!(of(&maps, 0), (1, 60, 0), "the entry of the batch before is over");
+        assert_eq!(of(&maps, 7), (1, 1, 0));
+        assert_eq!(of(&maps, last as u32), (2, most + 60, 0xfff));
+        assert_eq!(of(&maps, 8), (0, 0, 0));
+        maps.recent.write(1024 + 7, &Recent { word: 5 << RECENT_PACKETS_SHIFT | 300 });
+        assert_eq!(of(&maps, 7), (6, 301, 0));
+        let spilled = 1 << RECENT_SPILLED_SHIFT;
+        maps.recent.write(1024 + 7, &Recent { word: spilled | 5 << RECENT_PACKETS_SHIFT | 300 });
+        maps.totals.write(7, &Totals { packets: 100, bytes: 6000, begun: 1, ended: 1 });
+        assert_eq!(of(&maps, 7), (106, 6301, 0));
+    }
+
+    #[test]
+    fn what_is_being_added_does_not() {
+        let maps = maps();
+        let mut held = batch(4, &[entry(7, 60, 0, 2), entry(7, 60, 0, 2), entry(8, 60, 0, 2)]);
+        maps.batches.write(0, &held);
+        let before = Batches::read(&maps);
+        assert_eq!(of(&maps, 7).0, 2);
+        held.turn = 5;
+        maps.batches.write(0, &held);
+        assert_eq!(of(&maps, 7).0, 0, "less, never more");
+        assert!(Batches::read(&maps).may_name(7) && Batches::read(&maps).may_name(8));
+        maps.recent.write(7, &Recent { word: 2 << RECENT_PACKETS_SHIFT | 120 });
+        held.turn = 6;
+        maps.batches.write(0, &held);
+        assert_eq!(FlowCount::with(&maps, 7, before.all(), Reads::Some).packets, 2);
+        assert!(!Batches::read(&maps).may_name(7));
+        assert!(before.may_name(7) && !before.may_name(9));
     }
 }
