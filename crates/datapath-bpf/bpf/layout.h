@@ -397,6 +397,7 @@ struct config {
 /* The header before a packet that goes up through the tap device. It resembles an Ethernet header,
  * so that the kernel can insert a VLAN tag at byte 12. All in network order. */
 #define MISS_ETHERTYPE 0x88b5 /* IEEE 802 local experimental 1 */
+#define MISS_HEADER 32 /* bytes */
 struct miss_header {
 	__be32 in_port;
 	__be32 recirc_id;
@@ -408,6 +409,7 @@ struct miss_header {
 	__be32 depth; /* recirculations so far */
 	__be32 pad;
 } __attribute__((packed));
+_Static_assert(sizeof(struct miss_header) == MISS_HEADER, "bytes of the miss header");
 
 /* Instructions of struct program. The first cell is
  *

@@ -6,13 +6,14 @@ use datapath::Refusal;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::encode::{Effect, Encoded};
-use crate::layout::{CELLS, NEEDS_L3, NO_PORT, NO_PROGRAM, Op, VERSION, WORDS, word};
+use crate::keys;
+use crate::layout::{CELLS, NEEDS_L3, NO_PORT, NO_PROGRAM, Op, VERSION, word};
 use crate::settings::ALL_WORDS;
 use crate::slot::Slot;
 
 /// Bits of all instructions.
-pub const ALL_OPS: u32 = (1 << (Op::Copies as u32 + 1)) - 1;
-/// Words that every flow compares.
+const ALL_OPS: u32 = (1 << Op::ALL.len()) - 1;
+/// Bits of the words that every flow compares.
 const ALWAYS: u32 = 1 << word::RECIRC | 1 << word::PORT;
 
 /// `struct capabilities`.
@@ -20,20 +21,24 @@ const ALWAYS: u32 = 1 << word::RECIRC | 1 << word::PORT;
 #[repr(C)]
 pub struct Capabilities {
     /// `LAYOUT_VERSION` that the program was built with.
-    pub version: u32,
-    /// Bit x: it compares word x of the key.
-    pub needs: u32,
+    pub(crate) version: u32,
+    /// Bit x: it compares word x of the key; [`NEEDS_L3`].
+    pub(crate) needs: u32,
     /// Bit of each [`Op`] that it runs; [`Op::End`]: it runs lists.
-    pub ops: u32,
+    pub(crate) ops: u32,
     /// Padding; always zero.
-    pub pad: u32,
+    pub(crate) pad: u32,
 }
 
 const _: () = assert!(size_of::<Capabilities>() == 16);
 
 impl Capabilities {
-    /// Checks the declared capabilities. The error names the defect and the remedy.
-    pub fn check(&self) -> Result<(), String> {
+    /// Checks the declared capabilities.
+    ///
+    /// # Errors
+    ///
+    /// Returns a sentence that names the defect and the remedy.
+    pub(crate) fn check(&self) -> Result<(), String> {
         if self.version != VERSION {
             return Err(format!(
                 "it was built for layout version {}, this daemon has {VERSION}: build it with the \
@@ -42,8 +47,8 @@ impl Capabilities {
             ));
         }
         if self.needs & !ALL_WORDS != 0 || self.ops & !ALL_OPS != 0 || self.pad != 0 {
-            return Err("its capabilities name words or instructions that there are not: see \
-                        capabilities.h"
+            return Err("its capabilities have bits of words or instructions that do not exist: \
+                        see capabilities.h"
                 .into());
         }
         if self.needs & ALWAYS != ALWAYS {
@@ -57,8 +62,12 @@ impl Capabilities {
         Ok(())
     }
 
-    /// Whether it takes a flow that compares `words` and runs `ops`.
-    pub fn take(&self, words: u32, ops: u32) -> Result<(), Refusal> {
+    /// Checks whether the program can run a flow that compares `words` and runs `ops`.
+    ///
+    /// # Errors
+    ///
+    /// Returns the kind of capability that the program lacks.
+    pub(crate) fn take(&self, words: u32, ops: u32) -> Result<(), Refusal> {
         if words & !self.needs != 0 {
             return Err(Refusal::UnsupportedKey);
         }
@@ -69,65 +78,37 @@ impl Capabilities {
     }
 }
 
-/// The fields in each word of a key.
-const IN_WORDS: [&str; WORDS] = [
-    "in_port, dl_type, the first VLAN header",
-    "dl_dst, dl_src (start)",
-    "dl_src (end), nw_frag, nw_tos, nw_ttl, nw_proto",
-    "nw_src, nw_dst",
-    "tp_src, tp_dst, the second VLAN header",
-    "recirc_id, dp_hash",
-    "skb_priority, pkt_mark",
-    "igmp group, ipv6_label",
-    "mpls labels",
-    "mpls labels",
-    "ipv6_src",
-    "ipv6_src",
-    "ipv6_dst",
-    "ipv6_dst",
-    "nd_target",
-    "nd_target",
-    "arp and nd addresses (start)",
-    "arp and nd addresses (end), tcp_flags",
-    "nd_reserved, nd_options_type",
-];
-
-/// Instructions, by their numbers.
-const OPS: [&str; Op::CheckLen as usize + 1] = [
-    "lists of actions",
-    "output",
-    "drop",
-    "push_vlan",
-    "pop_vlan",
-    "set(eth)",
-    "set(ipv4)",
-    "set(ipv6)",
-    "set(tcp)",
-    "set(udp)",
-    "set(sctp)",
-    "set(icmp)",
-    "set(arp)",
-    "set(nd)",
-    "set(nd_ext)",
-    "set(mpls)",
-    "push_mpls",
-    "pop_mpls",
-    "set(skb_priority)",
-    "set(skb_mark)",
-    "recirc",
-    "hash",
-    "trunc",
-    "sample",
-    "meter",
-    "check_pkt_len",
-];
-
-/// The names whose bits are set, each once.
-fn named(names: &[&str], bits: u32) -> String {
-    let set = names.iter().enumerate().filter(|(bit, _)| bits >> bit & 1 == 1);
-    let mut named: Vec<&str> = set.map(|(_, name)| *name).collect();
-    named.dedup();
-    named.join(", ")
+/// Returns the name of an instruction, for people: that of the datapath action.
+fn name(op: Op) -> &'static str {
+    match op {
+        Op::End => "lists of actions",
+        Op::Output => "output",
+        Op::Drop => "drop",
+        Op::PushVlan => "push_vlan",
+        Op::PopVlan => "pop_vlan",
+        Op::SetEth => "set(eth)",
+        Op::SetIpv4 => "set(ipv4)",
+        Op::SetIpv6 => "set(ipv6)",
+        Op::SetTcp => "set(tcp)",
+        Op::SetUdp => "set(udp)",
+        Op::SetSctp => "set(sctp)",
+        Op::SetIcmp => "set(icmp)",
+        Op::SetArp => "set(arp)",
+        Op::SetNd => "set(nd)",
+        Op::SetNdExt => "set(nd_ext)",
+        Op::SetMpls => "set(mpls)",
+        Op::PushMpls => "push_mpls",
+        Op::PopMpls => "pop_mpls",
+        Op::SetPriority => "set(skb_priority)",
+        Op::SetMark => "set(skb_mark)",
+        Op::Recirc => "recirc",
+        Op::Hash => "hash",
+        Op::Trunc => "trunc",
+        Op::Sample => "sample",
+        Op::Meter => "meter",
+        Op::CheckLen => "check_pkt_len",
+        Op::Copies => "outputs to several ports",
+    }
 }
 
 /// For people: what it was built for, what it compares, what it runs.
@@ -135,11 +116,12 @@ impl std::fmt::Display for Capabilities {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         writeln!(f, "built for layout version {}", self.version)?;
         let narrower = match self.needs & NEEDS_L3 {
-            0 => "; nothing behind the Ethernet and VLAN headers",
+            0 => "; nothing after the Ethernet and VLAN headers",
             _ => "",
         };
-        writeln!(f, "compares {}{narrower}", named(&IN_WORDS, self.needs))?;
-        write!(f, "runs {}", named(&OPS, self.ops))
+        writeln!(f, "compares {}{narrower}", keys::names(self.needs).join(", "))?;
+        let runs = Op::ALL.iter().filter(|op| self.ops & bit(**op) != 0);
+        write!(f, "runs {}", runs.map(|op| name(*op)).collect::<Vec<&str>>().join(", "))
     }
 }
 
@@ -163,7 +145,7 @@ fn ops_of_list(cells: &[u64]) -> u32 {
 }
 
 /// Returns the operations that a flow's actions need, as bits.
-pub fn ops_of(encoded: &Encoded) -> u32 {
+pub(crate) fn ops_of(encoded: &Encoded) -> u32 {
     match &encoded.effect {
         Effect::Output(_) => bit(Op::Output),
         Effect::Drop(_) => bit(Op::Drop),
@@ -171,8 +153,9 @@ pub fn ops_of(encoded: &Encoded) -> u32 {
     }
 }
 
-/// The same of a slot; `cells` gives its list.
-pub fn ops_of_slot(slot: &Slot, cells: impl FnOnce(u32) -> Option<Vec<u64>>) -> u32 {
+/// Returns the operations that a slot's actions need, as bits. `cells` returns the list of a
+/// program by its number.
+pub(crate) fn ops_of_slot(slot: &Slot, cells: impl FnOnce(u32) -> Option<Vec<u64>>) -> u32 {
     match (slot.output, slot.program) {
         (NO_PORT, NO_PROGRAM) => bit(Op::Drop),
         (NO_PORT, program) => cells(program).map_or(u32::MAX, |cells| ops_of_list(&cells)),
@@ -189,22 +172,22 @@ mod tests {
     const SOUND: Capabilities = Capabilities { version: VERSION, needs: ALWAYS, ops: 6, pad: 0 };
 
     #[test]
-    fn wrong_ones_are_told() {
+    fn wrong_capabilities_are_refused() {
         let wrong = |c: Capabilities, word: &str| {
             let error = c.check().unwrap_err();
             assert!(error.contains(word), "{error}");
         };
         assert_eq!(SOUND.check(), Ok(()));
         wrong(Capabilities { version: VERSION + 1, ..SOUND }, "layout version");
-        wrong(Capabilities { needs: (ALL_WORDS + 1) | ALWAYS, ..SOUND }, "there are not");
-        wrong(Capabilities { ops: ALL_OPS + 1, ..SOUND }, "there are not");
-        wrong(Capabilities { pad: 1, ..SOUND }, "there are not");
+        wrong(Capabilities { needs: (ALL_WORDS + 1) | ALWAYS, ..SOUND }, "do not exist");
+        wrong(Capabilities { ops: ALL_OPS + 1, ..SOUND }, "do not exist");
+        wrong(Capabilities { pad: 1, ..SOUND }, "do not exist");
         wrong(Capabilities { needs: 1 << word::PORT, ..SOUND }, "W_RECIRC");
         wrong(Capabilities { ops: 0, ..SOUND }, "no instruction");
     }
 
     #[test]
-    fn people_are_told_each_once() {
+    fn each_field_is_named_once() {
         let more = 1 << word::MPLS0 | 1 << word::MPLS1;
         let text = Capabilities { needs: ALWAYS | more | NEEDS_L3, ..SOUND }.to_string();
         let expected = format!(
@@ -213,9 +196,16 @@ mod tests {
         );
         assert_eq!(text, expected);
         let narrow = SOUND.to_string();
-        assert!(narrow.contains("dp_hash; nothing behind the Ethernet"), "{narrow}");
+        assert!(narrow.contains("dp_hash; nothing after the Ethernet"), "{narrow}");
         let all = Capabilities { needs: ALL_WORDS, ops: ALL_OPS, ..SOUND }.to_string();
-        assert!(all.contains("nd_options_type") && all.ends_with("check_pkt_len"), "{all}");
+        assert!(all.contains("nd_options_type"), "{all}");
+        assert!(all.ends_with("check_pkt_len, outputs to several ports"), "{all}");
+        assert!(!all.contains("(part)"), "{all}");
+        let some = 1 << word::ETH0 | 1 << word::SRC0 | 1 << word::ND2;
+        let parts = Capabilities { needs: ALWAYS | some, ..SOUND }.to_string();
+        assert!(parts.contains("dl_dst, dl_src (part), recirc_id, dp_hash; nothing"), "{parts}");
+        let parts = Capabilities { needs: ALWAYS | some | NEEDS_L3, ..SOUND }.to_string();
+        assert!(parts.contains("ipv6_src (part), nd_reserved, nd_options_type\n"), "{parts}");
     }
 
     #[test]

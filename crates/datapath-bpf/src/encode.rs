@@ -20,11 +20,9 @@ use crate::settings::{FEATURE_LAYERS, FEATURE_MPLS};
 
 mod cells;
 
-pub use cells::{Cells, Traits, instruction_cells, is_program};
-
-/// Instructions of one flow: each is a tail call, and a packet may make 33 of them. A packet that
-/// is looked up again goes to the daemon when too few are left (`bpf/lookup.h`).
-pub const MOST_INSTRUCTIONS: usize = 20;
+use cells::Cells;
+pub use cells::Traits;
+pub(crate) use cells::{MOST_INSTRUCTIONS, instruction_cells, is_program};
 
 /// VLAN headers that may be pushed before labels come or go: with those that were looked through
 /// there is room for no more (`bpf/edit_mpls.h`).
@@ -61,8 +59,8 @@ pub struct Encoded {
 }
 
 impl Encoded {
-    /// `slot.output` and `slot.reason`.
-    pub fn output_and_reason(&self) -> (u32, u32) {
+    /// Returns the values of `slot.output` and `slot_detail.reason`.
+    pub(crate) fn output_and_reason(&self) -> (u32, u32) {
         match self.effect {
             Effect::Output(port) => (port.0, 0),
             Effect::Drop(reason) => (NO_PORT, reason as u32),

@@ -107,6 +107,112 @@ const L3_BYTES: [[u8; 8]; WORDS] = {
     bytes
 };
 
+/// A field of the tables by the name that people know.
+struct Named {
+    name: &'static str,
+    /// Its bytes in a [`Key`].
+    key: usize,
+    bytes: usize,
+}
+
+const fn named(name: &'static str, key: usize, bytes: usize) -> Named {
+    Named { name, key, bytes }
+}
+
+/// Every field of the tables, in the order of the words.
+const NAMED: [Named; 28] = [
+    named("in_port", offset_of!(Key, in_port) + 2, 2),
+    named("dl_type", offset_of!(Key, dl_type), 2),
+    named("the first VLAN header", offset_of!(Key, vlans), 4),
+    named("dl_dst", offset_of!(Key, dl_dst), 6),
+    named("dl_src", offset_of!(Key, dl_src), 6),
+    named("nw_frag", offset_of!(Key, nw_frag), 1),
+    named("nw_tos", offset_of!(Key, nw_tos), 1),
+    named("nw_ttl", offset_of!(Key, nw_ttl), 1),
+    named("nw_proto", offset_of!(Key, nw_proto), 1),
+    named("nw_src", offset_of!(Key, nw_src), 4),
+    named("nw_dst", offset_of!(Key, nw_dst), 4),
+    named("tp_src", offset_of!(Key, tp_src), 2),
+    named("tp_dst", offset_of!(Key, tp_dst), 2),
+    named("the second VLAN header", offset_of!(Key, vlans) + 4, 4),
+    named("recirc_id", offset_of!(Key, recirc_id), 4),
+    named("dp_hash", offset_of!(Key, dp_hash), 4),
+    named("skb_priority", offset_of!(Key, skb_priority), 4),
+    named("pkt_mark", offset_of!(Key, pkt_mark), 4),
+    named("igmp_group", offset_of!(Key, igmp_group), 4),
+    named("ipv6_label", offset_of!(Key, ipv6_label), 4),
+    named("mpls labels", offset_of!(Key, mpls), 12),
+    named("ipv6_src", offset_of!(Key, ipv6_src), 16),
+    named("ipv6_dst", offset_of!(Key, ipv6_dst), 16),
+    named("nd_target", offset_of!(Key, nd_target), 16),
+    named("arp and nd addresses", offset_of!(Key, arp_sha), 12),
+    named("tcp_flags", offset_of!(Key, tcp_flags), 2),
+    named("nd_reserved", offset_of!(Key, nd_reserved), 4),
+    named("nd_options_type", offset_of!(Key, nd_options_type), 1),
+];
+
+/// Bytes of the words that have no name: `pad_mpls`, `pad_l3` and `pad_l4` of [`Key`].
+const PADDING: usize = 4 + 2 + 3;
+
+/// Every byte of the tables has a name or is padding, and every name stands for bytes of the
+/// tables.
+const _: () = {
+    let (mut of_pieces, mut of_names) = (0, 0);
+    let mut piece = 0;
+    while piece < PIECES.len() {
+        of_pieces += PIECES[piece].bytes;
+        piece += 1;
+    }
+    let mut name = 0;
+    while name < NAMED.len() {
+        let mut byte = NAMED[name].key;
+        while byte < NAMED[name].key + NAMED[name].bytes {
+            let (mut found, mut piece) = (false, 0);
+            while piece < PIECES.len() {
+                let Piece { key, bytes, .. } = PIECES[piece];
+                found |= key <= byte && byte < key + bytes;
+                piece += 1;
+            }
+            assert!(found, "a name stands for bytes that the tables have");
+            byte += 1;
+        }
+        of_names += NAMED[name].bytes;
+        name += 1;
+    }
+    assert!(of_pieces == of_names + PADDING, "each byte has one name");
+};
+
+impl Named {
+    /// Returns the words that hold the field, as bits, and [`NEEDS_L3`] if it comes after the
+    /// Ethernet header and VLANs.
+    fn needs(&self) -> u32 {
+        let mut needs = 0;
+        for p in &PIECES {
+            let (from, end) = (p.key.max(self.key), (p.key + p.bytes).min(self.key + self.bytes));
+            for byte in from..end {
+                needs |= 1 << ((p.at + byte - p.key) / 8);
+                needs |= if p.l3 { NEEDS_L3 } else { 0 };
+            }
+        }
+        needs
+    }
+}
+
+/// Returns the names of the fields that a program compares, for people. `needs` has a bit for each
+/// word that the program compares, and [`NEEDS_L3`]. A field of which the program does not compare
+/// all words is marked as a part.
+pub(crate) fn names(needs: u32) -> Vec<String> {
+    let name = |field: &Named| {
+        let of_field = field.needs();
+        if of_field & !needs == 0 {
+            return Some(field.name.to_owned());
+        }
+        let is_compared = of_field & NEEDS_L3 & !needs == 0 && of_field & !NEEDS_L3 & needs != 0;
+        is_compared.then(|| format!("{} (part)", field.name))
+    };
+    NAMED.iter().filter_map(name).collect()
+}
+
 /// Copies bytes; every length that pieces have is a plain load and store.
 #[inline(always)]
 fn copy(to: &mut [u8], from: &[u8], length: usize) {
@@ -152,26 +258,26 @@ fn mask_from_words(words: &[u64; WORDS]) -> Mask {
     Mask(mask)
 }
 
-/// True when a mask has all bits of the ingress port.
-pub fn names_port(mask: &[u64; WORDS]) -> bool {
+/// Returns true when a mask has all bits of the ingress port.
+pub(crate) fn names_port(mask: &[u64; WORDS]) -> bool {
     from_words(mask).in_port.get() == u16::MAX.into()
 }
 
 /// A match in the words of the tables.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Matching {
+pub(crate) struct Matching {
     /// Values, zero outside the mask.
-    pub words: [u64; WORDS],
-    /// Bits that count.
-    pub mask: [u64; WORDS],
+    pub(crate) words: [u64; WORDS],
+    /// Bits that the match compares.
+    pub(crate) mask: [u64; WORDS],
     /// The match names a `packet_type` of 0 (Ethernet), which every packet here has.
-    pub packet_type: bool,
+    pub(crate) packet_type: bool,
 }
 
 impl Matching {
     /// Converts a match. `None` when the match uses a field that the tables lack, or does not name
     /// its ingress port.
-    pub fn new(matching: &Match) -> Option<Matching> {
+    pub(crate) fn new(matching: &Match) -> Option<Matching> {
         let mask = matching.mask();
         let named = mask.0.packet_type.get();
         if mask.0.in_port.get() != u32::MAX
@@ -192,8 +298,8 @@ impl Matching {
         })
     }
 
-    /// The match as a flow's.
-    pub fn to_match(&self) -> Match {
+    /// Converts to the match of a megaflow.
+    pub(crate) fn to_match(&self) -> Match {
         let mut mask = mask_from_words(&self.mask);
         if self.packet_type {
             mask.0.packet_type.set(u32::MAX);
@@ -204,12 +310,12 @@ impl Matching {
 
 /// Bit x: the mask looks at word x; [`NEEDS_L3`].
 pub fn needs(mask: &[u64; WORDS]) -> u32 {
-    let (mut needs, mut behind) = (0, 0);
+    let (mut needs, mut above) = (0, 0);
     for (x, (word, l3)) in mask.iter().zip(L3_BYTES).enumerate() {
         needs |= u32::from(*word != 0) << x;
-        behind |= word & u64::from_ne_bytes(l3);
+        above |= word & u64::from_ne_bytes(l3);
     }
-    needs | if behind != 0 { NEEDS_L3 } else { 0 }
+    needs | if above != 0 { NEEDS_L3 } else { 0 }
 }
 
 /// Returns the bits that distinguish keys before any flow is known. They include all bits that
@@ -277,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_behind_the_ethernet_header_is_told() {
+    fn needs_include_fields_after_the_ethernet_header() {
         let needs_of = |field: Field| {
             let mut mask = Mask::WILDCARD;
             mask.set_exact(field);

@@ -174,41 +174,32 @@ pub enum Tail {
     Precheck,
 }
 
-/// `enum op`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-#[allow(missing_docs)] // the header says
-pub enum Op {
-    End,
-    Output,
-    Drop,
-    PushVlan,
-    PopVlan,
-    SetEth,
-    SetIpv4,
-    SetIpv6,
-    SetTcp,
-    SetUdp,
-    SetSctp,
-    SetIcmp,
-    SetArp,
-    SetNd,
-    SetNdExt,
-    SetMpls,
-    PushMpls,
-    PopMpls,
-    SetPriority,
-    SetMark,
-    Recirc,
-    Hash,
-    Trunc,
-    Sample,
-    Meter,
-    CheckLen,
-    Copies,
+/// Declares [`Op`] and lists its variants.
+macro_rules! ops {
+    ($($name:ident),* $(,)?) => {
+        /// An instruction of a program: `enum op`, which documents the operands.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[repr(u8)]
+        #[allow(missing_docs)] // the header documents each
+        pub enum Op {
+            $($name),*
+        }
+
+        impl Op {
+            /// Every instruction, by its number.
+            pub const ALL: &'static [Op] = &[$(Op::$name),*];
+        }
+    };
 }
 
-/// `struct slot`.
+#[rustfmt::skip]
+ops! {
+    End, Output, Drop, PushVlan, PopVlan, SetEth, SetIpv4, SetIpv6, SetTcp, SetUdp, SetSctp,
+    SetIcmp, SetArp, SetNd, SetNdExt, SetMpls, PushMpls, PopMpls, SetPriority, SetMark, Recirc,
+    Hash, Trunc, Sample, Meter, CheckLen, Copies,
+}
+
+/// One flow, the part that the lookup of most packets reads: `struct slot`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 #[allow(missing_docs)]
@@ -502,5 +493,6 @@ const _: () = {
     assert!(offset_of!(ConfigEntry, miss_ifindex) == 36);
     assert!(offset_of!(ConfigEntry, factors) == 64);
     assert!(datapath::DropReason::ALL.len() <= DROPS);
-    assert!(Op::Copies as u8 == 26 && Tail::Precheck as u32 == TAILS - 1);
+    assert!(Op::ALL.len() <= 32); // sets of instructions are bits of 32
+    assert!(Tail::Precheck as u32 == TAILS - 1);
 };

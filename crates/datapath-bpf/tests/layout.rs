@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The Rust mirror of `bpf/layout.h` against the type information of the compiled programs.
+//! The Rust mirror of `bpf/layout.h` against the header and the type information of the compiled
+//! programs.
 
 use std::collections::HashMap;
 use std::mem::offset_of;
@@ -126,19 +127,108 @@ fn structures_are_the_same_in_c_and_here() {
     }
 }
 
-/// Names and numbers that are no structures.
-#[test]
-fn constants_are_the_same_in_c_and_here() {
-    let header = include_str!("../bpf/layout.h");
-    let value = |name: &str| {
-        let line = header.lines().find(|l| l.starts_with(&format!("#define {name} ")));
-        let text = line.unwrap_or_else(|| panic!("no {name}")).split_whitespace().nth(2).unwrap();
-        let text = text.trim_end_matches(['u', 'l']);
+const HEADER: &str = include_str!("../bpf/layout.h");
+
+/// Returns the value of a macro: a number, or a number shifted left.
+fn value(name: &str) -> u64 {
+    let start = format!("#define {name} ");
+    let text = HEADER.lines().find_map(|line| line.strip_prefix(&start));
+    let text = text.unwrap_or_else(|| panic!("no {name}"));
+    let text = text.split("/*").next().unwrap_or(text).trim().trim_matches(['(', ')']);
+    let number = |text: &str| {
+        let text = text.trim().trim_end_matches(['u', 'l']);
         match text.strip_prefix("0x") {
             Some(hex) => u64::from_str_radix(hex, 16).unwrap(),
             None => text.parse().unwrap(),
         }
     };
+    match text.split_once("<<") {
+        Some((factor, shift)) => number(factor) << number(shift),
+        None => number(text),
+    }
+}
+
+/// Returns the names in an enumeration that begin with `prefix`, in order.
+fn names_in(enumeration: &str, prefix: &str) -> Vec<&'static str> {
+    let start = format!("enum {enumeration} {{");
+    let body = HEADER.split_once(&*start).unwrap().1.split_once('}').unwrap().0;
+    body.lines()
+        .filter_map(|l| l.trim().split([',', ' ', '=']).next())
+        .filter(|name| name.starts_with(prefix))
+        .collect()
+}
+
+/// Returns the C name of a variant: `SetNdExt` is `OP_SET_ND_EXT` with the prefix `OP`.
+fn c_name(prefix: &str, variant: &dyn std::fmt::Debug) -> String {
+    let mut name = prefix.to_owned();
+    for letter in format!("{variant:?}").chars() {
+        if letter.is_ascii_uppercase() {
+            name.push('_');
+        }
+        name.push(letter.to_ascii_uppercase());
+    }
+    name
+}
+
+#[test]
+fn words_have_the_same_numbers_in_c_and_here() {
+    use datapath_bpf::layout::word::*;
+    let words = [
+        ("W_PORT", PORT),
+        ("W_ETH0", ETH0),
+        ("W_ETH1", ETH1),
+        ("W_IP4", IP4),
+        ("W_TP", TP),
+        ("W_RECIRC", RECIRC),
+        ("W_META", META),
+        ("W_REST", REST),
+        ("W_MPLS0", MPLS0),
+        ("W_MPLS1", MPLS1),
+        ("W_SRC0", SRC0),
+        ("W_SRC1", SRC1),
+        ("W_DST0", DST0),
+        ("W_DST1", DST1),
+        ("W_ND0", ND0),
+        ("W_ND1", ND1),
+        ("W_HW0", HW0),
+        ("W_HW1", HW1),
+        ("W_ND2", ND2),
+    ];
+    assert_eq!(names_in("word", "W_"), words.map(|(name, _)| name));
+    assert_eq!(words.map(|(_, number)| number), std::array::from_fn(|n| n));
+    assert_eq!(words.len(), WORDS);
+    // The words of the exact-match cache end after W_TP, those of the first cache line after
+    // W_RECIRC.
+    let body = HEADER.split_once("EMC_WORDS,\n").unwrap().0;
+    assert_eq!(body.matches("\tW_").count(), EMC_WORDS);
+    let body = HEADER.split_once("HOT_WORDS,\n").unwrap().0;
+    assert_eq!(body.matches("\tW_").count(), HOT_WORDS);
+}
+
+#[test]
+fn enumerations_are_the_same_in_c_and_here() {
+    let ops: Vec<String> = Op::ALL.iter().map(|op| c_name("OP", op)).collect();
+    let (last, all) = names_in("op", "OP_").split_last().map(|(l, a)| (*l, a.to_vec())).unwrap();
+    assert_eq!((all, last), (ops.iter().map(|op| &**op).collect(), "OP_COUNT"));
+    assert!(Op::ALL.iter().enumerate().all(|(n, op)| *op as usize == n));
+    let tails = [
+        Tail::Lookup,
+        Tail::Recirc,
+        Tail::MaskScan,
+        Tail::Exec,
+        Tail::Pull,
+        Tail::Miss,
+        Tail::Precheck,
+    ];
+    assert_eq!(names_in("tail", "TAIL_"), tails.map(|tail| c_name("TAIL", &tail)));
+    assert_eq!(tails.map(|tail| tail as usize), std::array::from_fn(|n| n));
+    assert_eq!(tails.len(), TAILS as usize);
+    assert_eq!(names_in("drop", "DROP_").len(), datapath::DropReason::ALL.len());
+}
+
+/// Names and numbers that are no structures.
+#[test]
+fn constants_are_the_same_in_c_and_here() {
     for (name, here) in [
         ("LAYOUT_MAGIC", MAGIC),
         ("LAYOUT_VERSION", VERSION.into()),
@@ -147,12 +237,14 @@ fn constants_are_the_same_in_c_and_here() {
         ("FLOW_NO_GSO", FLOW_NO_GSO.into()),
         ("FLOW_PRECHECK", FLOW_PRECHECK.into()),
         ("FLOW_PACKET_TYPE", FLOW_PACKET_TYPE.into()),
+        ("NEEDS_L3", NEEDS_L3.into()),
         ("MASK_VACANT", MASK_VACANT.into()),
         ("NO_PORT", NO_PORT.into()),
         ("NO_PROGRAM", NO_PROGRAM.into()),
         ("BUCKET", BUCKET as u64),
         ("WAYS", WAYS as u64),
         ("EMC_WAYS", EMC_WAYS as u64),
+        ("EMC_SLOTS", EMC_SLOTS.into()),
         ("EPOCHS", EPOCHS as u64),
         ("RECENT_PACKETS_SHIFT", RECENT_PACKETS_SHIFT.into()),
         ("RECENT_SPILLED_SHIFT", RECENT_SPILLED_SHIFT.into()),
@@ -171,34 +263,15 @@ fn constants_are_the_same_in_c_and_here() {
         ("SET_PORTS", SET_PORTS as u64),
         ("IFACES", IFACES.into()),
         ("IFACE_PROBES", IFACE_PROBES.into()),
+        ("IFACE_DAEMONS", IFACE_DAEMONS.into()),
+        ("IFACE_NOTED", IFACE_NOTED.into()),
+        ("IFACE_GENERIC", IFACE_GENERIC.into()),
         ("DROPS", DROPS as u64),
         ("MAX_METERS", MAX_METERS.into()),
         ("METER_BANDS", METER_BANDS as u64),
         ("MISS_ETHERTYPE", MISS_ETHERTYPE.into()),
+        ("MISS_HEADER", MISS_HEADER as u64),
     ] {
         assert_eq!(value(name), here, "{name}");
     }
-    let list = |start: &str, prefix: &str| -> Vec<String> {
-        let body = header.split_once(start).unwrap().1.split_once('}').unwrap().0;
-        body.lines()
-            .filter_map(|l| l.trim().split([',', ' ', '=']).next())
-            .filter(|name| name.starts_with(prefix))
-            .map(str::to_owned)
-            .collect()
-    };
-    let ops = list("enum op {", "OP_");
-    assert_eq!(ops.len(), Op::Copies as usize + 2, "{ops:?}"); // and OP_COUNT
-    for (op, name) in
-        [(Op::Drop, "OP_DROP"), (Op::SetNdExt, "OP_SET_ND_EXT"), (Op::Sample, "OP_SAMPLE")]
-    {
-        assert_eq!(ops[op as usize], name);
-    }
-    let tails = list("enum tail {", "TAIL_");
-    assert_eq!(tails.len(), TAILS as usize);
-    assert_eq!(tails[Tail::Pull as usize], "TAIL_PULL");
-    let words = list("enum word {", "W_");
-    assert_eq!(words.len(), WORDS);
-    assert_eq!(words[word::RECIRC], "W_RECIRC");
-    assert_eq!(words[word::TP], "W_TP");
-    assert_eq!(words[word::ND2], "W_ND2");
 }

@@ -3,19 +3,23 @@
 
 use datapath::{Masked, Refusal, Set};
 
-use crate::encode::MOST_INSTRUCTIONS;
 use crate::layout::{CELLS, CELLS_TOTAL, MAX_METERS, MAX_PORTS, Op};
+
+/// Largest number of instructions of one flow. Each is a tail call, and a packet may make 33 of
+/// them. A packet that is looked up again goes to the daemon when too few are left
+/// (`bpf/lookup.h`).
+pub(crate) const MOST_INSTRUCTIONS: usize = 20;
 
 /// A program being written.
 #[derive(Clone, Debug, Default)]
-pub struct Cells {
+pub(crate) struct Cells {
     cells: Vec<u64>,
     instructions: usize,
 }
 
 /// A branch that has yet to land.
 #[derive(Debug)]
-pub struct Branch(usize);
+pub(crate) struct Branch(usize);
 
 /// A cell of bytes as they are in memory; the rest is zero.
 fn cell(parts: &[&[u8]]) -> u64 {
@@ -60,7 +64,11 @@ fn octets(first: &Masked<u8>, second: &Masked<u8>) -> [u8; 4] {
 
 impl Cells {
     /// Adds an instruction.
-    pub fn op(&mut self, op: Op, a: u16, b: u32, operands: &[u64]) -> Result<(), Refusal> {
+    ///
+    /// # Errors
+    ///
+    /// Refuses when the program has no room for the cells, or has [`MOST_INSTRUCTIONS`].
+    pub(crate) fn op(&mut self, op: Op, a: u16, b: u32, operands: &[u64]) -> Result<(), Refusal> {
         let length = 1 + operands.len();
         self.instructions += 1;
         if self.cells.len() + length > CELLS || self.instructions > MOST_INSTRUCTIONS {
@@ -75,7 +83,7 @@ impl Cells {
     /// Marks that only `outputs` outputs to different ports follow. The mark does not count as an
     /// instruction: at one hook it ends the program, at the other it is passed over. Returns false
     /// when there is no room.
-    pub fn copies(&mut self, outputs: usize) -> bool {
+    pub(crate) fn copies(&mut self, outputs: usize) -> bool {
         if self.cells.len() + 1 + outputs > CELLS {
             return false;
         }
@@ -83,34 +91,42 @@ impl Cells {
         true
     }
 
-    /// Number of instructions.
-    pub fn instructions(&self) -> u32 {
+    /// Returns the number of instructions so far.
+    pub(crate) fn instructions(&self) -> u32 {
         self.instructions as u32 // at most MOST_INSTRUCTIONS
     }
 
-    /// Adds an instruction that may skip what is written until [`Cells::land`].
-    pub fn branch(&mut self, op: Op, b: u32) -> Result<Branch, Refusal> {
+    /// Adds an instruction that may skip the cells that are written until [`Cells::land`].
+    ///
+    /// # Errors
+    ///
+    /// Refuses when there is no room, as [`Cells::op`] does.
+    pub(crate) fn branch(&mut self, op: Op, b: u32) -> Result<Branch, Refusal> {
         self.op(op, 0, b, &[])?;
         Ok(Branch(self.cells.len() - 1))
     }
 
-    /// The branch skips to here.
-    pub fn land(&mut self, branch: Branch) {
+    /// Makes the branch skip to the next instruction.
+    pub(crate) fn land(&mut self, branch: Branch) {
         let skipped = (self.cells.len() - branch.0 - 1) as u64; // fewer than CELLS
         if let Some(cell) = self.cells.get_mut(branch.0) {
             *cell |= skipped << 16;
         }
     }
 
-    /// The whole program.
-    pub fn finish(self) -> Option<Box<[u64; CELLS_TOTAL]>> {
+    /// Returns the whole program; `None`: it is too long.
+    pub(crate) fn finish(self) -> Option<Box<[u64; CELLS_TOTAL]>> {
         let mut all = Box::new([0; CELLS_TOTAL]);
         all.get_mut(..self.cells.len())?.copy_from_slice(&self.cells);
         Some(all)
     }
 
-    /// Adds a set of header fields.
-    pub fn set(&mut self, set: &Set) -> Result<(), Refusal> {
+    /// Adds an instruction that sets header fields.
+    ///
+    /// # Errors
+    ///
+    /// Refuses when there is no room, as [`Cells::op`] does.
+    pub(crate) fn set(&mut self, set: &Set) -> Result<(), Refusal> {
         match set {
             Set::Ethernet { src, dst } => {
                 let [v0, v1] = pair(&dst.value, &src.value);
@@ -166,45 +182,44 @@ impl Cells {
     }
 }
 
-/// Every operation, by its number, and the cells that it takes.
-const LENGTHS: [(Op, usize); 27] = [
-    (Op::End, 1),
-    (Op::Output, 1),
-    (Op::Drop, 1),
-    (Op::PushVlan, 1),
-    (Op::PopVlan, 1),
-    (Op::SetEth, 5),
-    (Op::SetIpv4, 4),
-    (Op::SetIpv6, 11),
-    (Op::SetTcp, 2),
-    (Op::SetUdp, 2),
-    (Op::SetSctp, 2),
-    (Op::SetIcmp, 1),
-    (Op::SetArp, 7),
-    (Op::SetNd, 9),
-    (Op::SetNdExt, 2),
-    (Op::SetMpls, 2),
-    (Op::PushMpls, 1),
-    (Op::PopMpls, 1),
-    (Op::SetPriority, 1),
-    (Op::SetMark, 2),
-    (Op::Recirc, 1),
-    (Op::Hash, 1),
-    (Op::Trunc, 1),
-    (Op::Sample, 1),
-    (Op::Meter, 1),
-    (Op::CheckLen, 1),
-    (Op::Copies, 1),
-];
-
-/// The operation of an instruction's first cell, and the cells that it takes with its operands.
-pub fn instruction_cells(first: u64) -> Option<(Op, usize)> {
-    LENGTHS.get((first & 0xff) as usize).copied()
+/// Returns the number of cells that an instruction takes with its operands.
+const fn length(op: Op) -> usize {
+    match op {
+        Op::End
+        | Op::Output
+        | Op::Drop
+        | Op::PushVlan
+        | Op::PopVlan
+        | Op::SetIcmp
+        | Op::PushMpls
+        | Op::PopMpls
+        | Op::SetPriority
+        | Op::Recirc
+        | Op::Hash
+        | Op::Trunc
+        | Op::Sample
+        | Op::Meter
+        | Op::CheckLen
+        | Op::Copies => 1,
+        Op::SetTcp | Op::SetUdp | Op::SetSctp | Op::SetNdExt | Op::SetMpls | Op::SetMark => 2,
+        Op::SetIpv4 => 4,
+        Op::SetEth => 5,
+        Op::SetArp => 7,
+        Op::SetNd => 9,
+        Op::SetIpv6 => 11,
+    }
 }
 
-/// True when `cells` are what [`super::encode`] may have written: known instructions of the right
+/// Returns the operation of an instruction's first cell, and the number of cells that it takes with
+/// its operands. `None`: no operation has this number.
+pub(crate) fn instruction_cells(first: u64) -> Option<(Op, usize)> {
+    let op = *Op::ALL.get((first & 0xff) as usize)?;
+    Some((op, length(op)))
+}
+
+/// Returns true when [`super::encode`] may have written `cells`: known instructions of the right
 /// length, branches that land on instructions, everything that runs ends. Total.
-pub fn is_program(cells: &[u64; CELLS_TOTAL]) -> bool {
+pub(crate) fn is_program(cells: &[u64; CELLS_TOTAL]) -> bool {
     let mut starts = [false; CELLS];
     let mut targets = Vec::new();
     let (mut at, mut count) = (0, 0);
@@ -262,12 +277,12 @@ pub struct Traits {
 
 impl Traits {
     /// Returns true when XDP must check the frame before it begins (FLOW_PRECHECK).
-    pub fn needs_precheck(&self) -> bool {
+    pub(crate) fn needs_precheck(&self) -> bool {
         self.again || self.cuts || self.copies.is_some()
     }
 
-    /// Of a program (see [`is_program`]).
-    pub fn of(cells: &[u64; CELLS_TOTAL]) -> Traits {
+    /// Returns the properties of a program (see [`is_program`]).
+    pub(crate) fn of(cells: &[u64; CELLS_TOTAL]) -> Traits {
         let mut traits = Traits::default();
         let mut copies = Vec::new();
         let mut copying = false;
