@@ -13,8 +13,8 @@ use netdev::{Endpoint, Kind};
 
 /// A port's `other_config:tier`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum Wish {
-    /// The fastest tiers that surely work.
+pub(crate) enum Wish {
+    /// The fastest tiers that are certain to work.
     #[default]
     Auto,
     /// XDP also where the switch would not choose it by itself.
@@ -27,7 +27,7 @@ pub enum Wish {
 
 impl Wish {
     /// Returns the wish of a port whose `other_config:tier` names `tier`.
-    pub fn of(tier: Option<Tier>) -> Wish {
+    pub(crate) fn of(tier: Option<Tier>) -> Wish {
         match tier {
             // A card has a faster tier; the setting implies nothing for the tiers here.
             None | Some(Tier::Tc) => Wish::Auto,
@@ -39,7 +39,7 @@ impl Wish {
 
     /// Returns the wish for XDP of a port with or without a user's program. An automatic choice
     /// becomes XDP when the user provides a program.
-    pub fn with_object(self, has_object: bool) -> Wish {
+    pub(crate) fn with_object(self, has_object: bool) -> Wish {
         match self {
             Wish::Auto if has_object => Wish::Xdp,
             wish => wish,
@@ -47,7 +47,7 @@ impl Wish {
     }
 
     /// Returns the word of the setting.
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Wish::Auto => "auto",
             Wish::Xdp => Tier::Xdp.name(),
@@ -64,8 +64,8 @@ const MODES: [(&str, XdpMode); 2] = [("native", XdpMode::Driver), ("generic", Xd
 ///
 /// # Errors
 ///
-/// A sentence that names the words there are.
-pub fn parse_mode(setting: Option<&str>) -> Result<XdpMode, String> {
+/// Returns a sentence that lists the valid words.
+pub(crate) fn parse_mode(setting: Option<&str>) -> Result<XdpMode, String> {
     let Some(text) = setting else { return Ok(XdpMode::Driver) };
     let found = MODES.into_iter().find(|(word, _)| *word == text);
     found.map(|(_, mode)| mode).ok_or_else(|| {
@@ -73,11 +73,11 @@ pub fn parse_mode(setting: Option<&str>) -> Result<XdpMode, String> {
     })
 }
 
-/// Describes a port at XDP in this mode; empty for the ordinary mode.
-pub fn how(mode: XdpMode) -> &'static str {
+/// Returns a description of a port at XDP in this mode; empty for the ordinary mode.
+pub(crate) fn how(mode: XdpMode) -> &'static str {
     match mode {
         XdpMode::Driver => "",
-        XdpMode::Generic => "behind the driver (other_config:xdp-mode=generic)",
+        XdpMode::Generic => "after the driver (other_config:xdp-mode=generic)",
     }
 }
 
@@ -108,8 +108,12 @@ pub struct XdpFacts {
     pub end: Option<Endpoint>,
 }
 
-/// Checks whether packets of a device shall meet XDP. `Ok` means that XDP is to be tried.
-pub fn xdp_fit(facts: &XdpFacts, wish: Wish, mode: XdpMode) -> Result<(), Reason> {
+/// Checks whether XDP is to be tried for the packets of a device.
+///
+/// # Errors
+///
+/// Returns the fact or setting that excludes XDP, with the remedy if there is one.
+pub(crate) fn xdp_fit(facts: &XdpFacts, wish: Wish, mode: XdpMode) -> Result<(), Reason> {
     match wish {
         Wish::Tcx | Wish::Userspace => {
             return Err(Reason::new(
@@ -189,9 +193,13 @@ fn veth_fit(peer: PeerFacts) -> Result<(), Reason> {
     }
 }
 
-/// Whether XDP may redirect packets to a device at whose driver XDP is attached (`is_attached`) or
-/// not.
-pub fn redirect_fit(facts: &XdpFacts, kind: Kind, is_attached: bool) -> Result<(), Reason> {
+/// Checks whether XDP may redirect packets to a device. `is_attached`: XDP is attached in the
+/// driver of the device.
+///
+/// # Errors
+///
+/// Returns the fact that excludes redirects, with the remedy if there is one.
+pub(crate) fn redirect_fit(facts: &XdpFacts, kind: Kind, is_attached: bool) -> Result<(), Reason> {
     if matches!(kind, Kind::Internal | Kind::Tap) {
         return Err(Reason::new(
             Refusal::DeviceKind,
@@ -244,9 +252,9 @@ const REDIRECTING: [&str; 15] = [
 /// is the first to redirect such frames at all (`NETDEV_XDP_ACT_NDO_XMIT_SG`).
 const REDIRECTING_SPLIT: [&str; 4] = ["fsl_enetc", "ice", "veth", "virtio_net"];
 
-/// Whether a device that is a target of redirects sends frames in several buffers. Where that is
-/// not known such frames run at the skb hook.
-pub fn takes_split_frames(facts: &XdpFacts) -> bool {
+/// Returns whether a device that is a target of redirects is known to send frames in several
+/// buffers. If it is not, such frames run at the skb hook.
+pub(crate) fn takes_split_frames(facts: &XdpFacts) -> bool {
     REDIRECTING_SPLIT.contains(&facts.driver.as_str())
 }
 

@@ -98,7 +98,8 @@ fn fits_the_header(mtu: u32) -> Result<(), Reason> {
         return Ok(());
     }
     let detail = format!(
-        "its MTU of {mtu} is above {LONGEST_MTU}: so long a packet without a flow could not be sent up"
+        "its MTU of {mtu} is above {LONGEST_MTU}: a packet of that length without a flow could not \
+         be sent up"
     );
     Err(Reason::new(Refusal::DeviceKind, detail))
 }
@@ -571,8 +572,8 @@ impl<B: Backend> MissChannel for BpfProvider<B> {
         self.backend.note_taken(port, count);
     }
 
-    fn hold_back(&self, port: PortNo, until: u64) {
-        self.backend.hold_back(port, until);
+    fn hold_back(&self, port: PortNo, until_nanos: u64) {
+        self.backend.hold_back(port, until_nanos);
     }
 
     fn resync_taken(&self) {

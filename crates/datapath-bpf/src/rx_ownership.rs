@@ -44,8 +44,8 @@ pub(crate) fn take_over(
     set_owner(RxOwner::Socket)?;
     attach()?;
     if !socket.has_filter() && !socket.set_receive(Reception::Muted) {
-        // Each packet would be seen twice.
-        let detail = "its socket cannot be told to stop receiving";
+        // Both would take each packet.
+        let detail = "its socket cannot stop receiving";
         return Err(Reason::new(Refusal::TierUnavailable, detail));
     }
     set_owner(RxOwner::Programs)?;

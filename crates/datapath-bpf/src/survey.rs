@@ -284,7 +284,11 @@ mod tests {
         }
         let generic = SurveySettings { mode: Some("generic".to_owned()), ..plain.clone() };
         let states = reports("eth0", &generic, &host(), &Card);
-        assert!(states.iter().any(|(_, s)| s.as_ref().is_ok_and(|how| how.contains("behind"))));
+        assert!(
+            states
+                .iter()
+                .any(|(_, s)| s.as_ref().is_ok_and(|how| how.contains("after the driver")))
+        );
         let unheard = SurveySettings { mode: Some("offload".to_owned()), ..plain.clone() };
         assert_eq!(refusals("eth0", &unheard, &host()), [Some(Refusal::TierSetting), None, None]);
         let internal = SurveySettings { kind: "internal".to_owned(), ..plain.clone() };
