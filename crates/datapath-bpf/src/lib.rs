@@ -28,6 +28,8 @@
 //!
 //! [`TableFull`]: ::datapath::Refusal::TableFull
 
+#![warn(unreachable_pub)]
+
 mod attach;
 mod attachment;
 mod backend;
