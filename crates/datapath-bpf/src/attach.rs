@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Attaching the entry programs to interfaces.
+//! Attaches the entry programs to interfaces.
 //!
 //! The skb hook is a tcx link (Linux 6.6); where the kernel has none, a filter on a clsact
 //! qdisc. XDP is a link. Links are pinned; a filter stays by itself.
@@ -130,7 +130,7 @@ impl Place<'_> {
         }
     }
 
-    /// The pinned link, when it is on this interface, with this program.
+    /// Returns the pinned link, if it is on this interface, after putting this program into it.
     fn adopt(&self) -> Option<Attached> {
         let path = self.pin.as_deref()?;
         let link = sys::open_pin(path).ok()?;
@@ -193,7 +193,7 @@ impl Attached {
     }
 }
 
-/// libbpf's error as the system's.
+/// Converts an error of libbpf to one of the system.
 fn system(error: &libbpf_rs::Error) -> io::Error {
     use libbpf_rs::ErrorKind as Kind;
     let kind = match error.kind() {

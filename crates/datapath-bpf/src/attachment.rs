@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Words of the public interface: configuration, attachments, hooks, errors.
+//! Types of the public interface: configuration, attachments, hooks, errors.
 
 use std::io;
 use std::path::PathBuf;
@@ -9,19 +9,21 @@ use flow::Match;
 
 use crate::layout;
 
-/// Sizes and places; fixed for the life of a [`crate::BpfDatapath`].
+/// Sizes and paths, which are fixed for the life of a [`crate::BpfDatapath`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
     /// Directory of this instance in a BPF file system, such as
-    /// `/sys/fs/bpf/slipswitch/INSTANCE`; `None`: nothing is pinned, all ends with the process.
+    /// `/sys/fs/bpf/slipswitch/INSTANCE`. `None`: nothing is pinned, and all objects end with the
+    /// process.
     pub pins: Option<PathBuf>,
-    /// Flow slots; rounded up to a power of two, 1,024 to 2^24. 256 bytes each, plus 32 a shard.
+    /// Number of flow slots; rounded up to a power of two, 1,024 to 2^24. Each takes 320 bytes
+    /// with its share of the index and the cache, and 8 more for each shard of CPUs.
     pub max_flows: u32,
-    /// Different masks, at most 65,535.
+    /// Largest number of different masks, at most 65,535.
     pub max_masks: u32,
-    /// Different action lists that are more than one output.
+    /// Largest number of different action lists that are more than one output.
     pub max_programs: u32,
-    /// Packets of one port that may be on their way up to the daemon.
+    /// Largest number of packets of one port that may be on their way up to the daemon.
     pub upcall_limit: u32,
 }
 
@@ -82,7 +84,7 @@ pub enum Unavailable {
         object: &'static str,
         /// The system's error.
         cause: String,
-        /// The last lines of what the verifier and libbpf said.
+        /// The last lines of the log of the verifier and libbpf.
         log: String,
     },
     /// The programs in this binary are not what the daemon expects.
@@ -93,7 +95,7 @@ pub enum Unavailable {
         /// The difference between the object and the daemon.
         cause: String,
     },
-    /// Not enough memory, for what.
+    /// Not enough memory for this object.
     #[error("no memory for {0}: lower the number of flows, or raise the memory limit")]
     Memory(String),
     /// Any other system call.
@@ -138,10 +140,10 @@ pub enum AttachError {
     },
 }
 
-/// How XDP attaches.
+/// The place where XDP attaches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum XdpMode {
-    /// In the driver.
+    /// In the driver, before the kernel makes an skb.
     Driver,
     /// After the driver, on skbs.
     Generic,
@@ -150,9 +152,9 @@ pub enum XdpMode {
 /// Hooks of a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Hooks {
-    /// The skb hook.
+    /// Whether the skb hook is one of them.
     pub tc: bool,
-    /// The XDP hook.
+    /// The mode at the XDP hook; `None`: not at XDP.
     pub xdp: Option<XdpMode>,
 }
 
@@ -163,24 +165,25 @@ pub struct Attachment {
     pub ifindex: u32,
     /// The side of the interface whose packets the port receives.
     pub side: Side,
-    /// Where programs attach.
+    /// Hooks that the programs attach to.
     pub hooks: Hooks,
     /// Largest packet in bytes, without the Ethernet header.
     pub mtu: u32,
-    /// May be sent to.
+    /// Packets may be sent to the port.
     pub up: bool,
 }
 
-/// Whose a packet is that arrives where programs are attached and the daemon has a packet socket,
-/// which the kernel asks first. Each packet has one taker, also while that changes, as long as the
-/// socket has the filter [`crate::BpfDatapath::filter`].
+/// The owner of the packets that arrive at an interface where programs are attached and the daemon
+/// has a packet socket. The kernel gives packets to the socket first. Each packet has one owner,
+/// also while the owner changes, as long as the socket has the filter
+/// [`crate::BpfDatapath::filter`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RxOwner {
-    /// The socket's; programs let it pass but for what the filter kept from the socket before.
+    /// The socket. Programs take only the packets that the filter kept from the socket before.
     Socket,
-    /// The programs', of what the filter keeps from the socket.
+    /// The programs take the packets that the filter keeps from the socket.
     Programs,
-    /// The programs', whatever a socket does: it need not be there.
+    /// The programs take all packets. A socket need not exist.
     ProgramsAlone,
 }
 
@@ -195,14 +198,14 @@ bitflags::bitflags! {
     }
 }
 
-/// A flow as held.
+/// A flow in the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Held {
-    /// The packets; equal to what was installed.
+    /// The match, equal to the installed one.
     pub matching: Match,
-    /// Hooks that can run it.
+    /// Hooks that can run the flow.
     pub hooks: HookSet,
-    /// Counters of the packets that went through it.
+    /// Counters of the flow's packets.
     pub stats: FlowStats,
 }
 
@@ -211,19 +214,19 @@ pub struct Held {
 pub struct Totals {
     /// Packets dropped, by [`datapath::DropReason`] in numeric order.
     pub drops: [u64; layout::DROPS],
-    /// Packets that flows took (as of the last sweep; removed flows included).
+    /// Packets that flows took, including removed flows, as of the last sweep.
     pub hits: u64,
-    /// Lookups that the signature cache did not answer.
+    /// Scans of the masks: lookups that the caches did not answer.
     pub walked: u64,
-    /// Masks looked at in them.
+    /// Masks that these scans searched.
     pub masks_visited: u64,
-    /// Walks that found a flow.
+    /// Scans of the masks that found a flow.
     pub found: u64,
     /// Packets sent up to the daemon.
     pub up: u64,
     /// Packets that XDP left to the next hook.
     pub passed: u64,
-    /// Keys that left the exact-match caches for others.
+    /// Keys that others replaced in the exact-match caches.
     pub evicted: u64,
     /// Present number of masks.
     pub masks: usize,

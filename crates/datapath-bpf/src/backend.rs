@@ -21,12 +21,12 @@ pub trait Backend: Send + Sync {
     /// Returns the ports in tables that were taken over from an earlier daemon.
     fn adopted_ports(&self) -> Vec<AdoptedPort>;
 
-    /// Attaches a port to exactly the hooks of `attachment`, or changes a port that is there. On an
-    /// error the port is as it was before, or not there at all.
+    /// Attaches a port to exactly the hooks of `attachment`, or changes a port that is attached.
     ///
     /// # Errors
     ///
-    /// The first hook that failed.
+    /// Returns the first hook that failed. The port is then as it was before, or not attached at
+    /// all.
     fn attach(&self, port: PortNo, attachment: &Attachment) -> Result<(), Reason>;
 
     /// Chooses the user's program that the port runs at XDP; `None` chooses the built-in program.
@@ -57,13 +57,13 @@ pub trait Backend: Send + Sync {
     ///
     /// # Errors
     ///
-    /// Why not; no flow is taken then.
+    /// Returns the reason; no flow is taken then.
     fn follow_vlan_limit(&self) -> Result<(), Reason> {
         Ok(())
     }
 
-    /// Returns the filter that sockets need so that each packet has one taker; `None`: there is
-    /// none.
+    /// Returns the filter that sockets need so that each packet has one owner; `None`: there is no
+    /// filter.
     fn filter(&self) -> Option<BorrowedFd<'_>>;
 
     /// Sets the owner of the packets that arrive at `ifindex`, from this instant. `ifindex` belongs
@@ -75,28 +75,28 @@ pub trait Backend: Send + Sync {
     /// Fails when there is no room for the interface.
     fn set_rx_owner(&self, port: PortNo, ifindex: u32, owner: RxOwner) -> Result<(), Reason>;
 
-    /// True when programs take the packets that arrive at `ifindex`, as those of `port`.
+    /// Returns true when programs own the packets that arrive at `ifindex`, as packets of `port`.
     fn owns_rx(&self, port: PortNo, ifindex: u32) -> bool;
 
-    /// Returns when packets have gone through that were between a socket and the skb hook. May take
-    /// milliseconds.
+    /// Blocks until the packets that were between a socket and the skb hook have gone through. May
+    /// take milliseconds.
     fn wait_for_packets(&self);
 
-    /// Takes a port out. May take milliseconds.
+    /// Detaches a port and removes it from the tables. May take milliseconds.
     fn detach(&self, port: PortNo);
 
-    /// The MTU of a device, or whether it may be sent to, has changed.
+    /// Changes the MTU of a port in bytes, and whether it may be sent to.
     fn set_port(&self, port: PortNo, mtu: u32, up: bool);
 
     /// Sets whether flows at XDP may redirect to an attached port.
     ///
     /// # Errors
     ///
-    /// The device cannot be a target of redirects.
+    /// Fails when the device cannot be a target of redirects.
     fn set_redirect_target(&self, port: PortNo, is_target: bool) -> Result<(), Reason>;
 
-    /// Sets whether flows at XDP may redirect frames in several buffers to a port, where they may
-    /// redirect to it at all.
+    /// Sets whether flows at XDP may redirect frames in several buffers to a port that they may
+    /// redirect to.
     fn set_split_target(&self, _port: PortNo, _takes_them: bool) {}
 
     /// See [`datapath::offload::MissChannel::set_miss_device`].
@@ -130,11 +130,11 @@ pub trait Backend: Send + Sync {
     /// Returns the reason of the refusal; the flows are unchanged.
     fn install(&self, flow: &Megaflow, allowed: HookSet) -> Result<HookSet, Refusal>;
 
-    /// Gives a flow that is there other actions, or the same at other hooks; its statistics go on.
+    /// Gives a present flow other actions, or the same at other hooks; its statistics go on.
     ///
     /// # Errors
     ///
-    /// The reason; the flow stays as it was.
+    /// Returns the reason of the refusal; the flow stays as it was.
     fn replace(&self, flow: &Megaflow, allowed: HookSet) -> Result<HookSet, Refusal>;
 
     /// See [`datapath::OffloadProvider::remove_many`].
@@ -156,14 +156,14 @@ pub trait Backend: Send + Sync {
     fn lookups(&self) -> LookupStats;
     /// See [`datapath::OffloadProvider::port_counts`].
     fn port_counts(&self, port: PortNo) -> PortCounts;
-    /// Counts of a port start at zero again.
+    /// Sets the counts of a port to zero.
     fn forget_counts(&self, port: PortNo);
 
     /// See [`datapath::OffloadProvider::set_meter`].
     ///
     /// # Errors
     ///
-    /// There is no room, or the meter cannot be had.
+    /// Fails when there is no room, or BPF cannot express the meter.
     fn set_meter(&self, id: u32, config: &MeterConfig) -> Result<(), Refusal>;
     /// See [`datapath::OffloadProvider::remove_meter`].
     fn remove_meter(&self, id: u32) -> Option<MeterStats>;
@@ -351,7 +351,7 @@ impl Backend for BpfDatapath {
     }
 }
 
-/// Returns, as a reason, why there is no BPF datapath.
+/// Converts the error of [`BpfDatapath::open`] to the reason of a missing tier.
 pub fn unavailable(error: &Unavailable) -> Reason {
     let refusal = match error {
         Unavailable::Permission(_) => Refusal::NoPermission,

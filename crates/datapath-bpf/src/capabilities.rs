@@ -16,7 +16,8 @@ const ALL_OPS: u32 = (1 << Op::ALL.len()) - 1;
 /// Bits of the words that every flow compares.
 const ALWAYS: u32 = 1 << word::RECIRC | 1 << word::PORT;
 
-/// `struct capabilities`.
+/// The capabilities that a user's program declares: `struct capabilities`. Their text is three lines
+/// for people.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct Capabilities {
@@ -111,7 +112,8 @@ fn name(op: Op) -> &'static str {
     }
 }
 
-/// For people: what it was built for, what it compares, what it runs.
+/// Reports, for people, the layout version that the program was built for, the fields that it
+/// compares, and the instructions that it runs.
 impl std::fmt::Display for Capabilities {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         writeln!(f, "built for layout version {}", self.version)?;
@@ -129,7 +131,8 @@ fn bit(op: Op) -> u32 {
     1 << op as u32
 }
 
-/// Instructions of a list, as bits. One that is none is no program's.
+/// Returns the instructions of a list, as bits. A number that is no instruction's sets a bit that
+/// no program declares.
 fn ops_of_list(cells: &[u64]) -> u32 {
     let mut ops = bit(Op::End);
     let mut at = 0;

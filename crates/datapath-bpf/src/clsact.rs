@@ -61,7 +61,7 @@ fn has_filters(ifindex: u32, parent: u32) -> io::Result<bool> {
     }
 }
 
-/// A dump of the filters at `parent`, in host byte order.
+/// Returns the request for a dump of the filters at `parent`, in host byte order.
 fn request(ifindex: u32, parent: u32) -> [u8; REQUEST] {
     let mut bytes = [0; REQUEST];
     bytes[..4].copy_from_slice(&(REQUEST as u32).to_ne_bytes());
@@ -99,7 +99,7 @@ fn judge(mut datagram: &[u8]) -> Answer {
     }
 }
 
-/// `struct nlmsgerr` begins with a negative error number.
+/// Returns the error in a `struct nlmsgerr`, which begins with a negative error number.
 fn error_of(payload: &[u8]) -> io::Error {
     match payload.first_chunk() {
         Some(code) => io::Error::from_raw_os_error(i32::from_ne_bytes(*code).saturating_neg()),

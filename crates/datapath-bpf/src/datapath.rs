@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The BPF datapath as one thing.
+//! [`BpfDatapath`]: the tables, the programs and their attachments together.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io;
@@ -40,8 +40,9 @@ struct Attachments {
     programs: HashMap<Hook, Attached>,
 }
 
-/// A flow table in the kernel's hands. All methods may be called from any thread; those that
-/// attach, remove or maintain take milliseconds, the others a microsecond.
+/// The flow table, the ports and the meters that BPF programs run by. Any thread may call the
+/// methods. Those that attach, detach, remove, load or maintain take milliseconds, the others a
+/// microsecond.
 pub struct BpfDatapath {
     flows: Flows,
     variants: Variants,
@@ -71,7 +72,14 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl BpfDatapath {
     /// Creates the tables and loads the programs, but attaches nothing. Takes over pinned maps of
-    /// the same layout and sizes with their flows and ports, and removes other pinned maps.
+    /// the same layout and sizes with their flows and ports, and removes other pinned maps. Takes
+    /// about a second, most of it in the verifier. Waits up to 3 s for a daemon that still uses the
+    /// pins.
+    ///
+    /// # Errors
+    ///
+    /// Fails when this host cannot run the programs, or another daemon uses the pins. XDP programs
+    /// that cannot be loaded are no error: the datapath then has the skb hook alone.
     pub fn open(config: Config, clock: Clock) -> Result<BpfDatapath, Unavailable> {
         let Opened { flows, variants, pins, devmap, adopted } = open::open(&config, clock.clone())?;
         Ok(BpfDatapath {
@@ -92,13 +100,13 @@ impl BpfDatapath {
         })
     }
 
-    /// True when tables were taken over.
+    /// Returns true when the tables of an earlier daemon were taken over.
     pub fn was_adopted(&self) -> bool {
         self.adopted.is_some()
     }
 
-    /// The ports in tables that were taken over, as they were left. Those that are wanted are to
-    /// be attached again, the others detached.
+    /// Returns the ports in tables that were taken over, as the earlier daemon left them. The
+    /// caller attaches those that it wants again, and detaches the others.
     pub fn adopted_ports(&self) -> Vec<AdoptedPort> {
         self.adopted.clone().unwrap_or_default()
     }
@@ -111,23 +119,34 @@ impl BpfDatapath {
         self.variants.stations().iter().find(|s| s.hook == hook)
     }
 
-    /// A program by its name, such as "entry_tc_ingress"; lookups in their full variant.
+    /// Returns a program by its name, such as "entry_tc_ingress"; of a lookup program, the full
+    /// variant.
     pub fn program(&self, name: &str) -> Option<BorrowedFd<'_>> {
         self.variants.stations().iter().find_map(|s| s.programs.get(name)).map(AsFd::as_fd)
     }
 
-    /// A hook's map by its name.
+    /// Returns a hook's map by its name.
     pub fn map(&self, hook: Hook, name: &str) -> Option<BorrowedFd<'_>> {
         self.station(hook)?.maps.get(name).map(AsFd::as_fd)
     }
 
-    /// `struct state` of each CPU at a hook, for tests of the programs.
+    /// Returns the bytes of `struct state` of each possible CPU at a hook, for tests of the
+    /// programs.
+    ///
+    /// # Errors
+    ///
+    /// Fails when the hook's programs are not loaded, or the map cannot be read.
     pub fn states(&self, hook: Hook) -> io::Result<Vec<Vec<u8>>> {
         let map = self.map(hook, "states").ok_or(io::ErrorKind::NotFound)?;
         sys::per_cpu(map, 0, sys::map_info(map)?.value_size as usize)
     }
 
-    /// Attaches a port, or changes how it is attached. On an error it is as it was, or detached.
+    /// Attaches a port, or changes how it is attached.
+    ///
+    /// # Errors
+    ///
+    /// Returns the first hook that the kernel refused, or the limit that the port exceeds. The port
+    /// is then as it was, or detached.
     pub fn attach(&self, port: PortNo, to: &Attachment) -> Result<(), AttachError> {
         if port.0 >= MAX_PORTS {
             return Err(AttachError::PortNumber(port));
@@ -307,7 +326,12 @@ impl BpfDatapath {
         }
     }
 
-    /// Makes a port a target of XDP redirects, or no longer.
+    /// Makes a port a target of XDP redirects (`there`), or ends that.
+    ///
+    /// # Errors
+    ///
+    /// Fails when the port is not attached, when there is no XDP, or when the kernel does not take
+    /// the device as a target.
     pub fn set_devmap(&self, port: PortNo, there: bool) -> io::Result<()> {
         if port.0 >= MAX_PORTS {
             return Err(io::ErrorKind::InvalidInput.into());
@@ -336,8 +360,8 @@ impl BpfDatapath {
         Ok(())
     }
 
-    /// Whether XDP may redirect frames in several buffers to a port, once it is a target of
-    /// redirects; an attached port at which that is not known starts without.
+    /// Sets whether XDP may redirect frames in several buffers to a port, once the port is a target
+    /// of redirects. A newly attached port takes none.
     pub fn set_split_target(&self, port: PortNo, takes_them: bool) {
         if port.0 < MAX_PORTS {
             let _one_at_a_time = lock(&self.ports);
@@ -355,12 +379,13 @@ impl BpfDatapath {
         self.maps().config.store_half(0, offset_of!(ConfigEntry, whole_only), is_so.into());
     }
 
-    /// Sets the tap by which packets go up; 0: there is none, and packets do not go up.
+    /// Sets the interface index of the tap through which packets go up. 0: there is none, and no
+    /// packet goes up.
     pub fn set_miss_device(&self, ifindex: u32) {
         self.maps().config.store_half(0, offset_of!(ConfigEntry, miss_ifindex), ifindex);
     }
 
-    /// `count` packets of `port` were taken from the miss device.
+    /// Records that the daemon took `count` packets of `port` from the miss device.
     pub fn note_taken(&self, port: PortNo, count: u64) {
         if port.0 < MAX_PORTS {
             ports::note_taken(self.maps(), port.0, count);
@@ -375,7 +400,7 @@ impl BpfDatapath {
         }
     }
 
-    /// Packets of `port` that went up and were not taken.
+    /// Returns the number of packets of `port` that went up and were not taken yet.
     pub fn on_their_way(&self, port: PortNo) -> u64 {
         if port.0 < MAX_PORTS { ports::on_their_way(self.maps(), port.0) } else { 0 }
     }
@@ -392,7 +417,13 @@ impl BpfDatapath {
         }
     }
 
-    /// Adds a flow at those of its possible hooks that are `allowed`; returns these hooks.
+    /// Adds a flow at those of its possible hooks that are `allowed`, and returns these hooks,
+    /// which are never none.
+    ///
+    /// # Errors
+    ///
+    /// Returns the reason why no allowed hook can run the flow, or the table that is full. The
+    /// flows are unchanged.
     pub fn install(&self, flow: &Megaflow, allowed: HookSet) -> Result<HookSet, Refusal> {
         self.check_keys()?;
         self.flows.install(flow, allowed, |needs| self.variants.admit(needs))
@@ -416,7 +447,12 @@ impl BpfDatapath {
     /// Makes the programs parse the number of VLAN tags that [`flow::extract::vlan_limit`] returns.
     /// Removes the present flows, because their keys have the earlier limit. The caller must load
     /// the users' programs again. The call takes as long as loading the programs did. Forwarding
-    /// goes on meanwhile, without flows. After an error no flow is taken until a call succeeds.
+    /// goes on meanwhile, without flows.
+    ///
+    /// # Errors
+    ///
+    /// Fails when the programs cannot be loaded or put in place. No flow is taken then until a
+    /// later call succeeds.
     pub fn follow_vlan_limit(&self) -> Result<(), Unavailable> {
         let limit = flow::extract::vlan_limit();
         if self.vlan_limit() == limit {
@@ -435,45 +471,48 @@ impl BpfDatapath {
         Ok(())
     }
 
-    /// Replaces a flow's actions, statistics go on; adds the flow when it is not there. On a
-    /// refusal the old actions stay.
+    /// Replaces a flow's actions; its statistics go on. Adds the flow when it is not there.
+    ///
+    /// # Errors
+    ///
+    /// Returns the reason of the refusal, as [`BpfDatapath::install`] does. The old actions stay.
     pub fn replace(&self, flow: &Megaflow, allowed: HookSet) -> Result<HookSet, Refusal> {
         self.check_keys()?;
         self.flows.replace(flow, allowed, |needs| self.variants.admit(needs))
     }
 
-    /// Removes flows and calls `each` with their final statistics; waits for a grace period.
+    /// Removes flows, waits for a grace period, and calls `each` with their final statistics.
     pub fn remove_many(&self, ufids: &[Ufid], each: &mut dyn FnMut(Ufid, FlowStats)) {
         self.flows.remove_many(ufids, each);
     }
 
-    /// Calls `each` for the statistics of every flow; it may call back.
+    /// Calls `each` with the statistics of every flow. `each` may call methods of the datapath.
     pub fn sweep(&self, each: &mut dyn FnMut(Ufid, FlowStats)) {
         self.flows.sweep(each);
     }
 
-    /// Returns one flow.
+    /// Returns a flow with its statistics; `None`: there is no such flow.
     pub fn flow(&self, ufid: Ufid) -> Option<Held> {
         self.flows.flow(ufid)
     }
 
-    /// Returns a flow's actions in the contract's terms. Nested lists at the end of a list become
-    /// part of that list.
+    /// Returns a flow's actions in the contract's terms; `None`: there is no such flow. Nested lists
+    /// at the end of a list become part of that list.
     pub fn actions(&self, ufid: Ufid) -> Option<Vec<Action>> {
         self.flows.actions(ufid)
     }
 
-    /// All flows, for people.
+    /// Returns all flows, for people.
     pub fn dump(&self) -> Vec<(Ufid, Held)> {
         self.flows.dump()
     }
 
-    /// Number of flows.
+    /// Returns the number of flows.
     pub fn len(&self) -> usize {
         self.flows.len()
     }
 
-    /// True when there are no flows.
+    /// Returns true when there are no flows.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -483,7 +522,7 @@ impl BpfDatapath {
         self.flows.encodes_alike(ufid, actions)
     }
 
-    /// Counters of the whole datapath.
+    /// Returns the counters of the whole datapath.
     pub fn counters(&self) -> Totals {
         let mut sum = Totals {
             hits: self.flows.hits(),
@@ -509,7 +548,8 @@ impl BpfDatapath {
         sum
     }
 
-    /// Counters of a port.
+    /// Returns the counters of a port whose packets no device counts: an internal or tap port. All
+    /// counts of other ports are zero.
     pub fn port_counts(&self, port: PortNo) -> PortCounts {
         if port.0 >= MAX_PORTS {
             return PortCounts::default();
@@ -524,7 +564,12 @@ impl BpfDatapath {
         }
     }
 
-    /// Sets or replaces a meter.
+    /// Sets or replaces a meter; its statistics begin at zero.
+    ///
+    /// # Errors
+    ///
+    /// Refuses a number or a list of bands that is too large, and a rate of zero. The meter is then
+    /// as it was.
     pub fn set_meter(&self, id: u32, config: &MeterConfig) -> Result<(), Refusal> {
         let mut held = lock(&self.meters);
         meters::set(&self.maps().meters, id, config)?;
@@ -532,7 +577,8 @@ impl BpfDatapath {
         Ok(())
     }
 
-    /// Removes a meter; its last statistics.
+    /// Removes a meter and returns its last statistics; `None`: it was not set. Packets of flows
+    /// that name it pass.
     pub fn remove_meter(&self, id: u32) -> Option<MeterStats> {
         let stats = self.meter_stats(id);
         meters::remove(&self.maps().meters, id);
@@ -540,7 +586,7 @@ impl BpfDatapath {
         stats
     }
 
-    /// Statistics of a meter that was set.
+    /// Returns the statistics of a meter; `None`: it was not set.
     pub fn meter_stats(&self, id: u32) -> Option<MeterStats> {
         let (bands, since) = *lock(&self.meters).get(&id)?;
         let stats = meters::stats(&self.maps().meters, id, bands)?;
@@ -582,8 +628,8 @@ impl BpfDatapath {
         self.variants.active()
     }
 
-    /// Lines of each CPU's exact-match cache that the lookup programs made for the present flows
-    /// use; `None` while those for all flows are in use.
+    /// Returns the number of lines of each CPU's exact-match cache that the present variant of the
+    /// lookup programs uses. `None`: the full variant is in use.
     pub fn emc_lines(&self) -> Option<u32> {
         self.variants.emc_lines()
     }

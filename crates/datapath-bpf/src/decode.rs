@@ -11,8 +11,8 @@ use datapath::{Action, DropReason, Masked, PortNo, Set};
 use crate::encode::instruction_cells;
 use crate::layout::{CELLS_TOTAL, Op};
 
-/// The actions of a program. Total: of cells that are no program (see
-/// [`crate::encode::is_program`]) it gives what can be read.
+/// Returns the actions of a program. Total: for cells that are no valid program, it returns the
+/// actions up to the first defect.
 pub fn actions(cells: &[u64; CELLS_TOTAL]) -> Vec<Action> {
     list(cells, 0, cells.len())
 }

@@ -14,11 +14,11 @@
 
 /// Divisor of the room: more misses than a quarter of the room between two checks are many.
 const MANY: usize = 4;
-/// Number of checks without pressure until less room is tried: at first (two minutes) and at most
-/// (an hour).
+/// Number of checks without pressure until less room is tried, at first: two minutes.
 const PATIENCE: u32 = 240;
+/// Largest number of checks without pressure until less room is tried: an hour.
 const MOST_PATIENCE: u32 = 7200;
-/// Number of checks after which a trial has succeeded.
+/// Number of checks after which a trial has succeeded: half a minute.
 const TRIAL: u32 = 60;
 /// Number of keys that always have room.
 const FEW: usize = 1024;

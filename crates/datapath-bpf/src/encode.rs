@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Encodes actions as the cells of a `struct program`, and finds the hooks that can run them. Pure.
+//! Encodes actions as the cells of a `struct program`, and finds the hooks that can run them. No
+//! state, no system call.
 //!
 //! A program edits the packet itself, and only `clone_redirect` at tc makes a copy. To keep the
 //! contract of [`Action`] on copies, the encoder takes only lists that need no copy except for
@@ -33,7 +34,7 @@ const MOST_PUSHED: usize = 2;
 pub enum Effect {
     /// One output, without other actions.
     Output(PortNo),
-    /// Drop, counted so.
+    /// Drop, counted under this reason.
     Drop(DropReason),
     /// A program of cells.
     Program(Box<[u64; CELLS_TOTAL]>),
@@ -44,13 +45,13 @@ pub enum Effect {
 pub struct Encoded {
     /// The effect of the actions.
     pub effect: Effect,
-    /// Hooks that can run it.
+    /// Hooks that can run the actions; never empty.
     pub hooks: HookSet,
-    /// `FLOW_*` bits.
+    /// Bits of `slot.flags`: `FLOW_*`.
     pub flags: u8,
-    /// `FEATURE_*` that a lookup program needs for it.
+    /// Features that a lookup program needs for the flow: `FEATURE_*` bits.
     pub features: u32,
-    /// Instructions of the program.
+    /// Upper bound of the tail calls that the program takes; 0: there is no program.
     pub instructions: u32,
     /// Ports that the actions send to.
     pub ports: Vec<PortNo>,
@@ -70,6 +71,11 @@ impl Encoded {
 }
 
 /// Encodes `actions`.
+///
+/// # Errors
+///
+/// Returns `UnsupportedAction` for a list that no hook can run as [`Action`] requires, and
+/// `PortNotHere` for a port number that the tables do not have.
 pub fn encode(actions: &[Action]) -> Result<Encoded, Refusal> {
     let whole = |effect, ports| Encoded {
         effect,
@@ -141,9 +147,9 @@ struct Writer {
     pushed: usize,
     /// Ports that copies go to at XDP.
     copies: Option<Vec<PortNo>>,
-    /// The outputs to them are being written.
+    /// The outputs to these ports are being written.
     copying: bool,
-    /// There is what cannot be done twice, nor undone.
+    /// An action was written that can be neither done twice nor undone.
     lasting: bool,
 }
 

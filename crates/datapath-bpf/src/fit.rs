@@ -11,7 +11,7 @@ use datapath::offload::Reason;
 use datapath::{Refusal, Tier};
 use netdev::{Endpoint, Kind};
 
-/// A port's `other_config:tier`.
+/// The wish of a port's `other_config:tier`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub(crate) enum Wish {
     /// The fastest tiers that are certain to work.
@@ -57,10 +57,10 @@ impl Wish {
     }
 }
 
-/// A port's `other_config:xdp-mode`, and its default.
+/// The words of a port's `other_config:xdp-mode`; the first is the default.
 const MODES: [(&str, XdpMode); 2] = [("native", XdpMode::Driver), ("generic", XdpMode::Generic)];
 
-/// Reads `other_config:xdp-mode`; none is `native`.
+/// Returns the mode that `other_config:xdp-mode` names; unset is `native`.
 ///
 /// # Errors
 ///
@@ -81,12 +81,13 @@ pub(crate) fn how(mode: XdpMode) -> &'static str {
     }
 }
 
-/// The other end of a veth pair.
+/// Known facts about the other end of a veth pair; `None` where a fact is unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct PeerFacts {
-    /// It receives what XDP sends to this end: it is up, and runs an XDP program or GRO.
+    /// The other end receives frames that XDP redirects to this end: it is up, and runs an XDP
+    /// program or GRO.
     pub receives_redirects: Option<bool>,
-    /// Frames from the peer have finished checksums, contain their VLAN tags, and need no
+    /// Frames from the other end have finished checksums, contain their VLAN tags, and need no
     /// segmentation.
     pub sends_whole_frames: Option<bool>,
 }
@@ -96,15 +97,15 @@ pub struct PeerFacts {
 pub struct XdpFacts {
     /// Kind of virtual device ("veth", "tun", "bridge", …); `None` for hardware.
     pub link_kind: Option<String>,
-    /// The driver's name.
+    /// The driver's name; empty when it is unknown.
     pub driver: String,
-    /// A card that takes VLAN tags off what comes in, so that XDP does not see them.
+    /// The card removes VLAN tags from received frames, so that XDP does not see them.
     pub takes_tags_off: Option<bool>,
     /// The device merges received packets (GRO) before the stack, and generic XDP, see them.
     pub merges: Option<bool>,
-    /// The other end, for a veth.
+    /// Facts about the other end of a veth; `None`: the device is no veth.
     pub peer: Option<PeerFacts>,
-    /// Which that is.
+    /// The interface that is the other end of a veth; `None`: no veth, or it is unknown.
     pub end: Option<Endpoint>,
 }
 
@@ -248,8 +249,8 @@ const REDIRECTING: [&str; 15] = [
     "virtio_net",
 ];
 
-/// Drivers among those that send redirected frames in several buffers, too, since Linux 6.3, which
-/// is the first to redirect such frames at all (`NETDEV_XDP_ACT_NDO_XMIT_SG`).
+/// Drivers that also send redirected frames in several buffers (`NETDEV_XDP_ACT_NDO_XMIT_SG`),
+/// since Linux 6.3, the first kernel that redirects such frames.
 const REDIRECTING_SPLIT: [&str; 4] = ["fsl_enetc", "ice", "veth", "virtio_net"];
 
 /// Returns whether a device that is a target of redirects is known to send frames in several

@@ -60,9 +60,9 @@ use stats::Reads;
 enum State {
     Free,
     Published,
-    /// Removed or replaced; statistics not final.
+    /// Removed or replaced; programs may still count on the slot.
     Removed,
-    /// A grace period later.
+    /// A grace period after the removal: the statistics are final.
     Settled,
 }
 
@@ -95,7 +95,7 @@ struct Inner {
     records: Vec<Record>,
     free: Vec<u32>,
     removed: Vec<u32>,
-    /// Slots that would be free, but a batch names them.
+    /// Slots that would be free if no batch named them.
     lingering: Vec<u32>,
     earlier: HashMap<u32, Earlier>,
     masks: Masks,
@@ -110,7 +110,7 @@ struct Inner {
     limits: HashMap<u32, Capabilities, foldhash::fast::RandomState>,
 }
 
-/// The flow table.
+/// The flow table. Any thread may call the methods.
 pub struct Flows {
     maps: Maps,
     factors: Factors,
@@ -124,8 +124,8 @@ pub struct Flows {
 }
 
 impl Flows {
-    /// Returns a table over empty arrays. `devmaps`: the maps of [`sets::NAMES`], or none where no
-    /// program uses them.
+    /// Returns a table over empty arrays. `devmaps` has the maps of [`sets::NAMES`] in their order;
+    /// it is empty where no program uses them.
     pub fn new(
         maps: Maps,
         devmaps: Vec<OwnedFd>,
@@ -179,22 +179,28 @@ impl Flows {
         self.grace.wait()
     }
 
-    /// Number of flows.
+    /// Returns the number of flows.
     pub fn len(&self) -> usize {
         self.lock().by_ufid.len()
     }
 
-    /// True when there are no flows.
+    /// Returns true when there are no flows.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Number of masks.
+    /// Returns the number of masks that are in use.
     pub fn masks(&self) -> usize {
         self.lock().masks.len()
     }
 
-    /// Adds a flow. `prepare` is called before it is published with what it needs of programs.
+    /// Adds a flow at those of its possible hooks that are `allowed`, and returns these hooks.
+    /// Calls `prepare` with the needs of the flow before any program can find the flow.
+    ///
+    /// # Errors
+    ///
+    /// Returns the reason why no allowed hook can run the flow, or the table that is full, or
+    /// `Exists` for a flow with the same identity or match. The flows are unchanged.
     pub fn install(
         &self,
         flow: &Megaflow,
@@ -232,8 +238,8 @@ impl Flows {
         placed
     }
 
-    /// A flow to be written, with a set of ports where it needs one; where there is none, without
-    /// XDP.
+    /// Returns a flow to be written, with a set of ports if the flow needs one. If there is no room
+    /// for the set, the flow leaves out XDP.
     fn wanted(&self, flow: &Megaflow, allowed: HookSet) -> Result<Wanted, Refusal> {
         let mut wanted = Wanted::new(flow, allowed)?;
         if wanted.encoded.traits.copies.is_none() {
@@ -258,7 +264,7 @@ impl Flows {
         Ok(wanted)
     }
 
-    /// A flow that is not written needs no set.
+    /// Releases the set of ports of a flow that is not written.
     fn give_back(&self, wanted: &Wanted) {
         if let Some((set, _)) = wanted.set {
             self.sets.release(set);
@@ -314,8 +320,8 @@ impl Flows {
         Ok(())
     }
 
-    /// Puts a flow, which is dead so far, into a free slot, with this program; it is alive then,
-    /// and nothing refers to it yet.
+    /// Writes a flow, which is marked dead, into a free slot, with this program, and then marks it
+    /// alive. Nothing refers to the slot yet.
     fn put(
         &self,
         inner: &mut Inner,
@@ -377,7 +383,8 @@ impl Flows {
         done.map(|_| wanted.encoded.hooks)
     }
 
-    /// False: the flow is as it is wanted.
+    /// Does the work of [`Flows::replace`]. Returns false when the present flow is already as
+    /// wanted.
     fn replace_in(
         &self,
         inner: &mut Inner,
@@ -460,7 +467,8 @@ impl Flows {
         }
     }
 
-    /// A port that is not there is refused; the flow comes again when it is.
+    /// Refuses a flow that names a port which is not in the table. The flow is offered again when
+    /// the port is attached.
     fn check_ports(&self, wanted: &Wanted) -> Result<(), Refusal> {
         let there = |port: &PortNo| {
             port.0 < MAX_PORTS && self.maps.ports.load_half(port.0 as usize, 0) != 0
@@ -497,7 +505,7 @@ impl Flows {
     }
 }
 
-/// Flows looked at under one hold of the mutex.
+/// Number of flows that are handled while the mutex is held once.
 const CHUNK: usize = 512;
 
 /// A flow to be written.
@@ -506,7 +514,7 @@ struct Wanted {
     encoded: Encoded,
     in_port: PortNo,
     needs: Needs,
-    /// Where copies go at XDP, and whether the ingress port is left out.
+    /// The set of ports that gets copies at XDP, and whether the ingress port is excluded.
     set: Option<(SetNumber, bool)>,
 }
 
@@ -524,7 +532,7 @@ impl Wanted {
         Ok(Wanted { matching, encoded, in_port, needs: Needs { words, features }, set: None })
     }
 
-    /// Leaves XDP out when the program there does not support the flow.
+    /// Leaves out XDP when the user's program there cannot run the flow.
     fn limit(&mut self, inner: &Inner) -> Result<(), Refusal> {
         let Some(limit) = inner.limits.get(&self.in_port.0) else { return Ok(()) };
         if let Err(refusal) = limit.take(self.needs.words, capabilities::ops_of(&self.encoded)) {
@@ -536,7 +544,7 @@ impl Wanted {
         Ok(())
     }
 
-    /// The slot, dead, without program, mask, hash and identity.
+    /// Returns the slot, marked dead, without program, mask, hash and identity.
     fn slot(&self) -> Slot {
         let (output, reason) = self.encoded.output_and_reason();
         let own = if self.matching.packet_type { FLOW_PACKET_TYPE } else { 0 };
@@ -558,7 +566,7 @@ impl Wanted {
     }
 }
 
-/// Features that a mask asks for.
+/// Returns the features that a mask of these words needs.
 fn features_of_words(words: u32) -> u32 {
     let any = |of: &[usize]| of.iter().any(|x| words & (1 << x) != 0);
     let mut features = 0;
@@ -591,8 +599,8 @@ impl Record {
         (self.packets, self.bytes, self.tcp_flags) = (count.packets, count.bytes, count.tcp_flags);
     }
 
-    /// Notes what the flow counted, and gives how many packets are new. Nothing that is noted is
-    /// ever less than it was before.
+    /// Records the counts of the flow, and returns the number of new packets. No recorded count
+    /// ever decreases.
     #[inline]
     fn observe(&mut self, count: &FlowCount, now: Millis) -> u64 {
         let seen = self.seen();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Waiting until every program that runs now has ended.
+//! Grace periods: waiting until every program that runs now has ended.
 //!
 //! Programs run inside RCU read-side critical sections, so an RCU grace period of the kernel is
 //! what is waited for. `membarrier(MEMBARRIER_CMD_GLOBAL)` is one (`kernel/sched/membarrier.c`
@@ -13,18 +13,22 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 use crate::sys;
 
-/// How this kernel is made to wait.
+/// The means by which this kernel is made to wait. Any thread may use it.
 pub enum Grace {
-    /// membarrier(2).
+    /// membarrier(2) with `MEMBARRIER_CMD_GLOBAL`.
     Barrier,
-    /// An array of maps, and the map in it.
+    /// An update of an array of maps: the array, and the map in it.
     Update(OwnedFd, OwnedFd),
-    /// No programs run: tables without a kernel.
+    /// No wait: no program uses the tables, which are private to this process.
     Nobody,
 }
 
 impl Grace {
-    /// Finds out what this kernel has.
+    /// Finds a means that this kernel has.
+    ///
+    /// # Errors
+    ///
+    /// Fails when the kernel has neither, or the process may not use it.
     pub fn new() -> io::Result<Grace> {
         if sys::membarrier().is_ok() {
             return Ok(Grace::Barrier);
@@ -35,7 +39,11 @@ impl Grace {
         Ok(grace)
     }
 
-    /// Returns when every program that ran when this was called has ended. Takes milliseconds.
+    /// Blocks until every program that ran at the time of the call has ended. Takes milliseconds.
+    ///
+    /// # Errors
+    ///
+    /// Fails when the kernel refuses the call. Programs may then still run.
     pub fn wait(&self) -> io::Result<()> {
         match self {
             Grace::Barrier => sys::membarrier(),

@@ -14,16 +14,16 @@ use rustix::rand::{GetRandomFlags, getrandom};
 /// programs use.
 pub type Factors = [u64; FACTORS];
 
-/// Where the factors of high halves begin.
+/// Position of the first factor of high halves.
 const HALVES: usize = WORDS + 1;
 
-/// Returns new random factors.
+/// Returns new random factors, for new tables.
 pub fn factors() -> Factors {
     std::array::from_fn(|_| random() | 1)
 }
 
-/// From the kernel, which always has some; else, under a filter of system calls that leaves this
-/// one out, from the generator that the standard library's tables are seeded by.
+/// Returns a random number from the kernel. A filter of system calls may forbid that; then the
+/// number comes from the generator that seeds the standard library's tables.
 fn random() -> u64 {
     let mut bytes = [0; 8];
     match getrandom(&mut bytes, GetRandomFlags::empty()) {
@@ -32,8 +32,8 @@ fn random() -> u64 {
     }
 }
 
-/// The hash under which the index holds a flow with `words` (already under the mask with this
-/// number).
+/// Returns the hash of a flow in the index. `words` is its key under its mask, `mask` the number of
+/// that mask.
 pub fn of_flow(words: &[u64; WORDS], mask: u32, factors: &Factors) -> u32 {
     let (whole, halves) = factors.split_at(HALVES);
     let pairs = words.iter().zip(whole.iter().zip(halves));
@@ -50,12 +50,13 @@ fn fold(mut sum: u64) -> u32 {
     (sum >> 32) as u32
 }
 
-/// The two buckets of the index where a hash may be.
+/// Returns the two buckets of the index for a hash; `bucket_mask` is the number of buckets minus
+/// one. (`index_first` and `index_second` of `bpf/flow_index.h`.)
 pub fn buckets(hash: u32, bucket_mask: u32) -> [u32; 2] {
     [hash & bucket_mask, (hash.wrapping_mul(0x9e37_79b1) >> 13) & bucket_mask]
 }
 
-/// An entry of the index or of the cache.
+/// Returns an entry of the index or of the signature cache.
 pub fn entry(hash: u32, slot: u32) -> u64 {
     u64::from(hash) << 32 | u64::from(slot.wrapping_add(1))
 }

@@ -14,7 +14,8 @@ use crate::shared::Shared;
 /// Position of an entry: bucket times eight plus place.
 pub(crate) type Position = u32;
 
-/// The first positions of the two buckets of `hash`; the second is `None` when it is the first.
+/// Returns the first positions of the two buckets of `hash`. The second is `None` when both buckets
+/// are one.
 fn starts(index: &Shared<Bucket>, hash: u32) -> [Option<Position>; 2] {
     let mask = index.len() as u32 - 1; // a power of two
     let [first, second] = hash::buckets(hash, mask);
@@ -47,7 +48,8 @@ pub(crate) fn find_room(index: &Shared<Bucket>, hash: u32) -> Option<Position> {
     rooms.filter_map(|start| room_in(index, start, hash)).min_by_key(|(used, _)| *used).map(|r| r.1)
 }
 
-/// How many entries a bucket has, and a free place. `None`: it is full, or has that hash.
+/// Returns the number of entries in a bucket, and a free position. `None`: the bucket is full, or
+/// has that hash.
 fn room_in(index: &Shared<Bucket>, start: Position, hash: u32) -> Option<(u32, Position)> {
     let (mut used, mut free) = (0, None);
     for (position, entry) in (start..).zip(entries(index, start)) {

@@ -53,8 +53,8 @@ const PIECES: [Piece; 22] = [
     l3(word::ND2, 4, offset_of!(Key, nd_options_type), 4),
 ];
 
-/// Fields that the tables do not have: what is the pipeline's own, and the packet type, which is
-/// Ethernet here. A match on one of them is refused, except on packet type 0.
+/// Fields that the tables do not have: those of the OpenFlow pipeline, and the packet type, which
+/// is always Ethernet. A match on one of them is refused, except on packet type 0.
 const LEFT_OUT: [Field; 4] =
     [Field::ActsetOutput, Field::ConjId, Field::Metadata, Field::PacketType];
 
@@ -239,7 +239,7 @@ pub fn to_words(key: &Key) -> [u64; WORDS] {
     words
 }
 
-/// The key whose words these are; fields that the tables do not have are zero.
+/// Converts words of the tables to a key. Fields that the tables lack are zero.
 pub fn from_words(words: &[u64; WORDS]) -> Key {
     let mut key = Key::ZERO;
     let (to, from) = (key.bytes_mut(), words.as_bytes());
@@ -249,7 +249,7 @@ pub fn from_words(words: &[u64; WORDS]) -> Key {
     key
 }
 
-/// The mask whose words these are. A flow always names its whole ingress port.
+/// Converts words of the tables to a mask. A flow always names its whole ingress port.
 fn mask_from_words(words: &[u64; WORDS]) -> Mask {
     let mut mask = from_words(words);
     if names_port(words) {
@@ -308,7 +308,8 @@ impl Matching {
     }
 }
 
-/// Bit x: the mask looks at word x; [`NEEDS_L3`].
+/// Returns the needs of a mask: bit x is set when the mask has bits of word x, and [`NEEDS_L3`]
+/// when it has bits of a field after the Ethernet header and VLANs.
 pub fn needs(mask: &[u64; WORDS]) -> u32 {
     let (mut needs, mut above) = (0, 0);
     for (x, (word, l3)) in mask.iter().zip(L3_BYTES).enumerate() {

@@ -4,18 +4,19 @@
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-/// `config.magic`: "slipswch".
+/// Value of `config.magic`: "slipswch".
 pub const MAGIC: u64 = 0x736c_6970_7377_6368;
-/// `config.version`.
+/// Value of `config.version`; each change of the layout raises it.
 pub const VERSION: u32 = 8;
 
-/// Size in bytes of `struct state` and of `struct hold`, which programs hand on to one another. The
-/// daemon does not read them.
+/// Size in bytes of `struct state`, which one program leaves to the next. The daemon does not read
+/// it.
 pub const STATE_BYTES: u32 = 208;
-/// See [`STATE_BYTES`].
+/// Size in bytes of `struct undo`, which one program leaves to the next. The daemon does not read
+/// it.
 pub const UNDO_BYTES: u32 = 296;
 
-/// Names of the words of a key, `enum word`.
+/// Numbers of the words of a key: `enum word`.
 pub mod word {
     /// `in_port`, `dl_type`, the first VLAN header.
     pub const PORT: usize = 0;
@@ -33,21 +34,21 @@ pub mod word {
     pub const META: usize = 6;
     /// IGMP group, flow label.
     pub const REST: usize = 7;
-    /// MPLS labels.
+    /// The first two MPLS label stack entries.
     pub const MPLS0: usize = 8;
-    /// MPLS labels.
+    /// The third MPLS label stack entry.
     pub const MPLS1: usize = 9;
-    /// IPv6 source.
+    /// IPv6 source, first half.
     pub const SRC0: usize = 10;
-    /// IPv6 source.
+    /// IPv6 source, second half.
     pub const SRC1: usize = 11;
-    /// IPv6 destination.
+    /// IPv6 destination, first half.
     pub const DST0: usize = 12;
-    /// IPv6 destination.
+    /// IPv6 destination, second half.
     pub const DST1: usize = 13;
-    /// ND target.
+    /// ND target, first half.
     pub const ND0: usize = 14;
-    /// ND target.
+    /// ND target, second half.
     pub const ND1: usize = 15;
     /// ARP and ND hardware addresses.
     pub const HW0: usize = 16;
@@ -57,47 +58,47 @@ pub mod word {
     pub const ND2: usize = 18;
 }
 
-/// Words of a key.
+/// Number of words of a key.
 pub const WORDS: usize = 19;
 /// Number of words that identify a key in the exact-match cache.
 pub const EMC_WORDS: usize = 5;
-/// Words in the first cache line of a slot.
+/// Number of words in the first cache line of a slot.
 pub const HOT_WORDS: usize = 6;
 /// Number of words outside the first cache line of a slot.
 pub const COLD_WORDS: usize = WORDS - HOT_WORDS;
-/// Factors of the hash: one a word, one for the number of a mask, one for the high half of each
-/// word; of the exact-match cache: two a word, one for the tag.
+/// Number of factors of the hash: one for each word, one for the number of a mask, one for the high
+/// half of each word; of the exact-match cache: two for each of its words, one for the tag.
 pub const FACTORS: usize = 2 * WORDS + 1 + 2 * EMC_WORDS + 1;
-/// Entries in a line of the exact-match cache.
+/// Number of entries in a line of the exact-match cache.
 pub const EMC_WAYS: usize = 4;
-/// Most flows that an entry of the exact-match cache can name.
+/// Largest number of flows: an entry of the exact-match cache has 24 bits for the slot.
 pub const EMC_SLOTS: u32 = 1 << 24;
 
 /// Bit next to the bits of words: the flow matches fields after the Ethernet header and VLANs.
 pub const NEEDS_L3: u32 = 1 << 30;
-/// Bit of `slot.hooks`.
+/// Bit of `slot.hooks`: the actions can run at XDP.
 pub const HOOK_XDP: u8 = 1;
-/// Bit of `slot.hooks`.
+/// Bit of `slot.hooks`: the actions can run at the skb hook.
 pub const HOOK_TC: u8 = 2;
-/// Bit of `slot.flags`.
+/// Bit of `slot.flags`: a packet that is still to be segmented cannot run the actions.
 pub const FLOW_NO_GSO: u8 = 1;
-/// Bit of `slot.flags`.
+/// Bit of `slot.flags`: XDP checks the frame before the program ([`Tail::Precheck`]).
 pub const FLOW_PRECHECK: u8 = 2;
-/// Bit of `slot.flags` that only the daemon reads.
+/// Bit of `slot.flags` that only the daemon reads: the match names packet_type 0.
 pub const FLOW_PACKET_TYPE: u8 = 0x80;
-/// `mask.needs` of a mask that walks skip.
+/// Value of `mask.needs` for a vacant mask, which searches skip.
 pub const MASK_VACANT: u32 = 0x8000_0000;
 
-/// `slot.output`: see `program`.
+/// Value of `slot.output` for actions that are not one output: see `slot.program`.
 pub const NO_PORT: u32 = u32::MAX;
-/// `slot.program`: none.
+/// Value of `slot.program` for a flow without program; with [`NO_PORT`] the flow drops.
 pub const NO_PROGRAM: u32 = u32::MAX;
 
-/// Entries of an index bucket.
+/// Number of entries of an index bucket.
 pub const BUCKET: usize = 8;
-/// Entries of a line of the signature cache.
+/// Number of entries in a line of the signature cache.
 pub const WAYS: usize = 4;
-/// Epochs that slots share.
+/// Number of epochs, which slots share by their number modulo this.
 pub const EPOCHS: usize = 1024;
 /// Position of the first bit of the packets in `recent.word`; bytes are below.
 pub const RECENT_PACKETS_SHIFT: u32 = 34;
@@ -105,70 +106,71 @@ pub const RECENT_PACKETS_SHIFT: u32 = 34;
 pub const RECENT_SPILLED_SHIFT: u32 = 51;
 /// Position of the first bit of the TCP flags in `recent.word`.
 pub const TCP_FLAGS_SHIFT: u32 = 52;
-/// Packets of a batch.
+/// Number of packets of a batch.
 pub const BATCH: usize = 16;
 /// Position of the first bit of the bytes in an entry of a batch; the slot is below.
 pub const BATCH_BYTES_SHIFT: u32 = 24;
 /// Position of the bit of an entry that identifies its batch.
 pub const BATCH_TURN_SHIFT: u32 = 51;
-/// Cells where a list may begin an instruction.
+/// Number of cells where an instruction may begin.
 pub const CELLS: usize = 32;
-/// Cells of a program.
+/// Number of cells of a program, with the operands of its last instruction.
 pub const CELLS_TOTAL: usize = 47;
 /// Number of port numbers, from 0.
 pub const MAX_PORTS: u32 = 4096;
-/// `port.flags`.
+/// Bit of `port.flags`: packets may be sent to the port.
 pub const PORT_UP: u32 = 1;
-/// `port.flags`.
+/// Bit of `port.flags`: packets go to the host's stack (internal and tap devices).
 pub const PORT_STACK: u32 = 2;
-/// `port.flags`.
+/// Bit of `port.flags`: XDP may redirect to the port.
 pub const PORT_DEVMAP: u32 = 4;
-/// `port.flags`.
+/// Bit of `port.flags`: XDP may redirect frames in several buffers to the port as well.
 pub const PORT_SPLIT: u32 = 8;
-/// Sets of ports.
+/// Number of sets of ports; each has a devmap in the objects.
 pub const PORT_SETS: u32 = 32;
 /// Largest number of ports of a set.
 pub const SET_PORTS: usize = 32;
-/// Size of the table of interfaces.
+/// Number of entries of the table of interfaces.
 pub const IFACES: u32 = 8192;
-/// Steps of a search in it.
+/// Largest number of steps of a search in the table of interfaces.
 pub const IFACE_PROBES: u32 = 4;
-/// `iface.port`: what arrives is the daemon's.
+/// Bit of `iface.port`: the daemon owns the packets that arrive.
 pub const IFACE_DAEMONS: u32 = 1 << 31;
-/// `iface.port`: what the filter of the daemon's socket has noted decides.
+/// Bit of `iface.port`: at the skb hook, the mark of the daemon's socket filter decides for each
+/// packet.
 pub const IFACE_NOTED: u32 = 1 << 30;
-/// `iface.port`: generic XDP is attached.
+/// Bit of `iface.port`: generic XDP is attached.
 pub const IFACE_GENERIC: u32 = 1 << 29;
 /// The flag bits of `iface.port`; the other bits are the port number.
 pub const IFACE_FLAGS: u32 = IFACE_DAEMONS | IFACE_NOTED | IFACE_GENERIC;
-/// Drop reasons there is room for.
+/// Number of drop reasons that the counters have room for.
 pub const DROPS: usize = 16;
 /// Number of meter numbers, from 0.
 pub const MAX_METERS: u32 = 1024;
-/// Bands of a meter.
+/// Largest number of bands of a meter.
 pub const METER_BANDS: usize = 8;
 /// Ethernet type of the miss header.
 pub const MISS_ETHERTYPE: u16 = 0x88b5;
-/// Bytes of the miss header.
+/// Size of `struct miss_header` in bytes.
 pub const MISS_HEADER: usize = 32;
-/// Slots of a tail-call table.
+/// Number of slots of a table of programs.
 pub const TAILS: u32 = 7;
 
-/// `enum tail`.
+/// A slot of the table of programs: `enum tail`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Tail {
-    /// The present variant.
+    /// Lookup of a packet from a port, by the present variant.
     Lookup,
-    /// Lookup of a packet with metadata, everything on.
+    /// Lookup of a packet with metadata, by the full variant.
     Recirc,
     /// Scan of the masks.
     MaskScan,
     /// Action interpreter.
     Exec,
-    /// tc: makes headers linear.
+    /// tc: makes the headers linear, then looks up again.
     Pull,
-    /// tc: sends up.
+    /// tc: sends the packet to the daemon.
     Miss,
     /// XDP: before a program with [`FLOW_PRECHECK`].
     Precheck,
@@ -213,7 +215,7 @@ pub struct SlotEntry {
     pub flags: u8,
 }
 
-/// `struct slot_detail`.
+/// One flow, the part that fewer lookups read: `struct slot_detail`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 #[allow(missing_docs)]
@@ -228,7 +230,7 @@ pub struct SlotDetail {
     pub pad: [u64; 5],
 }
 
-/// `struct mask`.
+/// The mask of some flows: `struct mask`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 #[allow(missing_docs)]
@@ -238,7 +240,7 @@ pub struct MaskEntry {
     pub flows: u32,
 }
 
-/// `struct bucket`.
+/// A bucket of the index: `struct bucket`.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 #[allow(missing_docs)]
@@ -246,7 +248,7 @@ pub struct Bucket {
     pub entries: [u64; BUCKET],
 }
 
-/// `struct emc_entry`.
+/// An entry of the exact-match cache: `struct emc_entry`.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 #[allow(missing_docs)]
@@ -255,7 +257,7 @@ pub struct EmcEntry {
     pub what: u64,
 }
 
-/// `struct emc_line`.
+/// A line of the exact-match cache: `struct emc_line`.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 #[allow(missing_docs)]
@@ -263,7 +265,7 @@ pub struct EmcLine {
     pub ways: [EmcEntry; EMC_WAYS],
 }
 
-/// `struct last_flow`.
+/// The last flow of a CPU: `struct last_flow`.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 #[allow(missing_docs)]
@@ -275,7 +277,7 @@ pub struct LastFlow {
     pub again: u32,
 }
 
-/// `struct epochs`.
+/// The epochs of all slots: `struct epochs`.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 #[allow(missing_docs)]
@@ -283,7 +285,7 @@ pub struct Epochs {
     pub of: [u32; EPOCHS],
 }
 
-/// `struct cache_line`.
+/// A line of the signature cache: `struct cache_line`.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 #[allow(missing_docs)]
@@ -291,7 +293,7 @@ pub struct CacheLine {
     pub entries: [u64; WAYS],
 }
 
-/// `struct recent`.
+/// The recent counts of a slot on one shard of CPUs: `struct recent`.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
 )]
@@ -301,7 +303,7 @@ pub struct Recent {
     pub word: u64,
 }
 
-/// `struct batch`.
+/// The packets of a CPU that are not in `recent` yet: `struct batch`.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
 )]
@@ -314,7 +316,7 @@ pub struct Batch {
     pub entries: [u64; BATCH],
 }
 
-/// `struct totals`.
+/// The counts of a slot that were moved out of `recent`: `struct totals`.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
 )]
@@ -327,7 +329,7 @@ pub struct Totals {
     pub ended: u64,
 }
 
-/// `struct program`.
+/// An action list of some flows: `struct program`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 #[allow(missing_docs)]
@@ -341,7 +343,7 @@ pub struct Program {
     pub pad: [u8; 2],
 }
 
-/// `struct port_set`.
+/// A set of ports that XDP sends copies to: `struct port_set`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 #[allow(missing_docs)]
@@ -353,7 +355,7 @@ pub struct PortSet {
     pub ports: [u16; SET_PORTS],
 }
 
-/// `struct port`.
+/// A port of the datapath: `struct port`.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
 )]
@@ -370,7 +372,7 @@ pub struct Port {
     pub pad: [u64; 3],
 }
 
-/// `struct port_stats`.
+/// The counters of a port on one shard of CPUs: `struct port_stats`.
 #[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 #[allow(missing_docs)]
@@ -381,7 +383,7 @@ pub struct PortCount {
     pub tx_bytes: u64,
 }
 
-/// `struct iface`.
+/// The port of an interface: `struct iface`.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
 )]
@@ -392,7 +394,7 @@ pub struct Iface {
     pub port: u32,
 }
 
-/// `struct counters`.
+/// The counters of one shard of CPUs: `struct counters`.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 #[allow(missing_docs)]
@@ -407,7 +409,7 @@ pub struct Counters {
     pub pad: [u64; 2],
 }
 
-/// `struct meter_band`.
+/// A band of a meter: `struct meter_band`.
 #[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 #[allow(missing_docs)]
@@ -419,7 +421,7 @@ pub struct MeterBand {
     pub bytes: u64,
 }
 
-/// `struct meter`.
+/// A meter: `struct meter`.
 #[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 #[allow(missing_docs)]
@@ -432,7 +434,7 @@ pub struct Meter {
     pub pad: [u64; 5],
 }
 
-/// `struct config`.
+/// The configuration that programs and daemon share: `struct config`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 #[allow(missing_docs)]

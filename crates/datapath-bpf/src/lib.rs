@@ -6,25 +6,27 @@
 //!
 //! `bpf/` holds the programs. `bpf/layout.h` ([`layout`]) is the layout that they share with this
 //! crate. The maps are mapped into the process ([`shared`]), so that installing, sweeping and
-//! reading flows takes no system call. The rest of the switch uses [`BpfDatapath`]. [`encode`]
-//! decides which actions run here, [`keys`] decides which matches do, and [`miss`] reads the
-//! packets that programs send up.
+//! reading flows takes no system call. The rest of the switch uses [`BpfProvider`] over a
+//! [`BpfDatapath`]. [`encode`] decides which actions run here, [`keys`] decides which matches do,
+//! and `miss` reads the packets that programs send up.
+//!
+//! The daemon needs the items of the crate root, [`fit`] and the ranges in [`maps`]. The other
+//! modules are public for the tests and the fuzz targets.
 //!
 //! # Invariants
 //!
 //! * No packet is forwarded by a flow that is half written or was used again: [`flows`] documents
 //!   the life of a slot, [`grace`] the waiting for programs.
 //! * A lookup never matches wider than [`flow::Match::matches`]: a variant of the programs skips
-//!   the flows that it cannot compare ([`variant`]).
-//! * A user's own program at XDP ([`object`]) meets no flow beyond its declared capabilities
-//!   ([`capabilities`]).
-//! * Bytes from a former daemon ([`pins`]) and from the miss device are checked before use.
+//!   the flows that it cannot compare (`variant`).
+//! * A user's own program at XDP ([`object`]) meets no flow beyond its declared
+//!   [`Capabilities`].
+//! * Bytes from a former daemon (`pins`) and from the miss device are checked before use.
 //!
 //! # Which side it errs on
 //!
 //! A flow whose actions cannot be run exactly as the contract requires is refused, and so runs in
 //! the userspace datapath. A third flow with an equal 32-bit hash is refused as [`TableFull`].
-//! userspace datapath. A third flow with an equal 32-bit hash is refused as [`TableFull`].
 //!
 //! [`TableFull`]: ::datapath::Refusal::TableFull
 

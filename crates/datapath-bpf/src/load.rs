@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Opening and loading the compiled programs.
+//! Loads the compiled programs of both hooks.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -26,12 +26,12 @@ struct Aligned<T: ?Sized>(T);
 static TC: &Aligned<[u8]> = &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/tc.bpf.o")));
 static XDP: &Aligned<[u8]> = &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/xdp.bpf.o")));
 
-/// One of the two objects.
+/// A hook of the kernel, and the object that has its programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Hook {
-    /// `bpf/tc.bpf.c`.
+    /// The skb hook: `bpf/tc.bpf.c`.
     Tc,
-    /// `bpf/xdp.bpf.c`.
+    /// The XDP hook: `bpf/xdp.bpf.c`.
     Xdp,
 }
 
@@ -44,7 +44,7 @@ impl Hook {
         }
     }
 
-    /// The object file.
+    /// Returns the bytes of the object file.
     pub fn bytes(self) -> &'static [u8] {
         match self {
             Hook::Tc => &TC.0,
@@ -52,7 +52,7 @@ impl Hook {
         }
     }
 
-    /// Which program goes where in the table of programs.
+    /// Returns the contents of the table of programs: each slot and the name of its program.
     pub fn tails(self) -> &'static [(Tail, &'static str)] {
         match self {
             Hook::Tc => &[
@@ -99,7 +99,7 @@ impl Hook {
         }
     }
 
-    /// Every program that a daemon has loaded.
+    /// Returns the names of all programs.
     pub fn programs(self) -> impl Iterator<Item = &'static str> {
         let tails = self.tails().iter().map(|(_, name)| *name);
         tails.chain(self.entries()).chain(self.filter())
@@ -123,8 +123,9 @@ const XDP_GET_BUFF_LEN: libbpf_sys::bpf_func_id = 188;
 /// drop them without an error when they are redirected.
 const REDIRECTS_FRAGS: (u32, u32) = (6, 3);
 
-/// True when XDP programs of this kernel can take frames in several buffers and redirect them.
-/// Where they cannot, a driver refuses XDP at an MTU that takes several buffers, or makes them one.
+/// Returns true when XDP programs of this kernel can take frames in several buffers and redirect
+/// them. If they cannot, a driver refuses XDP at an MTU that takes several buffers, or makes them
+/// one. Asks the kernel each time.
 pub fn have_frags() -> bool {
     sys::kernel_version().is_some_and(|version| version >= REDIRECTS_FRAGS)
         && ProgramType::Xdp.is_helper_supported(XDP_GET_BUFF_LEN).unwrap_or(false)
@@ -139,25 +140,28 @@ pub(crate) fn set_frags(program: &mut OpenProgramMut<'_>, frags: bool) {
     program.set_flags(if frags { XDP_HAS_FRAGS } else { 0 });
 }
 
-/// A loaded object.
+/// A loaded object. Dropping it closes its descriptors; programs and maps that are in use elsewhere
+/// stay.
 pub struct Loaded {
     object: Object,
 }
 
 impl Loaded {
-    /// A program by its name.
+    /// Returns a descriptor of a program by its name. `None`: there is none, or no descriptor is
+    /// left.
     pub fn program(&self, name: &str) -> Option<OwnedFd> {
         let program = self.object.progs().find(|p| p.name() == OsStr::new(name))?;
         program.as_fd().try_clone_to_owned().ok()
     }
 
-    /// A map by its name.
+    /// Returns a descriptor of a map by its name in the object. `None`: there is none, or no
+    /// descriptor is left.
     pub fn map(&self, name: &str) -> Option<OwnedFd> {
         let map = self.object.maps().find(|m| m.name() == OsStr::new(name))?;
         map.as_fd().try_clone_to_owned().ok()
     }
 
-    /// All maps but those of constants, by name.
+    /// Returns descriptors of all maps except those of constants, with their short names.
     pub fn maps(&self) -> Vec<(String, OwnedFd)> {
         let maps = self.object.maps().filter_map(|m| {
             let name = short_name(m.name().to_str()?);
@@ -170,8 +174,13 @@ impl Loaded {
     }
 }
 
-/// Loads the programs of `hook` (all, or only `only`) with `settings`, over the maps in `have`;
-/// maps that are not there are made.
+/// Loads the programs of `hook` (all, or only `only`) with `settings`, over the maps in `have` by
+/// their short names. Creates the maps that `have` lacks, with these `sizes`. Takes some 100 ms,
+/// most of it in the verifier. Only one thread loads at a time, the others wait.
+///
+/// # Errors
+///
+/// Fails when the kernel refuses a map or a program, or the process lacks a privilege or memory.
 pub fn load(
     hook: Hook,
     only: Option<&str>,
@@ -228,7 +237,7 @@ fn failure(hook: Hook, error: &libbpf_rs::Error) -> Unavailable {
     }
 }
 
-/// Puts our programs' `settings` among their constants.
+/// Writes `settings` into the constants of the built-in programs.
 fn set_settings(open: &mut OpenObject, hook: Hook, settings: &Settings) -> Result<(), String> {
     let btf = Btf::from_raw("programs", hook.bytes())
         .map_err(|e| format!("type information: {e}"))?
@@ -239,8 +248,12 @@ fn set_settings(open: &mut OpenObject, hook: Hook, settings: &Settings) -> Resul
     }
 }
 
-/// Puts `settings` where an object has them among its constants, checked against what is known
-/// here. False when it has none.
+/// Writes `settings` into the constants of an object. Returns false when the object has no
+/// settings.
+///
+/// # Errors
+///
+/// Returns a sentence when the object has other settings, or they cannot be written.
 pub(crate) fn write_settings(
     open: &mut OpenObject,
     btf: &Btf<'_>,
@@ -264,7 +277,7 @@ pub(crate) fn write_settings(
     Ok(true)
 }
 
-/// Offset and size of a variable in a section of constants.
+/// Returns the offset and the size, in bytes, of a variable in a section of constants.
 pub(crate) fn variable(btf: &Btf<'_>, section: &str, name: &str) -> Option<(usize, usize)> {
     let section: DataSec<'_> = btf.type_by_name(section)?;
     let is_it =

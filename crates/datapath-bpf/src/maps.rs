@@ -17,19 +17,21 @@ use crate::shared::Shared;
 pub(crate) const MMAPABLE: u32 = 1 << 10;
 const ARRAY: u32 = libbpf_sys::BPF_MAP_TYPE_ARRAY;
 
-/// Flows that there can be slots for (256 bytes each and 32 of totals, taken at once).
+/// Range of the number of flow slots. Each takes 256 bytes and 32 of totals, allocated at the
+/// start.
 pub const MAX_FLOWS: RangeInclusive<u32> = 1 << 10..=EMC_SLOTS;
-/// Masks that there can be.
+/// Range of the number of masks; a mask number has 16 bits.
 pub const MAX_MASKS: RangeInclusive<u32> = 1..=u16::MAX as u32;
 
 /// Largest size in bytes of the map of flows' recent counts; above it CPUs share shards.
 const MOST_RECENT_BYTES: u64 = 256 << 20;
-/// Lines of the signature cache that are used at least.
+/// Smallest number of lines of the signature cache that are used.
 const LEAST_CACHE_LINES: u32 = 1 << 9;
-/// The exact-match caches of all CPUs take about this much.
+/// Size in bytes that the exact-match caches of all CPUs take together, about.
 const EMC_BYTES: usize = 64 << 20;
-/// But that of one CPU has this many lines at least and at most: what is in none of its hardware's
-/// caches is hardly faster than the table itself.
+/// Range of the number of lines that the exact-match cache of one CPU has, whatever [`EMC_BYTES`]
+/// gives. A larger cache fits in none of the hardware's caches, and is hardly faster than the table
+/// itself.
 const EMC_LINES: RangeInclusive<usize> = 1 << 10..=1 << 18;
 
 /// The arrays that are one element of their map (`TABLE` of `bpf/maps.h`).
@@ -44,7 +46,7 @@ pub(crate) fn short_name(in_object: &str) -> &str {
     in_object.strip_prefix(SECTION).filter(|name| TABLES.contains(name)).unwrap_or(in_object)
 }
 
-/// Numbers of elements of the tables.
+/// Numbers of elements of the shared arrays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sizes {
     /// Flow slots; a power of two.
@@ -61,16 +63,16 @@ pub struct Sizes {
     pub programs: u32,
     /// Lines of the exact-match cache of one CPU; a power of two.
     pub emc_lines: u32,
-    /// CPUs that have one, a last flow and a batch.
+    /// CPUs that have an exact-match cache, a last flow and a batch.
     pub cpus: u32,
-    /// CPUs share shards.
+    /// CPUs share shards, so programs count by atomic additions.
     pub shards_atomic: bool,
 }
 
 impl Sizes {
-    /// Sizes for a configuration on a host with `cpus` possible CPUs. The index is at most half
-    /// full, so that two choices of eight places always have room in practice; the cache has
-    /// two entries a flow.
+    /// Returns the sizes for a configuration on a host with `cpus` possible CPUs. The index is at
+    /// most half full, so that two choices of eight places always have room in practice. The
+    /// signature cache has two entries a flow.
     pub fn new(config: &Config, cpus: usize) -> Sizes {
         let flows =
             config.max_flows.clamp(*MAX_FLOWS.start(), *MAX_FLOWS.end()).next_power_of_two();
@@ -191,19 +193,19 @@ pub(crate) fn check_layout_of(fd: BorrowedFd<'_>) -> Result<(), String> {
     check_layout(head[0], version)
 }
 
-/// The shared arrays.
+/// The shared arrays. Any thread may use them; each access is atomic ([`Shared`]).
 pub struct Maps {
     /// Flow slots: the part that programs read for each packet.
     pub slots: Shared<SlotEntry>,
-    /// The rest of them.
+    /// Flow slots: the part that programs read for fewer packets.
     pub details: Shared<SlotDetail>,
-    /// Masks of flows.
+    /// Masks of flows, by number.
     pub masks: Shared<MaskEntry>,
-    /// Hash under a mask to slot.
+    /// The index: from the hash of a key under one mask to a slot.
     pub index: Shared<Bucket>,
-    /// Hash under all masks to slot.
+    /// The signature cache: from the hash of a key under the union of all masks to a slot.
     pub cache: Shared<CacheLine>,
-    /// Epochs of slots.
+    /// Epochs of slots; one element.
     pub epochs: Shared<Epochs>,
     /// Packets that are not in `recent` yet.
     pub batches: Shared<Batch>,
@@ -213,17 +215,17 @@ pub struct Maps {
     pub totals: Shared<Totals>,
     /// Action lists of flows.
     pub programs: Shared<Program>,
-    /// Ports by number.
+    /// Ports, by datapath port number.
     pub ports: Shared<Port>,
-    /// Counters of ports.
+    /// Counters of ports whose packets no device counts, by shard and port.
     pub port_stats: Shared<PortCount>,
     /// Sets of ports that copies go to at XDP.
     pub port_sets: Shared<PortSet>,
-    /// Interface index to port.
+    /// The table of interfaces: from an interface index to a port.
     pub ifaces: Shared<Iface>,
     /// Counters of the whole datapath.
     pub counters: Shared<Counters>,
-    /// Meters by number.
+    /// Meters, by number.
     pub meters: Shared<Meter>,
     /// Settings that programs and daemon agree on.
     pub config: Shared<ConfigEntry>,
@@ -232,7 +234,11 @@ pub struct Maps {
 }
 
 impl Maps {
-    /// Maps all arrays; their sizes were checked.
+    /// Maps all arrays into this process. `fds` has the maps by their short names.
+    ///
+    /// # Errors
+    ///
+    /// Fails when a map is missing, has another shape than `sizes` gives, or cannot be mapped.
     pub fn map(fds: &HashMap<String, OwnedFd>, sizes: Sizes) -> io::Result<Maps> {
         fn one<T>(
             fds: &HashMap<String, OwnedFd>,
@@ -271,7 +277,8 @@ impl Maps {
         })
     }
 
-    /// The same arrays in memory of this process alone: tables that no program reads.
+    /// Returns arrays of these sizes, all zero, in memory of this process alone. No program reads
+    /// them.
     pub fn private(sizes: Sizes) -> Maps {
         let of = |name: &str| sizes.entries(name).unwrap_or(1) as usize;
         Maps {
@@ -358,7 +365,7 @@ impl Maps {
         {
             return Err("other sizes".into());
         }
-        // Their keys would mean other packets.
+        // The same key would stand for other packets.
         if c.vlan_limit as usize != flow::extract::vlan_limit() {
             return Err(format!("flows of vlan-limit {}", c.vlan_limit));
         }

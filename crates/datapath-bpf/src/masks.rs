@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The masks that flows have, in the array that walks go through.
+//! The masks of flows, in the array that programs search in order.
 //!
-//! The place of a mask is written while no walk compares under it: a mask that lost its last flow
-//! is first marked [`MASK_VACANT`], and is free for another mask one grace period later. Vacant
-//! masks at the end are cut off, so that walks are short again.
+//! The place of a mask is written while no search compares under it. A mask that lost its last flow
+//! is first marked [`MASK_VACANT`]; one grace period later its place is free for another mask.
+//! Vacant masks at the end are cut off, so that searches become short again.
 
 use std::mem::offset_of;
 
@@ -16,11 +16,11 @@ use crate::shared::Shared;
 /// Bookkeeping over the shared array.
 pub(crate) struct Masks {
     numbers: HashMap<[u64; WORDS], u16, foldhash::fast::RandomState>,
-    /// Flows of each mask, up to the end of the walk.
+    /// Number of flows of each mask, up to the end of the masks.
     flows: Vec<u32>,
-    /// Marked, but walks may still be under way.
+    /// Masks that were marked vacant, but searches may still compare under them.
     leaving: Vec<u16>,
-    /// May be written.
+    /// Places that may be written.
     vacant: Vec<u16>,
 }
 
@@ -70,7 +70,7 @@ impl Masks {
         Some(number)
     }
 
-    /// Writes a mask: first its words, then the field that includes the mask in walks.
+    /// Writes a mask: first its words, then `needs`, which includes the mask in searches.
     fn put(&mut self, shared: &Shared<MaskEntry>, number: u16, words: &[u64; WORDS]) {
         let at = usize::from(number);
         let old = MaskEntry { words: *words, ..shared.read(at) };
@@ -118,7 +118,7 @@ impl Masks {
             shared.write(at, &vacant);
             self.vacant.push(number);
         }
-        // Low numbers are taken first, so that the walk gets shorter.
+        // Low numbers are taken first, so that searches become shorter.
         self.vacant.sort_unstable_by(|a, b| b.cmp(a));
         while let Some(last) = self.flows.len().checked_sub(1) {
             if self.vacant.first().map(|v| usize::from(*v)) != Some(last) {

@@ -43,7 +43,7 @@ pub(crate) fn strip(packet: &mut Packet) -> Option<Origin> {
     Some(origin)
 }
 
-/// The header with `tag` bytes put in at [`TAG_AT`].
+/// Reads the header of a frame that has `tag` bytes inserted at [`TAG_AT`].
 fn read_header(frame: &[u8], tag: usize) -> Option<Origin> {
     if u16_at(frame, tag + 12)? != MISS_ETHERTYPE || u32::from(u16_at(frame, tag + 14)?) != VERSION
     {

@@ -25,7 +25,7 @@ use crate::sys;
 const SECTION: &str = ".rodata.slipswitch";
 /// Larger files are not read.
 const MOST_BYTES: u64 = 16 << 20;
-/// Lines of the verifier's that are kept.
+/// Number of lines of the verifier's log that are kept.
 const LAST_LINES: usize = 16;
 
 /// The reason why a user's object is not used. The text names the remedy.
@@ -112,9 +112,14 @@ fn value_type(map: &str) -> Option<&'static str> {
 }
 
 impl UserObject {
-    /// Loads the object at `path` over `maps`, those of the XDP hook by their names; the others
-    /// that it declares are made for it. `full` is what its settings are made from. The
-    /// verifier may take a second for a large program.
+    /// Loads the object at `path` over `maps`, the maps of the XDP hook by their names. Creates the
+    /// other maps that it declares. Its settings are made from those of the full variant, `full`.
+    /// The verifier may take a second for a large program.
+    ///
+    /// # Errors
+    ///
+    /// Returns the defect: the file cannot be read, does not follow the contract, or is refused by
+    /// the kernel.
     pub fn load(
         path: &Path,
         full: &Settings,
@@ -139,6 +144,10 @@ impl UserObject {
 }
 
 /// Returns the capabilities that the object at `path` declares. Loads nothing.
+///
+/// # Errors
+///
+/// Fails when the file cannot be read, or does not follow the contract.
 pub fn examine_file(path: &Path) -> Result<Capabilities, ObjectError> {
     let bytes = read(path).map_err(|source| ObjectError::File { path: path.into(), source })?;
     let _words = Words::listen();
@@ -148,7 +157,7 @@ pub fn examine_file(path: &Path) -> Result<Capabilities, ObjectError> {
     }
 }
 
-/// An object that keeps to the contract, as far as it can be seen without loading it.
+/// An object that follows the contract, as far as that can be checked without loading it.
 struct Examined<'a> {
     open: OpenObject,
     btf: Btf<'a>,
@@ -249,7 +258,7 @@ fn capabilities(open: &OpenObject, btf: &Btf<'_>) -> Result<Capabilities, String
     Capabilities::read_from_prefix(bytes).map(|(c, _)| c).map_err(|_| missing())
 }
 
-/// Puts our maps in the place of those that the object declares by the same names.
+/// Replaces the maps that the object declares by the daemon's maps of the same names.
 fn bind(
     open: &mut OpenObject,
     btf: &Btf<'_>,
@@ -274,7 +283,7 @@ fn bind(
     Ok(())
 }
 
-/// The name of the type of a map's values; of a table's entries.
+/// Returns the name of the type of a map's values, or of a table's entries.
 fn type_name(btf: &Btf<'_>, value_type: u32) -> Option<String> {
     let ty = btf.type_by_id::<BtfType<'_>>(value_type.into())?.skip_mods_and_typedefs();
     let entry = match DataSec::try_from(ty) {
@@ -288,7 +297,7 @@ fn type_name(btf: &Btf<'_>, value_type: u32) -> Option<String> {
     Some(entry.name()?.to_string_lossy().into_owned())
 }
 
-/// Bytes of a value, of a table's entry, by the daemon's own types.
+/// Returns the bytes of a map's value, or of a table's entry, by the daemon's own types.
 fn value_bytes(name: &str, info: &sys::MapInfo) -> u32 {
     match name {
         "emc" => size_of::<EmcLine>() as u32,

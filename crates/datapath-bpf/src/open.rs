@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Making the maps and loading the programs, or taking over what is pinned.
+//! Opens the datapath: creates the maps or takes over the pinned ones, and loads the programs.
 
 use std::collections::HashMap;
 use std::os::fd::{AsFd, OwnedFd};
@@ -41,7 +41,7 @@ fn system(step: &str) -> impl Fn(std::io::Error) -> Unavailable {
     }
 }
 
-/// Asks the kernel for what the programs cannot do without.
+/// Checks that the kernel has the calls and helpers that the programs need.
 fn probe() -> Result<(), Unavailable> {
     match sys::outer_map() {
         Ok(_) => {}
@@ -73,7 +73,7 @@ fn probe() -> Result<(), Unavailable> {
 /// another's on their CPU, and would mix up the per-CPU data.
 const PREEMPTS_SOFTIRQS: (u32, u32) = (6, 18);
 
-/// By what `uname -v` says, and the version.
+/// Returns true for such a kernel, by the text of `uname -v` and the version.
 fn is_preemptible(build: &str, version: Option<(u32, u32)>) -> bool {
     build.split_whitespace().any(|word| word == "PREEMPT_RT")
         && version.is_none_or(|version| version >= PREEMPTS_SOFTIRQS)
@@ -81,9 +81,9 @@ fn is_preemptible(build: &str, version: Option<(u32, u32)>) -> bool {
 
 /// Names of the maps that are pinned, with the hook that has one for itself.
 ///
-/// The maps that carry a packet's data from program to program (`states`, `holds`) are among them.
-/// A packet that a former daemon's lookup has begun is ended by the present programs, which have
-/// replaced the former ones.
+/// The maps that carry a packet's data from program to program (`states`, `undos`) are among them.
+/// If the lookup of an earlier daemon began a packet, the present programs end it, because they
+/// have replaced the earlier ones.
 fn pinned(sizes: &Sizes) -> Vec<(&'static str, Option<Hook>)> {
     let shared = sizes.arrays().into_iter().map(|(name, ..)| (name, None));
     let own = [Hook::Tc, Hook::Xdp]
@@ -93,7 +93,7 @@ fn pinned(sizes: &Sizes) -> Vec<(&'static str, Option<Hook>)> {
     shared.chain([("devmap", None)]).chain(own).chain(sets).collect()
 }
 
-/// As a key of the maps that are at hand.
+/// Returns the key of a map in the table of open maps.
 fn key(name: &str, hook: Option<Hook>) -> String {
     match hook {
         Some(hook) => format!("{name}_{}", hook.name()),
@@ -101,7 +101,7 @@ fn key(name: &str, hook: Option<Hook>) -> String {
     }
 }
 
-/// Maps that a former daemon left, when this one can go on with them.
+/// Returns the maps that an earlier daemon left, if this daemon can use them. Else removes them.
 fn left(pins: &Pins, sizes: &Sizes) -> Option<HashMap<String, OwnedFd>> {
     if pins.is_empty() {
         return None;
@@ -209,12 +209,12 @@ pub(crate) fn open(config: &Config, clock: Clock) -> Result<Opened, Unavailable>
     Ok(Opened { flows, variants, pins, devmap, adopted })
 }
 
-/// The devmaps of sets of ports; none without XDP.
+/// Returns the devmaps of the sets of ports; none without XDP.
 fn set_devmaps(fds: &HashMap<String, OwnedFd>) -> std::io::Result<Vec<OwnedFd>> {
     sets::NAMES.iter().filter_map(|name| fds.get(*name)).map(OwnedFd::try_clone).collect()
 }
 
-/// Loads a hook's programs over what is in `fds`, and adds the maps that it made.
+/// Loads a hook's programs over the maps in `fds`, and adds the maps that loading created.
 fn station(
     hook: Hook,
     settings: &Settings,

@@ -59,8 +59,8 @@ impl Pins {
         let deadline = Instant::now() + HAND_OVER;
         loop {
             let lock = match make(directory) {
-                // Another daemon has just removed it, or the directory around it, at its end. (One
-                // that goes while it is looked at exists already and is no directory.)
+                // Another daemon has just removed it, or its parent, at its end. (If it goes during
+                // the check, the error is that it exists already and is no directory.)
                 Err(e) if is_passing(&e) && Instant::now() < deadline => {
                     std::thread::sleep(HAND_OVER / 3000);
                     continue;
@@ -134,7 +134,7 @@ impl Pins {
     }
 }
 
-/// Makes the directory when there is none, and opens it.
+/// Creates the directory if there is none, and opens it.
 fn make(directory: &Path) -> io::Result<File> {
     DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
     // The parent must be Slipswitch's, too: a user that can rename in it chooses the tables.
@@ -144,12 +144,12 @@ fn make(directory: &Path) -> io::Result<File> {
     File::open(directory)
 }
 
-/// True for errors of [`make`] that a directory has which is removed meanwhile.
+/// Returns true for the errors of [`make`] when the directory is removed meanwhile.
 fn is_passing(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::AlreadyExists)
 }
 
-/// True when `path` leads to what `file` is.
+/// Returns true when `path` is the path of `file`.
 fn is_at(file: &File, path: &Path) -> bool {
     let identity = |about: Metadata| (about.dev(), about.ino());
     let there = fs::symlink_metadata(path).map(identity).ok();
@@ -174,7 +174,7 @@ fn take(file: &File, directory: &Path) -> Result<(), Unavailable> {
     Ok(())
 }
 
-/// True when `path`, or what of it there is, is in a BPF file system.
+/// Returns true when `path`, or the deepest present directory on it, is in a BPF file system.
 fn in_bpffs(path: &Path) -> bool {
     path.ancestors().find_map(|p| rustix::fs::statfs(p).ok()).is_some_and(|s| is_bpffs(&s))
 }
@@ -191,8 +191,11 @@ fn mount() -> io::Result<()> {
     Ok(())
 }
 
-/// An error when someone who is neither root nor this process's user may change `path`, about
-/// which `about` was read.
+/// Checks that only root and this process's user may change `path`, whose metadata is `about`.
+///
+/// # Errors
+///
+/// Fails when another user owns it or may write to it.
 pub(crate) fn check_owner(path: &Path, about: &Metadata) -> io::Result<()> {
     const OTHERS_WRITE: u32 = 0o002;
     const STICKY: u32 = 0o1000;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Ports and interfaces in the shared arrays.
+//! Ports and interfaces in the shared arrays. Port numbers are below [`MAX_PORTS`]; the caller
+//! checks that.
 
 use std::mem::offset_of;
 use std::sync::atomic::Ordering;
@@ -151,7 +152,8 @@ pub(crate) fn note_taken(maps: &Maps, number: u32, count: u64) {
     let at = number as usize;
     let sent = maps.ports.word(at, offset_of!(Port, sent_up)).load(Ordering::Relaxed);
     let taken = maps.ports.word(at, offset_of!(Port, taken_up));
-    // Packets that [`settle`] gave up as lost may still arrive: never count more than were sent.
+    // Packets that [`mark_all_taken`] gave up as lost may still arrive: never count more than were
+    // sent.
     let sum = taken.load(Ordering::Relaxed).wrapping_add(count);
     let is_beyond = sent.wrapping_sub(sum) > u64::MAX / 2;
     taken.store(if is_beyond { sent } else { sum }, Ordering::Relaxed);
@@ -209,7 +211,7 @@ pub(crate) fn list(maps: &Maps) -> Vec<AdoptedPort> {
     (0..MAX_PORTS).filter_map(there).collect()
 }
 
-/// Where the shards of a port's counters are.
+/// Returns the elements of `port_stats` for a port, one for each shard.
 fn shards(maps: &Maps, number: u32) -> impl Iterator<Item = usize> {
     (0..maps.sizes.shards).map(move |shard| (shard * MAX_PORTS + number) as usize)
 }

@@ -4,16 +4,16 @@
 use crate::fit::{PeerFacts, XdpFacts};
 use netdev::{Endpoint, Interface, Offloads, Peer, XdpProbe, XdpProber};
 
-/// Reads facts about devices. A trait, so that tests can make devices up.
+/// A source of facts about devices. A trait, so that tests can invent devices.
 pub trait Prober: Send + Sync {
     /// Returns the index of the interface called `name`; `None` when there is none.
     fn ifindex(&self, name: &str) -> Option<u32>;
 
-    /// Returns what is known of the interface called `name`.
+    /// Returns the known facts about the interface called `name`.
     fn xdp_facts(&self, name: &str) -> XdpFacts;
 }
 
-/// Asks the kernel, in the calling thread's network namespace.
+/// A source that asks the kernel, in the network namespace of the calling thread.
 #[derive(Debug, Default)]
 pub struct KernelProber {
     xdp: XdpProber,

@@ -24,9 +24,9 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// `options:bpf-object`: the user's program for XDP.
+/// Key of `options:bpf-object`: the path of the user's program for XDP.
 const OBJECT: &str = "bpf-object";
-/// `other_config:xdp-mode`.
+/// Key of `other_config:xdp-mode`.
 const MODE: &str = "xdp-mode";
 
 /// Returns the place of BPF in a list of providers, while `other_config:bpf-offload` is false.
@@ -44,8 +44,9 @@ pub fn disabled() -> Reason {
     Reason::new(Refusal::TierDisabled, "other_config:bpf-offload=false")
 }
 
-/// Returns in lines, for people, which program of the user's a port has at XDP, what it can do
-/// (`known`, or read from the file without loading it), and where flows run that it cannot run.
+/// Returns lines for people about the user's program at `path` that a port has at XDP: its
+/// capabilities, and where the flows run that it cannot run. `known` is the text of the
+/// capabilities; `None` reads them from the file, without loading it.
 pub fn about_object(path: &Path, known: Option<String>) -> Vec<String> {
     let mut lines = vec![format!("options:bpf-object is {}", path.display())];
     let about = match known {
@@ -88,11 +89,12 @@ fn tiers_of(hooks: HookSet) -> TierSet {
     tiers
 }
 
-/// The kernel lets programs put a header before packets of up to 16,064 bytes with it
-/// (`SKB_MAX_ALLOC`, with pages of 4 KiB); a miss goes up with one in front. Room is left for tags.
+/// Largest MTU in bytes of a port whose misses can go up. A miss goes up with a header in front,
+/// and the kernel lets programs add one to packets of up to 16,064 bytes with it (`SKB_MAX_ALLOC`,
+/// with pages of 4 KiB). The difference is room for tags.
 const LONGEST_MTU: u32 = 16_000;
 
-/// Checks whether misses of a port can go up, however long they are.
+/// Checks that misses of a port can go up, whatever their length.
 fn fits_the_header(mtu: u32) -> Result<(), Reason> {
     if mtu <= LONGEST_MTU {
         return Ok(());
@@ -104,7 +106,7 @@ fn fits_the_header(mtu: u32) -> Result<(), Reason> {
     Err(Reason::new(Refusal::DeviceKind, detail))
 }
 
-/// True for devices that programs can be attached to.
+/// Returns true for devices that programs can be attached to.
 fn is_kernels(kind: Kind) -> bool {
     matches!(kind, Kind::System | Kind::Internal | Kind::Tap)
 }
@@ -136,13 +138,13 @@ impl BpfSettings {
         }
     }
 
-    /// What is wanted of XDP: a port with a program of the user's is to run it.
+    /// Returns the wish for XDP. A port with a user's program is to run the program.
     fn xdp_wish(&self) -> Wish {
         self.wish.with_object(self.object.is_some())
     }
 }
 
-/// What is known of a port.
+/// The state of a port: its settings, the facts about its device, and its attachment.
 #[derive(Debug)]
 struct PortState {
     kind: Kind,
@@ -154,7 +156,7 @@ struct PortState {
     attached: TierSet,
     /// The port is in the table of ports, so flows may output to it.
     is_target: bool,
-    /// XDP may redirect to it.
+    /// XDP may redirect to the port; otherwise the reason why not.
     redirect: Result<(), Reason>,
 }
 
@@ -172,7 +174,7 @@ impl PortState {
         }
     }
 
-    /// Follows what placement knows of the port.
+    /// Takes over the present device and settings of the port.
     fn follow(&mut self, port: &OffloadPort<'_>) {
         (self.kind, self.ifindex) = (port.kind, port.ifindex);
         self.settings = BpfSettings::of(port.settings);
@@ -189,9 +191,10 @@ impl PortState {
         ]
     }
 
-    /// True when what a veth's other end does makes a difference: this end is to be at XDP, or
-    /// XDP, where some port is (`at_xdp`), may redirect to it. For cards, when their own settings
-    /// do (VLAN tags that they take off).
+    /// Returns true when changes of other interfaces or of device settings affect the port. For a
+    /// veth, the other end matters if this end is to be at XDP, or if some port is at XDP
+    /// (`at_xdp`) and may redirect to it. For a card, its own settings matter (removal of VLAN
+    /// tags).
     fn heeds_others(&self, at_xdp: bool) -> bool {
         let wants_xdp = match self.facts.link_kind.as_deref() {
             None => matches!(self.settings.wish, Wish::Auto | Wish::Xdp),
@@ -224,7 +227,8 @@ impl PortState {
     }
 }
 
-/// BPF as an offload provider.
+/// BPF as an offload provider. Any thread may call the methods; those that change ports take
+/// milliseconds.
 pub struct BpfProvider<B: Backend = BpfDatapath> {
     backend: Arc<B>,
     prober: Box<dyn Prober>,
@@ -232,26 +236,27 @@ pub struct BpfProvider<B: Backend = BpfDatapath> {
 }
 
 impl BpfProvider {
-    /// Returns the provider of `bpf`, which asks the kernel about devices, in the calling thread's
-    /// network namespace.
+    /// Returns the provider of `bpf`. It asks the kernel about devices in the network namespace of
+    /// the thread that calls a method.
     pub fn new(bpf: Arc<BpfDatapath>) -> BpfProvider {
         BpfProvider::over(bpf, Box::new(KernelProber::default()))
     }
 }
 
 impl<B: Backend> BpfProvider<B> {
+    /// Returns a provider over another backend and source of facts, for tests.
     #[doc(hidden)]
     pub fn over(backend: Arc<B>, prober: Box<dyn Prober>) -> BpfProvider<B> {
         BpfProvider { backend, prober, ports: Mutex::default() }
     }
 
-    /// Each entry is whole between two calls.
+    /// Locks the states of ports. Each is consistent between two calls, also after a panic.
     fn ports(&self) -> MutexGuard<'_, BTreeMap<PortNo, PortState>> {
         self.ports.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Attaches a port, or makes it a target of outputs only. Its packets stay with or go back to
-    /// the socket where `tcx` is an error.
+    /// Attaches a port, or makes it a target of outputs only if `tcx` is an error: its packets then
+    /// stay with the socket, or return to it.
     fn attach_hooks(
         &self,
         port: &OffloadPort<'_>,
@@ -335,8 +340,8 @@ impl<B: Backend> BpfProvider<B> {
         fits_the_header(port.mtu)
     }
 
-    /// Takes out of `verdict` what a backend's answer says. A hook that `answer` leaves out cannot
-    /// run the actions.
+    /// Removes from `verdict` the tiers that a backend's answer excludes. A hook that `answer`
+    /// leaves out cannot run the actions.
     #[inline]
     fn narrow(verdict: &mut Verdict, answer: Result<HookSet, Refusal>) {
         match answer {
@@ -348,7 +353,7 @@ impl<B: Backend> BpfProvider<B> {
         }
     }
 
-    /// Returns the verdict of XDP's own conditions.
+    /// Returns the verdict of the conditions that only XDP has.
     #[inline]
     fn at_xdp(&self, flow: &Megaflow, allowed: TierSet) -> Verdict {
         let mut verdict = Verdict::granted(allowed);
@@ -360,7 +365,8 @@ impl<B: Backend> BpfProvider<B> {
         verdict
     }
 
-    /// Puts a flow where `put` says that it runs.
+    /// Returns the verdict on a flow: the conditions of XDP, then the answer of `put` for the hooks
+    /// that are left.
     #[inline]
     fn put(
         &self,
@@ -554,7 +560,7 @@ impl<B: Backend> OffloadProvider for BpfProvider<B> {
     }
 }
 
-/// True when some port is at XDP.
+/// Returns true when some port is at XDP.
 fn is_at_xdp(ports: &BTreeMap<PortNo, PortState>) -> bool {
     ports.values().any(|state| state.attached.has(Tier::Xdp))
 }

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Packets of a port pass from the userspace datapath's socket to the programs, and back.
+//! Moves the ownership of a port's received packets from the userspace datapath's socket to the
+//! programs, and back.
 //!
-//! The kernel shows a packet to the packet socket first and to the skb hook then, and other
-//! packets are between the two at any time. A packet that both take goes out twice, one that
-//! neither takes is lost. So a filter of ours is on the socket: it decides for both, packet by
-//! packet, and each change of the owner counts from one packet to the next ([`RxOwner`]).
+//! The kernel gives a packet to the packet socket first and to the skb hook afterwards, and at any
+//! time some packets are between the two. A packet that both take is sent twice, and one that
+//! neither takes is lost. So the socket has a filter of ours, which decides for both, packet by
+//! packet. A change of the owner takes effect between one packet and the next ([`RxOwner`]).
 //!
 //! ```text
 //!            own(Socket), attach        own(Programs)      wait, own(ProgramsAlone)
@@ -14,11 +15,11 @@
 //!        wait, detach                own(Socket)
 //! ```
 //!
-//! Where there is no filter the socket is muted before the hook takes packets, and packets of some
-//! milliseconds are lost.
+//! If there is no filter, the socket is muted before the hook takes packets, and the packets of
+//! some milliseconds are lost.
 //!
-//! At XDP the question does not arise: the socket never sees a packet that XDP takes. But a driver
-//! may throw away the packets in its rings when a program is attached or detached; veth does so.
+//! At XDP there is no such conflict: the socket never receives a packet that XDP takes. But a
+//! driver may discard the packets in its rings when a program is attached or detached; veth does.
 
 use crate::attachment::RxOwner;
 use crate::backend::Backend;
@@ -26,8 +27,13 @@ use datapath::Refusal;
 use datapath::offload::{OffloadPort, PortSocket, Reason};
 use netdev::{Kind, Reception};
 
-/// Has the programs take the packets that arrive at `port` from the instant when `attach` attaches
-/// them to the skb hook, or a moment later, and the socket no more.
+/// Moves the packets that arrive at `port` from the socket to the programs, which `attach` attaches
+/// to the skb hook. When this returns, the programs alone own the packets. May take milliseconds.
+///
+/// # Errors
+///
+/// Fails when the programs cannot be attached, the table of interfaces is full, or the socket can
+/// neither have a filter nor be muted.
 pub(crate) fn take_over(
     backend: &impl Backend,
     port: &OffloadPort<'_>,
@@ -53,8 +59,8 @@ pub(crate) fn take_over(
     set_owner(RxOwner::ProgramsAlone)
 }
 
-/// Has the socket take the packets that arrive at `port`; the programs have no part in it when
-/// this returns.
+/// Moves the packets that arrive at `port` from the programs to the socket. When this returns, the
+/// programs take none of them. May take milliseconds.
 pub(crate) fn give_back(
     backend: &impl Backend,
     port: &OffloadPort<'_>,
@@ -68,12 +74,12 @@ pub(crate) fn give_back(
     let is_filtered = port.kind == Kind::System && socket.has_filter();
     if is_filtered {
         socket.set_receive(Reception::On);
-        // The filter has seen each packet that comes to the hook from now on.
+        // Each packet that reaches the hook from now on went through the filter.
         backend.wait_for_packets();
     } else {
         socket.set_receive(Reception::Muted);
     }
-    // It has a place in the table of interfaces, so there is room.
+    // The interface is in the table, so there is room.
     let _ = backend.set_rx_owner(port.number, ifindex, RxOwner::Socket);
     socket.set_receive(Reception::On);
     if is_filtered {

@@ -30,13 +30,13 @@ pub const NAMES: [&str; PORT_SETS as usize] = [
     "set31",
 ];
 
-/// Number of a set; below [`PORT_SETS`].
+/// Number of a set of ports; below [`PORT_SETS`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct SetNumber(pub u16);
 
 #[derive(Clone, Default)]
 struct Set {
-    /// Sorted; empty: the place was never used.
+    /// The ports, sorted; empty: the place was never used.
     ports: Vec<u16>,
     /// Number of flows that name it.
     flows: usize,
@@ -44,7 +44,7 @@ struct Set {
 
 /// All sets. Any thread may call the methods; those that change a devmap make system calls.
 pub struct PortSets {
-    /// By [`NAMES`]; empty for tables without a kernel.
+    /// In the order of [`NAMES`]; empty for tables that no program uses.
     devmaps: Vec<OwnedFd>,
     sets: Mutex<Vec<Set>>,
 }

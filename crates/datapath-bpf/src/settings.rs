@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `struct settings` of `bpf/settings.h`: what is constant for one variant of the programs.
+//! `struct settings` of `bpf/settings.h`: the constants of one variant of the programs.
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -19,7 +19,7 @@ pub(crate) const ALL_FEATURES: u32 = u32::MAX;
 /// Bits of every word of a key, and [`NEEDS_L3`].
 pub(crate) const ALL_WORDS: u32 = ((1 << WORDS) - 1) | NEEDS_L3;
 
-/// `struct settings`.
+/// `struct settings`; the header documents each field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 #[allow(missing_docs)]
@@ -48,9 +48,9 @@ pub struct Settings {
 /// smaller needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Needs {
-    /// Bit x: word x of the key; [`NEEDS_L3`].
+    /// Bit x: some flow matches on word x of the key. In addition [`NEEDS_L3`].
     pub words: u32,
-    /// `FEATURE_*`.
+    /// Features of the programs: `FEATURE_*` bits of `bpf/settings.h`.
     pub features: u32,
 }
 
@@ -82,7 +82,8 @@ pub(crate) struct Fit {
 const MOST_AT_ONCE: u32 = (1 << 19) / size_of::<EmcLine>() as u32;
 
 impl Settings {
-    /// The settings with which every flow is served.
+    /// Returns the settings of the full variant, which serves every flow. `generation` is the
+    /// number of the variant, never 0. `have_frags` is the result of `load::have_frags`.
     pub fn full(sizes: &Sizes, factors: &Factors, generation: u32, have_frags: bool) -> Settings {
         Settings {
             needs: ALL_WORDS,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! An array map in this process's memory.
+//! A shared array: the values of an array map, mapped into this process.
 //!
 //! Programs on other CPUs read and write the same memory, so every access is an atomic one of 64
 //! bits. Nothing can tear below that size, and a structure is read and written word by word. To
@@ -14,15 +14,19 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use rustix::mm::{MapFlags, ProtFlags};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-/// An array of `T` shared with programs. Indexes come from this process's own tables or were
-/// checked; one beyond the array panics, as with a slice.
+/// An array of `T` shared with programs. Any thread may use it.
+///
+/// # Panics
+///
+/// An index beyond the array panics, as with a slice. Indexes come from this process's own tables
+/// or were checked.
 pub struct Shared<T> {
     base: NonNull<AtomicU64>,
     /// Words in the mapping.
     words: usize,
     /// Bytes as mapped, a whole number of pages.
     bytes: usize,
-    /// False: the memory is this process's own (tests).
+    /// False: the memory is private to this process.
     mapped: bool,
     len: usize,
     of: PhantomData<T>,
@@ -74,17 +78,17 @@ impl<T: FromBytes + IntoBytes + Immutable + KnownLayout> Shared<T> {
         Shared { base, words, bytes, mapped: false, len, of: PhantomData }
     }
 
-    /// Number of elements.
+    /// Returns the number of elements.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// True when there are no elements.
+    /// Returns true when there are no elements.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// All memory as words.
+    /// Returns the words of all elements.
     pub fn all_words(&self) -> &[AtomicU64] {
         // SAFETY: `base` is the start of `words` words that live as long as `self`, aligned to
         // a page or by u64's allocation, and reached by atomic operations only.
@@ -156,13 +160,13 @@ impl<T: FromBytes + IntoBytes + Immutable + KnownLayout> Shared<T> {
         }
     }
 
-    /// The 32-bit half at byte `offset` of an element.
+    /// Returns the 32-bit half at byte `offset` of an element.
     pub fn load_half(&self, index: usize, offset: usize) -> u32 {
         half_of(self.word(index, offset & !7).load(Ordering::Relaxed), offset)
     }
 }
 
-/// The half at byte `offset`, a multiple of 4, of what holds `word`.
+/// Returns the half at byte `offset`, a multiple of 4, of an element with this `word` there.
 fn half_of(word: u64, offset: usize) -> u32 {
     let [a, b, c, d, e, f, g, h] = word.to_ne_bytes();
     u32::from_ne_bytes(if offset & 4 == 0 { [a, b, c, d] } else { [e, f, g, h] })

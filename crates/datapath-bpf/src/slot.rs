@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A flow of the shared tables as one thing: its entry in `slots` and the one in `details`.
+//! A flow of the shared tables: its entry in `slots` together with its entry in `details`.
 
 use std::mem::offset_of;
 
 use crate::layout::{COLD_WORDS, HOT_WORDS, SlotDetail, SlotEntry, WORDS};
 use crate::maps::Maps;
 
-/// `struct slot` and `struct slot_detail`, which say what each field means.
+/// `struct slot` and `struct slot_detail` of `bpf/layout.h`, which documents each field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub struct Slot {
@@ -21,13 +21,13 @@ pub struct Slot {
     pub reason: u32,
     pub ufid: [u64; 2],
     pub hash: u64,
-    /// Milliseconds, CLOCK_MONOTONIC.
+    /// Time of the installation in milliseconds of `CLOCK_MONOTONIC`.
     pub installed: u64,
     pub instructions: u64,
 }
 
 impl Slot {
-    /// Nothing but zeros.
+    /// A slot with only zeros.
     pub const EMPTY: Slot = Slot {
         words: [0; WORDS],
         dead: 0,
@@ -44,7 +44,7 @@ impl Slot {
         instructions: 0,
     };
 
-    /// Reads slot `number`, which there is.
+    /// Reads slot `number`, which must exist.
     pub fn read(maps: &Maps, number: usize) -> Slot {
         let entry = maps.slots.read(number);
         let detail = maps.details.read(number);

@@ -13,18 +13,18 @@ use datapath::{PortKind, Refusal, Tier, TierSet};
 use netdev::Kind;
 use std::path::{Path, PathBuf};
 
-/// Settings that a survey takes into account.
+/// Settings of the switch, the port and its interface that a survey takes into account.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SurveySettings {
-    /// `other_config:bpf-offload`.
+    /// Value of `other_config:bpf-offload`.
     pub enabled: bool,
-    /// The port's `other_config:tier`.
+    /// Value of the port's `other_config:tier`; `None`: unset.
     pub tier: Option<String>,
-    /// The port's `other_config:xdp-mode`.
+    /// Value of the port's `other_config:xdp-mode`; `None`: unset.
     pub mode: Option<String>,
     /// The port's `options:bpf-object`; a port with an object wants XDP.
     pub object: Option<PathBuf>,
-    /// The Interface row's type.
+    /// Type of the Interface row, such as "system" or "internal".
     pub kind: String,
     /// Directory where BPF objects are pinned.
     pub pins: PathBuf,
@@ -50,7 +50,7 @@ impl SurveySettings {
     }
 }
 
-/// A tier, and whether a port could be on it.
+/// A tier, and whether a port could be on the tier.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TierReport {
     /// The tier that this reports on.
@@ -73,7 +73,8 @@ const CAP_BPF: u32 = 39;
 /// `BPF_FS_MAGIC` (include/uapi/linux/magic.h).
 const BPF_FS_MAGIC: u64 = 0xcafe_4a11;
 
-/// Returns the tiers that the interface called `name` could be on, fastest first.
+/// Returns the tiers, fastest first, and whether the interface called `name` could be on each.
+/// Looks at the network namespace of the calling thread.
 pub fn survey(name: &str, settings: &SurveySettings) -> Vec<TierReport> {
     let host = Host::read(&settings.pins);
     let reports = reports(name, settings, &host, &KernelProber::default());
@@ -214,13 +215,13 @@ fn capabilities(status: &str) -> u64 {
         .unwrap_or(0)
 }
 
-/// Whether a process hears at once of what the other ends of veth pairs do, by its
-/// `/proc/PID/status`; else these are looked at now and then.
+/// Returns whether the kernel notifies a process of changes at the other ends of veth pairs, by the
+/// text of its `/proc/PID/status`. If not, the process checks these ends periodically.
 pub fn hears_other_ends(status: &str) -> bool {
     capabilities(status) >> CAP_NET_BROADCAST & 1 == 1
 }
 
-/// Whether `path`, or the deepest directory on the way to it, is in a BPF file system.
+/// Returns whether `path`, or the deepest present directory on it, is in a BPF file system.
 fn is_bpffs(path: &Path) -> bool {
     path.ancestors()
         .find_map(|dir| rustix::fs::statfs(dir).ok())

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! bpf(2) and membarrier(2), as far as `libbpf-rs` does not have what is needed.
+//! Calls of bpf(2) and membarrier(2) that `libbpf-rs` lacks. Errors are those of the system call.
 
 use std::ffi::CString;
 use std::io;
@@ -25,7 +25,11 @@ fn c_path(path: &Path) -> io::Result<CString> {
     CString::new(path.as_os_str().as_bytes()).map_err(|_| io::ErrorKind::InvalidInput.into())
 }
 
-/// Opens what is pinned at `path`.
+/// Opens the map, program or link that is pinned at `path`.
+///
+/// # Errors
+///
+/// Fails when nothing is pinned there, or the process may not open it.
 pub fn open_pin(path: &Path) -> io::Result<OwnedFd> {
     let path = c_path(path)?;
     // SAFETY: a string that ends with NUL.
@@ -58,19 +62,23 @@ pub(crate) fn kernel_build() -> String {
 /// Properties of a map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MapInfo {
-    /// `BPF_MAP_TYPE_*`.
+    /// Type of the map: `BPF_MAP_TYPE_*`.
     pub kind: u32,
-    /// Bytes of a key.
+    /// Size of a key in bytes.
     pub key_size: u32,
-    /// Bytes of a value.
+    /// Size of a value in bytes.
     pub value_size: u32,
     /// Largest number of entries.
     pub max_entries: u32,
-    /// `BPF_F_*`.
+    /// Flags that the map was made with: `BPF_F_*`.
     pub flags: u32,
 }
 
-/// Describes a map; an error when `fd` is none.
+/// Returns the properties of a map.
+///
+/// # Errors
+///
+/// Fails when `fd` is not a map.
 pub fn map_info(fd: BorrowedFd<'_>) -> io::Result<MapInfo> {
     let mut info = libbpf_sys::bpf_map_info::default();
     let mut len = size_of::<libbpf_sys::bpf_map_info>() as u32;
@@ -136,6 +144,10 @@ pub(crate) fn set(map: BorrowedFd<'_>, key: u32, value: u32) -> io::Result<()> {
 }
 
 /// Puts a program into a table of programs.
+///
+/// # Errors
+///
+/// Fails when the table has no such key, or its programs are of another kind.
 pub fn set_program(tails: BorrowedFd<'_>, key: u32, program: BorrowedFd<'_>) -> io::Result<()> {
     set(tails, key, program.as_raw_fd() as u32)
 }
@@ -175,7 +187,11 @@ pub(crate) fn per_cpu(map: BorrowedFd<'_>, key: u32, bytes: usize) -> io::Result
     Ok(all.chunks(bytes.max(1)).map(<[u8]>::to_vec).collect())
 }
 
-/// CPUs that may ever come up.
+/// Returns the number of CPUs that may ever come up.
+///
+/// # Errors
+///
+/// Fails when the system does not report it.
 pub fn possible_cpus() -> io::Result<usize> {
     // SAFETY: no arguments.
     check(unsafe { libbpf_sys::libbpf_num_possible_cpus() }).map(|n| n as usize)
@@ -206,6 +222,10 @@ pub(crate) fn create_link(
 }
 
 /// Replaces the program of a link.
+///
+/// # Errors
+///
+/// Fails when the link was detached, or takes other programs.
 pub fn update_link(link: BorrowedFd<'_>, program: BorrowedFd<'_>) -> io::Result<()> {
     // SAFETY: descriptors and no options.
     check(unsafe {
@@ -266,6 +286,10 @@ pub(crate) fn outer_map() -> io::Result<(OwnedFd, OwnedFd)> {
 }
 
 /// Creates an array map of one value with this many bytes.
+///
+/// # Errors
+///
+/// Fails with `E2BIG` when the kernel takes no value of this size.
 pub fn value_map(bytes: u32) -> io::Result<OwnedFd> {
     let opts = libbpf_sys::bpf_map_create_opts {
         sz: size_of::<libbpf_sys::bpf_map_create_opts>() as libbpf_sys::size_t,
@@ -288,7 +312,7 @@ pub(crate) fn membarrier() -> io::Result<()> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// One run of a program on `data` (`BPF_PROG_TEST_RUN`).
+/// The result of a test run of a program (`BPF_PROG_TEST_RUN`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunOutput {
     /// The program's return value.
@@ -297,11 +321,15 @@ pub struct RunOutput {
     pub data: Vec<u8>,
     /// The context as the program left it.
     pub context: Vec<u8>,
-    /// Nanoseconds a run.
+    /// Mean duration of a run in nanoseconds.
     pub nanoseconds: u32,
 }
 
 /// Runs a program `repeat` times over `data`, with `context` (empty for none).
+///
+/// # Errors
+///
+/// Fails when the kernel refuses to make a packet of `data`, or to run such a program.
 pub fn run(
     program: BorrowedFd<'_>,
     data: &[u8],

@@ -6,7 +6,7 @@
 //! constants cover no more than these needs, and puts them into the tables of programs. A flow that
 //! needs more than the present variant has is published only when the full variant is back
 //! ([`Variants::admit`]). A variant never takes a packet for a flow that it does not serve: it
-//! passes keys that it cannot compare to the walk.
+//! passes keys that it cannot compare to the scan of the masks.
 //!
 //! Loading takes some 100 ms, most of it in the verifier, and no thread waits for it. It runs
 //! without the lock. The loaded programs are discarded when the full variant was requested
@@ -25,7 +25,7 @@ use crate::maps::Sizes;
 use crate::settings::{Fit, Needs, Settings};
 use crate::sys;
 
-/// Calls of [`Variants::choose`] in a row that must find the same.
+/// Number of calls of [`Variants::choose`] in a row that must choose the same variant.
 const STEADY: u32 = 2;
 
 /// The programs of one hook, and its maps.
@@ -65,7 +65,7 @@ impl Station {
         program: impl Fn(&str) -> Option<BorrowedFd<'a>>,
     ) -> std::io::Result<()> {
         let Some(tails) = self.tails() else { return Ok(()) };
-        // The entry program comes upon the lookup last, when all it goes on to is there.
+        // The lookup is put last: the entry program finds it when the programs after it are there.
         for (tail, name) in self.hook.tails().iter().rev() {
             if let Some(program) = program(name) {
                 sys::set_program(tails, *tail as u32, program)?;
@@ -74,7 +74,7 @@ impl Station {
         Ok(())
     }
 
-    /// This hook's programs (all, or only `only`) with `settings`, over the same maps.
+    /// Loads this hook's programs (all, or only `only`) with `settings`, over the same maps.
     fn load_again(
         &self,
         only: Option<&str>,
@@ -104,13 +104,13 @@ pub(crate) fn emc_lines(present: u32, keys: usize, most: u32) -> u32 {
     }
 }
 
-/// Returns the number of keys that this many lines have room for.
+/// Returns the number of keys that `lines` lines have room for.
 fn room(lines: u32) -> usize {
     lines as usize * EMC_WAYS / 4 * 3
 }
 
-/// Numbers of lines to choose from, each at most a quarter more than the one before: another one
-/// takes another program, and empties the cache.
+/// Returns the numbers of lines to choose from, each at most a quarter larger than the previous
+/// one. They are few, because a change loads another program and empties the cache.
 fn steps() -> impl Iterator<Item = u32> {
     let octaves = (LEAST_LINES.ilog2()..u32::BITS).map(|n| 1 << (n - 2));
     octaves.flat_map(|quarter: u32| (4..8).map(move |n| quarter * n))
@@ -124,15 +124,15 @@ struct Choice {
     present: Option<Fit>,
     /// The settings of the full variant.
     full: Settings,
-    /// Its lookup programs, where they are not those that stations were loaded with.
+    /// The lookup programs of the full variant, if other ones than at the start.
     lookups: HashMap<Hook, OwnedFd>,
-    /// Lines of the exact-match cache in the last one that was not the full one.
+    /// Lines of the exact-match cache in the last variant that was not the full one.
     emc_lines: u32,
     demand: Demand,
     /// The number of times that the full variant was put back. A variant that was loaded for an
     /// earlier number is out of date.
     resets: u64,
-    /// The verifier refused a variant: the full one stays.
+    /// The verifier refused a variant, so the full one stays.
     broken: bool,
 }
 
@@ -173,7 +173,7 @@ impl Choice {
     }
 }
 
-/// Lookup programs and whose they are.
+/// Lookup programs and the stations that they are for.
 type Lookups<'a> = Vec<(&'a Station, OwnedFd)>;
 
 /// Chooses and changes variants.
@@ -220,7 +220,8 @@ impl Variants {
         self.lock().full
     }
 
-    /// A holder that panicked has at most left out a change: the full variant serves all flows.
+    /// Locks the choice. A holder that panicked has at most left out a change: the full variant
+    /// serves all flows.
     fn lock(&self) -> MutexGuard<'_, Choice> {
         self.choice.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -291,7 +292,7 @@ impl Variants {
             let lookup = lookup.or_else(|| station.programs.get(station.hook.lookup()));
             let Some(lookup) = lookup else { continue };
             if let Err(e) = station.put_lookup(lookup.as_fd()) {
-                // The walk still finds every flow.
+                // The scan of the masks still finds every flow.
                 tracing::error!(target: "dpif", "could not change the {} lookup ({e})", station.hook.name());
             }
         }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Whose packets are: the programs', or those of a socket at the same interface.
+//! The owner of the packets that arrive at an interface: the programs, or the daemon's socket at
+//! the same interface.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -13,8 +14,8 @@ use crate::load::Hook;
 use crate::ports;
 
 impl BpfDatapath {
-    /// The filter for packet sockets on interfaces where ports are or may be attached: see
-    /// [`RxOwner`]. It lets in what arrives where no port is attached.
+    /// Returns the filter for packet sockets on interfaces where ports are or may be attached: see
+    /// [`RxOwner`]. The filter accepts every packet of an interface where no port is attached.
     pub fn filter(&self) -> Option<BorrowedFd<'_>> {
         self.program(Hook::Tc.filter()?)
     }
@@ -22,6 +23,11 @@ impl BpfDatapath {
     /// Sets the owner of the packets that arrive at `ifindex`, from this instant. `ifindex` belongs
     /// to `port`, or is about to. Without this call the programs alone own the packets from
     /// [`BpfDatapath::attach`] on.
+    ///
+    /// # Errors
+    ///
+    /// Fails when the port number is too large, or the table of interfaces has no room for
+    /// `ifindex`.
     pub fn set_rx_owner(
         &self,
         port: PortNo,
@@ -35,13 +41,18 @@ impl BpfDatapath {
         ports::set_rx_owner(self.maps(), ifindex, port.0, owner)
     }
 
-    /// True when what arrives at `ifindex` is the programs', as that of `port`.
+    /// Returns true when the programs own the packets that arrive at `ifindex`, as packets of
+    /// `port`.
     pub fn owns_rx(&self, port: PortNo, ifindex: u32) -> bool {
         ports::owns_rx(self.maps(), ifindex, port.0)
     }
 
-    /// Returns when packets have gone through that were between the hooks of their device. Takes
-    /// milliseconds.
+    /// Blocks until the packets that were between the hooks of their device have gone through.
+    /// Takes milliseconds.
+    ///
+    /// # Errors
+    ///
+    /// Fails when the kernel does not wait for its programs.
     pub fn wait_for_packets(&self) -> io::Result<()> {
         self.flows.wait_for_programs()
     }

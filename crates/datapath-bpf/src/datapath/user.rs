@@ -16,8 +16,11 @@ impl BpfDatapath {
     /// Loads the user's object at `path` for the XDP hook of `port`, in place of the built-in
     /// program. `None` selects the built-in program again. Detaches the present program; the next
     /// [`BpfDatapath::attach`] attaches the new one. When this returns, flows that the program
-    /// cannot run are at the skb hook. After an error the port is in the same state as after
-    /// `None`.
+    /// cannot run are at the skb hook. The verifier may take a second.
+    ///
+    /// # Errors
+    ///
+    /// Returns the defect of the object. The port is then in the same state as after `None`.
     pub fn use_object(&self, port: PortNo, path: Option<&Path>) -> Result<(), ObjectError> {
         let loaded = path.map(|path| self.load_object(path)).transpose();
         let mut held = lock(&self.ports);
@@ -58,13 +61,17 @@ impl BpfDatapath {
         lock(&self.objects).get(&port.0).map(|object| object.capabilities)
     }
 
-    /// The user's program of a port, for tests of it.
+    /// Returns the user's program of a port, for tests of the program.
     pub fn user_program(&self, port: PortNo) -> Option<OwnedFd> {
         lock(&self.objects).get(&port.0)?.program.try_clone().ok()
     }
 
-    /// Checks whether XDP takes the flow. The refusal may be due to its actions, to missing room,
-    /// or to a user's program on the port, which supports less than the built-in one.
+    /// Checks whether XDP can run the flow.
+    ///
+    /// # Errors
+    ///
+    /// Refuses for the flow's actions, for missing room, or because a user's program on the ingress
+    /// port supports less than the built-in one.
     pub fn suits_xdp(&self, flow: &Megaflow) -> Result<(), Refusal> {
         self.flows.suits_xdp(flow)
     }

@@ -263,15 +263,15 @@ pub(crate) fn is_program(cells: &[u64; CELLS_TOTAL]) -> bool {
 /// Properties of a program's instructions.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Traits {
-    /// One is about MPLS labels.
+    /// An instruction concerns MPLS labels.
     pub mpls: bool,
-    /// One looks the packet up again.
+    /// An instruction looks the packet up again.
     pub again: bool,
-    /// One cuts the packet.
+    /// An instruction cuts the packet.
     pub cuts: bool,
-    /// Bytes that they add to a frame at most.
+    /// Upper bound of the bytes that the instructions add to a frame.
     pub growth: u8,
-    /// Ports that XDP sends copies to, in order.
+    /// Ports that XDP sends copies to, sorted; `None`: no copies.
     pub copies: Option<Vec<u16>>,
 }
 

@@ -1,22 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Taking over tables that another daemon left. Every number in them is looked at before it is
-//! used: they were written by a process that may have died anywhere.
+//! Taking over the tables of an earlier daemon. Every number in them is checked before it is used,
+//! because that daemon may have died at any point.
 
 use super::*;
 use crate::layout::{BUCKET, FLOW_PRECHECK, HOOK_XDP, MAX_PORTS, NO_PORT};
 use datapath::DropReason;
 
-/// The flows that were found at the start.
+/// The result of taking over tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Adopted {
-    /// Flows that go on.
+    /// Number of flows that go on.
     pub flows: usize,
-    /// Index entries that were taken out because something about them was wrong.
+    /// Number of index entries that were removed because a check failed.
     pub refused: usize,
 }
 
 impl Flows {
-    /// A table over arrays that may have flows. Their statistics are as they are.
+    /// Returns a table over arrays that may have flows, whose statistics go on. Parameters are
+    /// those of [`Flows::new`]. Waits for grace periods.
+    ///
+    /// # Errors
+    ///
+    /// Fails when the kernel does not wait ([`Grace::wait`]).
     pub fn adopt(
         maps: Maps,
         devmaps: Vec<OwnedFd>,
@@ -50,7 +55,8 @@ impl Flows {
         Ok((flows, found))
     }
 
-    /// `Ok(false)`: the place is free. `Err`: what is there is of no use.
+    /// Takes over the flow of one index entry. Returns false when the entry is free, and an error
+    /// when the entry is to be removed.
     fn adopt_entry(
         &self,
         inner: &mut Inner,
@@ -131,7 +137,7 @@ impl Flows {
         slot.dead == 0 && hooks && effect && short
     }
 
-    /// True when the index has the slot where its hash belongs.
+    /// Returns true when the index entry is in a bucket of the slot's hash.
     fn is_at(&self, slot: &Slot, entry: u64, position: Position) -> bool {
         let hash = hash::of_flow(&slot.words, slot.mask.into(), &self.factors);
         let buckets = hash::buckets(hash, self.maps.index.len() as u32 - 1);

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Packets on their way into their flows' words: the contents of the CPUs' batches. `bpf/layout.h`
-//! has the form of a batch, and the order in which programs write it.
+//! Packets that are not in their flows' words yet: the contents of the CPUs' batches.
+//! `bpf/layout.h` has the form of a batch, and the order in which programs write it.
 //!
-//! Batches are for many flows, whose words are in no cache. With 256 K flows at XDP a CPU forwards 11
-//! to 19 % more packets with them than when it counts each packet at once, with 64 K about as many
-//! (measured on a reduced copy of the lookup). With 16 K or fewer it forwards 1 to 2 % less, so then
-//! it counts at once.
+//! Batches are for many flows, whose words are in no cache. With 256 K flows at XDP a CPU forwards
+//! 11 to 19 % more packets with them than when it counts each packet at once, with 64 K about as
+//! many (measured on a reduced copy of the lookup). With 16 K or fewer it forwards 1 to 2 % less,
+//! so then it counts at once.
 
 use std::mem::offset_of;
 use std::ops::Range;
@@ -50,7 +50,7 @@ impl Batches {
     }
 }
 
-/// Of packets that were in batches, those of some slots.
+/// Packets of some slots that were in batches.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Batched<'a>(&'a [Share]);
 
@@ -61,13 +61,13 @@ impl<'a> Batched<'a> {
         Batched(self.0.get(from(slots.start)..from(slots.end)).unwrap_or_default())
     }
 
-    /// Those of one slot.
+    /// Returns the packets of one slot.
     #[inline]
     pub(crate) fn of(self, slot: u32) -> Batched<'a> {
         if self.is_empty() { self } else { self.within(slot..slot.saturating_add(1)) }
     }
 
-    /// True when there are none.
+    /// Returns true when there are no packets.
     #[inline]
     pub(crate) fn is_empty(self) -> bool {
         self.0.is_empty()

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Flows of ports whose XDP program is the user's, which may know less than ours.
+//! Flows of ports whose XDP program is a user's, which may support less than the built-in one.
 
 use super::*;
 use crate::capabilities::ops_of_slot;
@@ -68,7 +68,8 @@ impl Flows {
         is_there.then(|| self.maps.programs.read(program as usize).cells.to_vec())
     }
 
-    /// The same flow without XDP. `None` when it has nowhere to go, or there is no slot.
+    /// Replaces a flow beyond the limit by the same flow without XDP. `None`: no other hook can run
+    /// it, or there is no free slot.
     fn take_from_xdp(
         &self,
         inner: &mut Inner,

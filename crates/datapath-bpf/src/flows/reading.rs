@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Looking at flows.
+//! Reading flows and their statistics.
 
 use datapath::DropReason;
 
@@ -46,7 +46,7 @@ impl Flows {
         })
     }
 
-    /// All flows, for people.
+    /// Returns all flows, for people.
     pub fn dump(&self) -> Vec<(Ufid, Held)> {
         let ufids: Vec<Ufid> = self.lock().by_ufid.keys().copied().collect();
         let mut all = Vec::with_capacity(ufids.len());
@@ -62,7 +62,7 @@ impl Flows {
         all
     }
 
-    /// Calls `each` for the statistics of every flow.
+    /// Calls `each` with the statistics of every flow. The mutex is not held meanwhile.
     pub fn sweep(&self, each: &mut dyn FnMut(Ufid, FlowStats)) {
         let mut some = Vec::with_capacity(CHUNK);
         let batches = Batches::read(&self.maps);
@@ -103,7 +103,7 @@ impl Flows {
         }
     }
 
-    /// The same for one flow.
+    /// Reads the statistics of one flow.
     fn stats(&self, inner: &mut Inner, slot: u32, batches: &Batches) -> FlowStats {
         let Inner { records, earlier, hits, .. } = inner;
         let Some(record) = records.get_mut(slot as usize) else { return FlowStats::default() };
@@ -117,7 +117,8 @@ impl Flows {
         self.lock().hits
     }
 
-    /// `batched`: of `batches` what may be the slot's own.
+    /// Returns the counts of a flow, with those of the flows that it replaced. `batched` is the
+    /// part of `batches` that may belong to the slot.
     #[inline]
     fn count(
         &self,

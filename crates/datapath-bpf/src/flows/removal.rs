@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use super::*;
 
-/// A flow that was taken out of the index.
+/// A flow that was removed from the index.
 struct Unlinked {
     ufid: Ufid,
     slot: u32,
@@ -13,8 +13,8 @@ struct Unlinked {
 }
 
 impl Flows {
-    /// Removes flows and calls `each` with their final statistics, after one grace period for
-    /// all of them.
+    /// Removes flows, waits for one grace period, and calls `each` with their final statistics. The
+    /// mutex is not held during the calls.
     pub fn remove_many(&self, ufids: &[Ufid], each: &mut dyn FnMut(Ufid, FlowStats)) {
         let mut unlinked = Vec::with_capacity(ufids.len());
         for some in ufids.chunks(CHUNK) {
@@ -74,8 +74,8 @@ impl Flows {
         }
     }
 
-    /// Makes slots of removed flows and places of unused masks free. Two grace periods when
-    /// there is something to do.
+    /// Frees the slots of removed flows and the places of unused masks. Waits for two grace periods
+    /// when there are any.
     pub fn reclaim(&self) {
         let _one = self.reclaiming.lock().unwrap_or_else(|e| e.into_inner());
         self.release_lingering();
@@ -133,8 +133,8 @@ impl Flows {
         }
     }
 
-    /// Takes the numbers of these slots out of the signature cache. Programs put none of them
-    /// there any more: they find them neither in the index nor alive.
+    /// Removes the numbers of these slots from the signature cache. Programs add none of them
+    /// again: the index does not have them, and the slots are dead.
     pub(super) fn scrub(&self, batch: &[u32]) {
         let mut gone = vec![0u64; self.maps.slots.len().div_ceil(64)];
         for slot in batch {
@@ -145,9 +145,9 @@ impl Flows {
         for word in self.maps.cache.all_words() {
             let entry = word.load(Ordering::Relaxed);
             let Some(slot) = hash::slot_of(entry) else { continue };
-            // An entry that names no slot at all is taken out as well.
+            // An entry that names no slot at all is removed as well.
             if gone.get(slot as usize / 64).is_none_or(|bits| bits >> (slot % 64) & 1 != 0) {
-                // A program may have put something else there.
+                // A program may have stored another entry there.
                 let _ = word.compare_exchange(entry, 0, Ordering::Relaxed, Ordering::Relaxed);
             }
         }
@@ -168,8 +168,8 @@ impl Flows {
         self.release_slot(inner, slot, batches);
     }
 
-    /// No program notes packets of this slot any more. One whose batch still names it would add
-    /// them to the next flow there.
+    /// Frees a slot for which no program notes packets any more. If a batch still names the slot,
+    /// its packets would be added to the next flow there, so the slot lingers.
     fn release_slot(&self, inner: &mut Inner, slot: u32, batches: &Batches) {
         if batches.may_name(slot) {
             inner.lingering.push(slot);
@@ -179,7 +179,7 @@ impl Flows {
         }
     }
 
-    /// The same for many slots.
+    /// Frees many slots; see [`Flows::release_slot`].
     pub(super) fn release_slots(&self, slots: &[u32]) {
         let batches = Batches::read(&self.maps);
         for some in slots.chunks(CHUNK) {
@@ -188,7 +188,7 @@ impl Flows {
         }
     }
 
-    /// The same for those that a batch named the last time.
+    /// Frees the lingering slots that no batch names any more.
     fn release_lingering(&self) {
         let lingering = std::mem::take(&mut self.lock().lingering);
         if !lingering.is_empty() {

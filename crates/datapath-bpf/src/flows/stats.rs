@@ -15,9 +15,9 @@ use crate::maps::Maps;
 /// counts are too low.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Reads {
-    /// A later read will correct the counts.
+    /// A later read of the flow will correct the counts.
     Some = 16,
-    /// There will not.
+    /// No later read of the flow follows.
     Last = 1 << 14,
 }
 
@@ -95,7 +95,7 @@ impl FlowCount {
     }
 }
 
-/// The words of a slot, of each shard.
+/// Returns the words of a slot, one for each shard.
 #[inline]
 fn words(maps: &Maps, slot: u32) -> impl Iterator<Item = &AtomicU64> {
     let (words, flows) = (maps.recent.all_words(), maps.sizes.flows as usize);
@@ -122,6 +122,7 @@ fn sum(words: impl Iterator<Item = u64>) -> (FlowCount, bool) {
     (FlowCount { packets, bytes, tcp_flags }, bits >> RECENT_SPILLED_SHIFT & 1 != 0)
 }
 
+/// Returns the recent counts of a slot, and whether one of its words was spilled.
 #[inline]
 fn recent(maps: &Maps, slot: u32, order: Ordering) -> (FlowCount, bool) {
     sum(words(maps, slot).map(|word| word.load(order)))
