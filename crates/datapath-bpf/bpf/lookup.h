@@ -21,7 +21,6 @@
 #include "parse_fast.h"
 #include "last_flow.h"
 
-#define NO_SLOT 0xffffffffu
 #define PULL_BYTES 512 /* tc: bytes of a packet that are made linear for its headers */
 
 /* The kernel ends a packet's program at its 34th tail call (MAX_TAIL_CALL_CNT). */
@@ -549,22 +548,49 @@ static __always_inline int lookup_run(hook_ctx *ctx, struct state *st, struct sl
 	return tail_call(ctx, TAIL_EXEC);
 }
 
-/* The program in TAIL_RECIRC: a packet that is looked up again, or one with rare headers. Its
- * metadata is in the state. */
-static __always_inline int lookup_recirc(hook_ctx *ctx)
+/**
+ * lookup_resume - Begins a program that looks up a packet whose metadata is in the state.
+ * @ctx: the packet
+ * @verdict: set when the result is NULL
+ *
+ * The tail call is counted, and everything is parsed into the state.
+ *
+ * Return: the state, or NULL when the packet ends with @verdict.
+ */
+static __always_inline struct state *lookup_resume(hook_ctx *ctx, int *verdict)
 {
 	struct state *st = state_here();
+	int err;
+
+	if (!st) {
+		*verdict = drop(DROP_UNSUPPORTED);
+		return 0;
+	}
+	st->calls++;
+	err = parse_all(ctx);
+	if (!err)
+		return st;
+	*verdict = lookup_unparsed(ctx, err, st->depth);
+	return 0;
+}
+
+/**
+ * lookup_recirc - The program in TAIL_RECIRC: looks a packet up again, or one with rare headers.
+ * @ctx: the packet, whose metadata is in the state
+ *
+ * Return: the verdict.
+ */
+static __always_inline int lookup_recirc(hook_ctx *ctx)
+{
+	struct state *st;
 	struct slot *slot;
 	struct mask *mask;
 	__u32 number, mask_number;
-	int err;
+	int verdict;
 
+	st = lookup_resume(ctx, &verdict);
 	if (!st)
-		return drop(DROP_UNSUPPORTED);
-	st->calls++;
-	err = parse_all(ctx);
-	if (err)
-		return lookup_unparsed(ctx, err, st->depth);
+		return verdict;
 	st->cache_hash = cache_hash(st->key);
 	number = sigcache_find(st->cache_hash);
 	slot = bpf_map_lookup_elem(&slots, &number);

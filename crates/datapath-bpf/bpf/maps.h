@@ -209,6 +209,9 @@ struct {
 	__type(value, struct port_set);
 } port_sets SEC(".maps");
 
+/* The number of no slot; slots has no element there. */
+#define NO_SLOT 0xffffffffu
+
 /* Returns the state of this CPU's packet; NULL never, but the verifier requires a check. */
 static __always_inline struct state *state_here(void)
 {

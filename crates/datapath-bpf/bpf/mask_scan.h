@@ -101,19 +101,17 @@ static __always_inline int mask_scan_not_found(hook_ctx *ctx, const struct state
 /* The program in TAIL_MASK_SCAN: parses everything, searches under all masks, and runs the flow. */
 static __always_inline int mask_scan(hook_ctx *ctx)
 {
-	struct mask_scan w = { .st = state_here(), .found = NO_SLOT };
-	struct state *st = w.st;
+	struct mask_scan w;
+	struct state *st;
 	struct counters *counters;
 	struct slot *slot;
 	__u32 number;
-	int err;
+	int verdict;
 
+	st = lookup_resume(ctx, &verdict);
 	if (!st)
-		return drop(DROP_UNSUPPORTED);
-	st->calls++;
-	err = parse_all(ctx);
-	if (err)
-		return lookup_unparsed(ctx, err, st->depth);
+		return verdict;
+	w = (struct mask_scan){ .st = st, .found = NO_SLOT };
 	bpf_for_each_map_elem(&masks, mask_scan_look, &w, 0);
 	number = w.found;
 	slot = bpf_map_lookup_elem(&slots, &number);

@@ -22,8 +22,6 @@
 #include "output.h"
 #include "view.h"
 
-#define NO_SLOT 0xffffffffu
-
 /* The lookup of one packet; zeros at first. */
 struct query {
 	__u64 key[HOT_WORDS]; /* by W_x of layout.h; find_flow() adds the port to W_PORT */
