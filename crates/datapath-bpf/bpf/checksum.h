@@ -78,8 +78,15 @@ static __always_inline int checksum_transport(hook_ctx *ctx, __u32 at, __u64 gon
 #endif
 }
 
-/* Updates the transport checksum of the packet of `ip` after a change of its pseudo header. Returns
- * 0 or an error. */
+/**
+ * checksum_pseudo_changed - Updates a transport checksum after a change of the pseudo header.
+ * @ctx: the packet; pointers into it become invalid
+ * @ip: the packet's headers
+ * @gone: sum of the old 16-bit words
+ * @come: sum of the new ones
+ *
+ * Return: 0 or an error.
+ */
 static __always_inline int checksum_pseudo_changed(hook_ctx *ctx, const struct ip *ip, __u64 gone,
 						   __u64 come)
 {
@@ -94,8 +101,13 @@ static __always_inline int checksum_pseudo_changed(hook_ctx *ctx, const struct i
 	return 0;
 }
 
-/* Returns true when the device is still to compute the checksum at `at`, one that is not an
- * Internet checksum: the helper changes nothing then. */
+/**
+ * checksum_is_unfinished - Checks whether the device is still to compute a checksum.
+ * @ctx: the packet; pointers into it become invalid
+ * @at: offset of the checksum, which is not an Internet checksum
+ *
+ * Return: true when the helper changes nothing there, as it does for such a packet.
+ */
 static __always_inline bool checksum_is_unfinished(hook_ctx *ctx, __u32 at)
 {
 #if AT_XDP

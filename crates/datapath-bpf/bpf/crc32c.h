@@ -25,7 +25,11 @@ static const __u32 crc32c_powers[16] = {
 	0x35d73a62, 0x28461564, 0xbf455269, 0xe2ea32dc,
 };
 
-/* Returns the product of two polynomials. */
+/**
+ * crc32c_multiply - Returns the product of two polynomials, modulo CRC32C_POLYNOMIAL.
+ * @a: one; bit 31 is the coefficient of x^0
+ * @b: the other, in the same form
+ */
 static __always_inline __u32 crc32c_multiply(__u32 a, __u32 b)
 {
 	__u32 product = 0;

@@ -19,8 +19,17 @@
 /* There is no headroom, or no memory. */
 #define FAILED REFUSED(DROP_UNSUPPORTED)
 
-/* Copies bytes out of the frame, as frame_load() does, at an offset that the verifier has no bounds
- * for: the mask gives it some, and opaque() keeps the compiler from dropping the mask. */
+/**
+ * edit_load - Copies bytes out of the frame, as frame_load() does, at an offset without bounds.
+ * @ctx: the packet
+ * @offset: first byte, for which the verifier has no bounds
+ * @to: memory for the bytes
+ * @len: how many; a constant
+ *
+ * The mask gives the offset bounds, and opaque() keeps the compiler from dropping the mask.
+ *
+ * Return: 0, or not 0 when the bytes are not all in the frame.
+ */
 static __always_inline int edit_load(hook_ctx *ctx, __u32 offset, void *to, const __u32 len)
 {
 	__u64 o = offset;
@@ -31,7 +40,19 @@ static __always_inline int edit_load(hook_ctx *ctx, __u32 offset, void *to, cons
 
 #if AT_XDP
 
-/* Writes bytes into the frame, as frame_store() does, at an offset without bounds. */
+/**
+ * edit_store - Writes bytes into the frame, at an offset without bounds.
+ * @ctx: the packet
+ * @st: its state; `covered` is the first byte that skb->csum covers
+ * @offset: first byte
+ * @from: the bytes
+ * @len: how many; a constant
+ *
+ * At tc, skb->csum (CHECKSUM_COMPLETE) is updated if it covers the bytes, and pointers into the
+ * packet become invalid.
+ *
+ * Return: 0, or not 0 when the bytes are not all in the frame.
+ */
 static __always_inline int edit_store(hook_ctx *ctx, const struct state *st, __u32 offset,
 				      const void *from, const __u32 len)
 {
@@ -41,7 +62,17 @@ static __always_inline int edit_store(hook_ctx *ctx, const struct state *st, __u
 	return o > MAX_OFFSET ? -1 : frame_store(ctx, o & MAX_OFFSET, from, len);
 }
 
-/* As edit_store(); at XDP there is no skb->csum. */
+/**
+ * edit_store_neutral - Writes bytes whose change leaves skb->csum unchanged.
+ * @ctx: the packet
+ * @offset: first byte
+ * @from: the bytes, whose change and that of their checksum cancel out
+ * @len: how many; a constant
+ *
+ * At XDP there is no skb->csum. At tc, pointers into the packet become invalid.
+ *
+ * Return: as edit_store().
+ */
 static __always_inline int edit_store_neutral(hook_ctx *ctx, __u32 offset, const void *from,
 					      const __u32 len)
 {
@@ -50,7 +81,7 @@ static __always_inline int edit_store_neutral(hook_ctx *ctx, __u32 offset, const
 
 #else
 
-/* Writes bytes into the frame and updates skb->csum if it covers them (CHECKSUM_COMPLETE). */
+/* As at XDP. */
 static __always_inline int edit_store(hook_ctx *ctx, const struct state *st, __u32 offset,
 				      const void *from, const __u32 len)
 {
@@ -58,7 +89,7 @@ static __always_inline int edit_store(hook_ctx *ctx, const struct state *st, __u
 				   offset < st->covered ? 0 : BPF_F_RECOMPUTE_CSUM);
 }
 
-/* Writes bytes whose change, together with that of their checksum, leaves skb->csum unchanged. */
+/* As at XDP. */
 static __always_inline int edit_store_neutral(hook_ctx *ctx, __u32 offset, const void *from,
 					      const __u32 len)
 {
@@ -102,8 +133,13 @@ struct ip {
 	bool routed;   /* IPv6: a routing header has segments left */
 };
 
-/* Follows extension headers up to the transport header, whose offset the parser found. Returns 0 or
- * an error. */
+/**
+ * edit_skip_extensions - Follows IPv6 extension headers up to the transport header.
+ * @ctx: the packet
+ * @ip: its headers, with the offset of the transport header; the protocol and the flags are set
+ *
+ * Return: 0 or an error.
+ */
 static __always_inline int edit_skip_extensions(hook_ctx *ctx, struct ip *ip)
 {
 	__u32 offset = ip->l3 + 40;
@@ -178,7 +214,14 @@ __noinline int find_ip(hook_ctx *ctx, struct ip *ip)
 	return edit_skip_extensions(ctx, ip);
 }
 
-/* Returns true when the packet has a whole transport header of `len` bytes and protocol `proto`. */
+/**
+ * has_transport - Checks for a whole transport header.
+ * @ip: the packet's headers
+ * @proto: the protocol
+ * @len: bytes of its header; a constant
+ *
+ * Return: true when the packet has it.
+ */
 static __always_inline bool has_transport(const struct ip *ip, __u32 proto, const __u32 len)
 {
 	return ip->proto == proto && !ip->later && ip->l4 + len <= ip->end;

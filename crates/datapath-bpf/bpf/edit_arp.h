@@ -27,7 +27,16 @@ enum {
 	ARP_HW_MASK = 8,
 };
 
-/* Runs OP_SET_ARP; layout.h defines the operands. Returns EDITED or the reason to drop plus one. */
+/**
+ * set_arp - Runs OP_SET_ARP.
+ * @ctx: the packet; pointers into it become invalid
+ * @st: its state
+ * @op: opcode, host integer
+ * @op_mask: mask of the opcode, host integer
+ * @operands: as layout.h defines them
+ *
+ * Return: EDITED, or the reason to drop plus one.
+ */
 static __always_inline int set_arp(hook_ctx *ctx, const struct state *st, __u16 op, __u16 op_mask,
 				   const __u64 *operands)
 {

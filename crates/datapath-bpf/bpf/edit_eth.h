@@ -5,7 +5,14 @@
 
 #include "edit.h"
 
-/* Runs OP_SET_ETH; layout.h defines the operands. Returns EDITED or the reason to drop plus one. */
+/**
+ * set_eth - Runs OP_SET_ETH.
+ * @ctx: the packet; pointers into it become invalid
+ * @st: its state
+ * @operands: as layout.h defines them
+ *
+ * Return: EDITED, or the reason to drop plus one.
+ */
 static __always_inline int set_eth(hook_ctx *ctx, const struct state *st, const __u64 *operands)
 {
 	__u32 addresses[3], value[3], mask[3];

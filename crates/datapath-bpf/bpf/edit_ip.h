@@ -13,7 +13,15 @@ struct byte_pairs {
 	__u8 tos, tos_mask, ttl, ttl_mask, unused[4];
 };
 
-/* Runs OP_SET_IPV4, with the header checksum and that of the transport. */
+/**
+ * set_ipv4 - Runs OP_SET_IPV4, and updates the checksums of the header and the transport.
+ * @ctx: the packet; pointers into it become invalid
+ * @st: its state
+ * @ip: its headers
+ * @operands: as layout.h defines them
+ *
+ * Return: EDITED, or the reason to drop plus one.
+ */
 static __always_inline int set_ipv4(hook_ctx *ctx, const struct state *st, const struct ip *ip,
 				    const __u64 *operands)
 {
@@ -66,7 +74,15 @@ struct ipv6 {
 	__u32 dst[4];
 };
 
-/* Runs OP_SET_IPV6, with the checksum of the transport. */
+/**
+ * set_ipv6 - Runs OP_SET_IPV6, and updates the checksum of the transport.
+ * @ctx: the packet; pointers into it become invalid
+ * @st: its state
+ * @ip: its headers
+ * @operands: as layout.h defines them
+ *
+ * Return: EDITED, or the reason to drop plus one.
+ */
 static __always_inline int set_ipv6(hook_ctx *ctx, const struct state *st, const struct ip *ip,
 				    const __u64 *operands)
 {

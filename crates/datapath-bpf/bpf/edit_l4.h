@@ -43,7 +43,15 @@ static __always_inline int set_ports(hook_ctx *ctx, const struct state *st, cons
 	return EDITED;
 }
 
-/* Runs OP_SET_TCP. */
+/**
+ * set_tcp - Runs OP_SET_TCP.
+ * @ctx: the packet; pointers into it become invalid
+ * @st: its state
+ * @ip: its headers
+ * @operands: as layout.h defines them
+ *
+ * Return: EDITED, or the reason to drop plus one.
+ */
 static __always_inline int set_tcp(hook_ctx *ctx, const struct state *st, const struct ip *ip,
 				   const __u64 *operands)
 {
@@ -52,7 +60,15 @@ static __always_inline int set_tcp(hook_ctx *ctx, const struct state *st, const 
 	return set_ports(ctx, st, ip, operands, 16, 0);
 }
 
-/* Runs OP_SET_UDP. */
+/**
+ * set_udp - Runs OP_SET_UDP.
+ * @ctx: the packet; pointers into it become invalid
+ * @st: its state
+ * @ip: its headers
+ * @operands: as layout.h defines them
+ *
+ * Return: EDITED, or the reason to drop plus one.
+ */
 static __always_inline int set_udp(hook_ctx *ctx, const struct state *st, const struct ip *ip,
 				   const __u64 *operands)
 {
@@ -61,8 +77,18 @@ static __always_inline int set_udp(hook_ctx *ctx, const struct state *st, const 
 	return set_ports(ctx, st, ip, operands, 6, SUM_OPTIONAL);
 }
 
-/* Runs OP_SET_SCTP. The checksum is a CRC32c over header and data, with its own field zero, least
- * significant byte first. */
+/**
+ * set_sctp - Runs OP_SET_SCTP.
+ * @ctx: the packet; pointers into it become invalid
+ * @st: its state
+ * @ip: its headers
+ * @operands: as layout.h defines them
+ *
+ * The checksum is a CRC32c over header and data, with its own field zero, least significant byte
+ * first.
+ *
+ * Return: EDITED, or the reason to drop plus one.
+ */
 static __always_inline int set_sctp(hook_ctx *ctx, const struct state *st, const struct ip *ip,
 				    const __u64 *operands)
 {
@@ -88,8 +114,15 @@ static __always_inline int set_sctp(hook_ctx *ctx, const struct state *st, const
 	return edit_store(ctx, st, ip->l4, header, sizeof(header)) ? FAILED : EDITED;
 }
 
-/* Runs OP_SET_ICMP. `set`: type value, type mask, code value, code mask, as bytes in memory
- * order. */
+/**
+ * set_icmp - Runs OP_SET_ICMP.
+ * @ctx: the packet; pointers into it become invalid
+ * @ip: its headers
+ * @v6: the instruction is for ICMPv6
+ * @set: type value, type mask, code value, code mask, as bytes in memory order
+ *
+ * Return: EDITED, or the reason to drop plus one.
+ */
 static __always_inline int set_icmp(hook_ctx *ctx, const struct ip *ip, bool v6, __u32 set)
 {
 	__u8 s[4], head[2];

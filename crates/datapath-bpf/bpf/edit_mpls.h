@@ -12,6 +12,7 @@
  * LLC/SNAP, rounded up. */
 #define FRONT 28
 
+/* Returns true for the Ethernet types of MPLS. */
 static __always_inline bool mpls_is_type(__be16 type)
 {
 	return type == bpf_htons(ETH_P_MPLS_UC) || type == bpf_htons(ETH_P_MPLS_MC);
@@ -25,7 +26,14 @@ static __always_inline __u32 mpls_outermost(hook_ctx *ctx, const struct state *s
 	return place + ENTRY <= data_length(ctx) && mpls_is_type(edit_ethertype(ctx, st)) ? place : 0;
 }
 
-/* Runs OP_SET_MPLS. Returns EDITED or the reason to drop plus one. */
+/**
+ * set_mpls - Runs OP_SET_MPLS.
+ * @ctx: the packet; pointers into it become invalid
+ * @st: its state
+ * @operands: as layout.h defines them
+ *
+ * Return: EDITED, or the reason to drop plus one.
+ */
 static __always_inline int set_mpls(hook_ctx *ctx, const struct state *st, const __u64 *operands)
 {
 	__u32 place = mpls_outermost(ctx, st), entry, set[2];
@@ -46,7 +54,14 @@ struct front {
 
 #if AT_XDP
 
-/* Reads `len` bytes of the front, which begins at `offset`. Returns 0 or an error. */
+/**
+ * mpls_load_front - Reads the front of a frame.
+ * @ctx: the frame
+ * @offset: where the front begins
+ * @f: its `len` is set; becomes the front
+ *
+ * Return: 0 or an error.
+ */
 static __always_inline int mpls_load_front(hook_ctx *ctx, __u32 offset, struct front *f)
 {
 #pragma unroll
@@ -56,7 +71,14 @@ static __always_inline int mpls_load_front(hook_ctx *ctx, __u32 offset, struct f
 	return 0;
 }
 
-/* Writes the front to `offset`. Returns 0 or an error. */
+/**
+ * mpls_store_front - Writes the front of a frame.
+ * @ctx: the frame
+ * @offset: where the front is to begin
+ * @f: the front
+ *
+ * Return: 0 or an error.
+ */
 static __always_inline int mpls_store_front(hook_ctx *ctx, const __u32 offset, struct front *f)
 {
 #pragma unroll
@@ -109,7 +131,16 @@ static __always_inline int mpls_insert_entry(hook_ctx *ctx, struct state *st, st
 	return edit_store_neutral(ctx, ADDRESSES + f->len, &entry, sizeof(entry));
 }
 
-/* Removes the outermost entry; parameters as for mpls_insert_entry(). */
+/**
+ * mpls_remove_entry - Removes the outermost label stack entry.
+ * @ctx: the packet; pointers into it become invalid
+ * @st: its state
+ * @f: its `len` is set; becomes the front
+ * @type: new Ethernet type
+ * @shift: becomes the distance that later headers moved by
+ *
+ * Return: 0 or an error.
+ */
 static __always_inline int mpls_remove_entry(hook_ctx *ctx, struct state *st, struct front *f,
 					     __be16 type, int *shift)
 {
@@ -129,8 +160,12 @@ static __always_inline __u64 mpls_below(int a, int b)
 	return difference >> 63;
 }
 
-/* Returns the sum of those of `words`, which are the frame's bytes from 12 on, that lie between two
- * offsets of the frame. */
+/**
+ * mpls_sum_between - Returns the sum of the words that lie between two offsets of the frame.
+ * @words: the frame's bytes from 12 on
+ * @from: first offset
+ * @end: offset after the last word
+ */
 static __always_inline __u64 mpls_sum_between(const __u16 *words, __u32 from, __u32 end)
 {
 	__u64 sum = 0;
@@ -141,21 +176,30 @@ static __always_inline __u64 mpls_sum_between(const __u16 *words, __u32 from, __
 	return sum;
 }
 
-/* Updates skb->csum (CHECKSUM_COMPLETE) after a change; the helper refuses when there is none. */
+/**
+ * checksum_skb_changed - Updates skb->csum (CHECKSUM_COMPLETE) after a change.
+ * @ctx: the packet; the helper refuses when it has no skb->csum
+ * @gone: sum of the old 16-bit words
+ * @come: sum of the new ones
+ */
 static __always_inline void checksum_skb_changed(hook_ctx *ctx, __u64 gone, __u64 come)
 {
 	bpf_csum_update(ctx, (__u32)checksum_fold(come) + (__u16)~checksum_fold(gone));
 }
 
-/* Writes `value` over the last two of the first `len` bytes of the front. */
+/**
+ * mpls_set_end - Writes over the last two bytes of the front.
+ * @f: the front
+ * @len: its bytes
+ * @value: the bytes as they lie in memory
+ */
 static __always_inline void mpls_set_end(struct front *f, __u32 len, __u16 value)
 {
 	f->words[(len / 2 - 1) & 15] = value;
 }
 
-/* Inserts an entry. bpf_skb_change_head() adds headroom and leaves skb->protocol alone. The network
- * header, and with it the offset from which skb->csum covers the frame, moves 4 bytes further.
- * Returns 0 or an error. */
+/* As at XDP. bpf_skb_change_head() adds headroom and leaves skb->protocol alone. The network
+ * header, and with it the offset from which skb->csum covers the frame, moves 4 bytes further. */
 static __always_inline int mpls_insert_entry(hook_ctx *ctx, struct state *st, struct front *f,
 					     __be16 type, __be32 entry, int *shift)
 {
@@ -186,9 +230,9 @@ static __always_inline int mpls_insert_entry(hook_ctx *ctx, struct state *st, st
 	return 0;
 }
 
-/* Removes the outermost entry. The kernel removes bytes from the inside of a packet only as VLAN
- * tags. So the front moves up over the entry, and the 4 bytes that this frees before the front
- * become a tag, which is popped. Returns 0 or an error. */
+/* As at XDP. The kernel removes bytes from the inside of a packet only as VLAN tags. So the front
+ * moves up over the entry, and the 4 bytes that this frees before the front become a tag, which is
+ * popped. */
 static __always_inline int mpls_remove_entry(hook_ctx *ctx, struct state *st, struct front *f,
 					     __be16 type, int *shift)
 {
@@ -225,9 +269,17 @@ static __always_inline int mpls_remove_entry(hook_ctx *ctx, struct state *st, st
 
 #endif
 
-/* Runs OP_PUSH_MPLS. The label goes before a VLAN header that is payload. If the kernel keeps that
- * header outside of the frame, a temporary tag is pushed to make the kernel move it into the frame.
- * Returns EDITED or the reason to drop plus one. */
+/**
+ * exec_push_mpls - Runs OP_PUSH_MPLS.
+ * @ctx: the packet; pointers into it become invalid
+ * @kind: Ethernet type, host integer
+ * @lse: the entry, host integer
+ *
+ * The label goes before a VLAN header that is payload. If the kernel keeps that header outside of
+ * the frame, a temporary tag is pushed to make the kernel move it into the frame.
+ *
+ * Return: EDITED, or the reason to drop plus one.
+ */
 __noinline int exec_push_mpls(hook_ctx *ctx, __u32 kind, __u32 lse)
 {
 	struct state *st = state_here();
@@ -263,8 +315,15 @@ __noinline int exec_push_mpls(hook_ctx *ctx, __u32 kind, __u32 lse)
 	return EDITED;
 }
 
-/* Runs OP_POP_MPLS. The headers below are parsed when the packet is looked up again. Returns EDITED
- * or the reason to drop plus one. */
+/**
+ * exec_pop_mpls - Runs OP_POP_MPLS.
+ * @ctx: the packet; pointers into it become invalid
+ * @kind: new Ethernet type, host integer
+ *
+ * The headers below are parsed when the packet is looked up again.
+ *
+ * Return: EDITED, or the reason to drop plus one.
+ */
 __noinline int exec_pop_mpls(hook_ctx *ctx, __u32 kind)
 {
 	struct state *st = state_here();

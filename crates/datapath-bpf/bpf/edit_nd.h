@@ -97,8 +97,15 @@ static __always_inline int nd_set_words(hook_ctx *ctx, const struct ip *ip, __u3
 	return EDITED;
 }
 
-/* Runs OP_SET_ND. Operands in 16-bit words: target value 0, mask 8; source option value 16, mask
- * 20; target option value 24, mask 28. */
+/**
+ * set_nd - Runs OP_SET_ND.
+ * @ctx: the packet; pointers into it become invalid
+ * @ip: its headers
+ * @operands: in 16-bit words: target value 0, mask 8; source option value 16, mask 20; target
+ *            option value 24, mask 28
+ *
+ * Return: EDITED, or the reason to drop plus one.
+ */
 static __always_inline int set_nd(hook_ctx *ctx, const struct ip *ip, const __u64 *operands)
 {
 	const __u16 *set = (const __u16 *)operands;
@@ -116,7 +123,15 @@ static __always_inline int set_nd(hook_ctx *ctx, const struct ip *ip, const __u6
 	return err;
 }
 
-/* Runs OP_SET_ND_EXT. `kind`: option type value | mask << 8. */
+/**
+ * set_nd_extensions - Runs OP_SET_ND_EXT.
+ * @ctx: the packet; pointers into it become invalid
+ * @ip: its headers
+ * @kind: option type value | mask << 8
+ * @operands: as layout.h defines them
+ *
+ * Return: EDITED, or the reason to drop plus one.
+ */
 static __always_inline int set_nd_extensions(hook_ctx *ctx, const struct ip *ip, __u32 kind,
 					     const __u64 *operands)
 {

@@ -98,8 +98,16 @@ static __always_inline int tag_sync_protocol(hook_ctx *ctx, struct state *st)
 	       tag_pop_raw(ctx, st);
 }
 
-/* Removes the outermost tag. The kernel goes by skb->protocol, which a sender can have set to
- * anything, so it is set first. Returns 0 or an error. */
+/**
+ * tag_pop - Removes the outermost tag.
+ * @ctx: the packet; pointers into it become invalid
+ * @st: its state
+ * @shift: becomes the distance that later headers moved by
+ *
+ * The kernel goes by skb->protocol, which a sender can have set to anything, so it is set first.
+ *
+ * Return: 0 or an error.
+ */
 static __always_inline int tag_pop(hook_ctx *ctx, struct state *st, int *shift)
 {
 	__u32 before = ctx->len;
@@ -115,7 +123,14 @@ static __always_inline int tag_pop(hook_ctx *ctx, struct state *st, int *shift)
 
 #endif
 
-/* Runs OP_PUSH_VLAN. Returns EDITED or the reason to drop plus one. */
+/**
+ * exec_push_vlan - Runs OP_PUSH_VLAN.
+ * @ctx: the packet; pointers into it become invalid
+ * @tpid: Ethernet type of the tag, host integer
+ * @tci: tag control information without CFI, host integer
+ *
+ * Return: EDITED, or the reason to drop plus one.
+ */
 __noinline int exec_push_vlan(hook_ctx *ctx, __u32 tpid, __u32 tci)
 {
 	struct state *st = state_here();
@@ -131,7 +146,12 @@ __noinline int exec_push_vlan(hook_ctx *ctx, __u32 tpid, __u32 tci)
 	return EDITED;
 }
 
-/* Runs OP_POP_VLAN. Returns EDITED or the reason to drop plus one. */
+/**
+ * exec_pop_vlan - Runs OP_POP_VLAN.
+ * @ctx: the packet; pointers into it become invalid
+ *
+ * Return: EDITED, or the reason to drop plus one.
+ */
 __noinline int exec_pop_vlan(hook_ctx *ctx)
 {
 	struct state *st = state_here();

@@ -86,6 +86,9 @@ __noinline int exec_edit_ip(hook_ctx *ctx, __u32 op, __u32 a, __u32 b, const str
 
 /**
  * exec_edit - Runs an instruction that edits anything but an IP packet.
+ * @ctx: the packet; pointers into it become invalid
+ * @st: its state
+ * @i: the instruction
  *
  * Return: EDITED, or the reason to drop plus one.
  */
@@ -111,7 +114,12 @@ static __always_inline int exec_edit(hook_ctx *ctx, struct state *st, const stru
 	}
 }
 
-/* Sets skb_priority, in the state and at tc in the packet. */
+/**
+ * exec_set_priority - Runs OP_SET_PRIORITY, in the state and at tc in the packet.
+ * @ctx: the packet
+ * @st: its state
+ * @priority: new skb_priority
+ */
 static __always_inline void exec_set_priority(hook_ctx *ctx, struct state *st, __u32 priority)
 {
 	st->priority = priority;
@@ -120,7 +128,13 @@ static __always_inline void exec_set_priority(hook_ctx *ctx, struct state *st, _
 #endif
 }
 
-/* Sets the bits of pkt_mark under `mask`, in the state and at tc in the packet. */
+/**
+ * exec_set_mark - Runs OP_SET_MARK, in the state and at tc in the packet.
+ * @ctx: the packet
+ * @st: its state
+ * @value: new pkt_mark
+ * @mask: bits of it that change
+ */
 static __always_inline void exec_set_mark(hook_ctx *ctx, struct state *st, __u32 value, __u32 mask)
 {
 	st->mark = merged(st->mark, value, mask);
@@ -160,7 +174,14 @@ static __always_inline __u32 exec_checked_length(hook_ctx *ctx)
 	return !has_tag(ctx) && tag_is_in_frame(ctx) ? length - 4 : length;
 }
 
-/* Sends the packet itself, which ends it; returns the verdict. */
+/**
+ * exec_output - Runs an OP_OUTPUT that sends the packet itself, which ends it.
+ * @ctx: the packet
+ * @st: its state
+ * @port: number of the port
+ *
+ * Return: the verdict.
+ */
 static __always_inline int exec_output(hook_ctx *ctx, struct state *st, __u32 port)
 {
 #if AT_XDP
@@ -170,7 +191,12 @@ static __always_inline int exec_output(hook_ctx *ctx, struct state *st, __u32 po
 	return output(ctx, port);
 }
 
-/* Sends a copy of the packet. */
+/**
+ * exec_copy - Runs an OP_OUTPUT that sends a copy of the packet.
+ * @ctx: the packet; pointers into it become invalid
+ * @st: its state
+ * @port: number of the port
+ */
 static __always_inline void exec_copy(hook_ctx *ctx, struct state *st, __u32 port)
 {
 #if AT_XDP
@@ -186,7 +212,14 @@ static __always_inline void exec_copy(hook_ctx *ctx, struct state *st, __u32 por
 #endif
 }
 
-/* Looks the packet up again under recirculation id `id`; returns the verdict. */
+/**
+ * exec_recirculate - Runs OP_RECIRC: looks the packet up again.
+ * @ctx: the packet
+ * @st: its state
+ * @id: new recirculation id
+ *
+ * Return: the verdict.
+ */
 static __always_inline int exec_recirculate(hook_ctx *ctx, struct state *st, __u32 id)
 {
 	if (st->depth >= RECIRCULATION_LIMIT)
@@ -304,7 +337,12 @@ static __always_inline int exec_once(hook_ctx *ctx, struct state *st, bool *go_o
 	return VERDICT_DROP;
 }
 
-/* The program in TAIL_EXEC. */
+/**
+ * exec - The program in TAIL_EXEC: runs one instruction, and goes on to the next.
+ * @ctx: the packet
+ *
+ * Return: the verdict.
+ */
 static __always_inline int exec(hook_ctx *ctx)
 {
 	struct state *st = state_here();

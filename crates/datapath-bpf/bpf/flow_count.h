@@ -42,8 +42,13 @@ static __always_inline __u64 take_recent(struct recent *r)
 	return word;
 }
 
-/* Moves the counts in recent[at] to the totals of the flow. This is rare: slot and word are looked
- * up again, so that the path of other packets keeps no registers for it. */
+/**
+ * spill - Moves the counts of a word to the totals of its flow.
+ * @at: index into recent
+ *
+ * This is rare: slot and word are looked up again, so that the path of other packets keeps no
+ * registers for it.
+ */
 static __always_inline void spill(__u32 at)
 {
 	__u32 slot = at & (settings.max_flows - 1);
@@ -108,7 +113,14 @@ static __always_inline void store_in_order(__u64 *to, __u64 value)
 #endif
 }
 
-/* Adds all packets of a batch to their words. A function of its own, as it is rare and long. */
+/**
+ * add_batch - Adds all packets of a batch to their words.
+ * @b: the batch of this CPU; the verifier requires a check for NULL
+ *
+ * A function of its own, as it is rare and long.
+ *
+ * Return: 0, because such a function must return a number.
+ */
 static __noinline int add_batch(struct batch *b)
 {
 	__u32 shard_at = count_shard() * settings.max_flows;

@@ -129,7 +129,14 @@ static __always_inline int frame_store(hook_ctx *ctx, __u32 offset, const void *
 	return -1;
 }
 
-/* Copies the Ethernet addresses from one offset to another; not 0: the frame is too short. */
+/**
+ * xdp_move_addresses - Copies the Ethernet addresses to another offset.
+ * @ctx: the frame
+ * @from: present offset
+ * @to: new offset
+ *
+ * Return: 0, or not 0 when the frame is too short.
+ */
 static __always_inline int xdp_move_addresses(hook_ctx *ctx, __u32 from, __u32 to)
 {
 	__u8 front[12];

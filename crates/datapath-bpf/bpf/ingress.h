@@ -64,8 +64,12 @@ static __always_inline bool ingress_restore_header(hook_ctx *ctx)
 
 #endif
 
-/* Returns the datapath port of the hook's device, or NO_PORT when the packet is not for the
- * programs. */
+/**
+ * ingress_port - Returns the datapath port of the hook's device.
+ * @ctx: the packet; at tc, pointers into it become invalid
+ *
+ * Return: NO_PORT when the packet is not for the programs.
+ */
 static __always_inline __u32 ingress_port(hook_ctx *ctx)
 {
 	__u32 port = ingress_port_of(hook_ifindex(ctx));

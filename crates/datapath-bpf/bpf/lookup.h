@@ -72,7 +72,12 @@ static __always_inline struct cache_line *sigcache_line(__u32 hash)
 	return bpf_map_lookup_elem(&cache, &line);
 }
 
-/* Returns the slot that the signature cache has for `hash`, or NO_SLOT. */
+/**
+ * sigcache_find - Looks a hash up in the signature cache.
+ * @hash: of the packet's key under the union of all masks
+ *
+ * Return: the slot of the first entry with this hash, or NO_SLOT. The caller compares the slot.
+ */
 static __always_inline __u32 sigcache_find(__u32 hash)
 {
 	struct cache_line *l = sigcache_line(hash);
@@ -184,9 +189,16 @@ static __always_inline bool lookup_runs_here(hook_ctx *ctx, __u32 hooks, __u32 f
 	return AT_XDP || !(flags & FLOW_NO_GSO) || !is_gso(ctx);
 }
 
-/* Returns true when this hook can send the packet to `port`. XDP can redirect only to devices in
- * the devmap, and frames in several buffers only to some of these; the next hook can send to any
- * port. */
+/**
+ * lookup_can_redirect - Checks whether this hook can send a packet to a port.
+ * @v: the packet's bytes
+ * @port: the port, or NULL
+ *
+ * XDP can redirect only to devices in the devmap, and frames in several buffers only to some of
+ * these. The next hook can send to any port.
+ *
+ * Return: true also for a port that the packet is dropped at.
+ */
 static __always_inline bool lookup_can_redirect(const struct view *v, const struct port *port)
 {
 #if AT_XDP
@@ -205,7 +217,12 @@ static __always_inline bool lookup_can_redirect(const struct view *v, const stru
 #endif
 }
 
-/* The same for a program, which may send to any port. */
+/**
+ * lookup_can_redirect_any - Checks whether this hook can send a packet to every port.
+ * @v: the packet's bytes
+ *
+ * A program may send to any port.
+ */
 static __always_inline bool lookup_can_redirect_any(const struct view *v)
 {
 #if AT_XDP
@@ -220,7 +237,11 @@ static __always_inline bool lookup_can_redirect_any(const struct view *v)
 #endif
 }
 
-/* Initializes the state of a packet from a port. */
+/**
+ * state_init - Initializes the state of a packet from a port.
+ * @st: the state
+ * @in_port: ingress port
+ */
 static __always_inline void state_init(struct state *st, __u32 in_port)
 {
 	st->in_port = in_port;
@@ -234,7 +255,12 @@ static __always_inline void state_init(struct state *st, __u32 in_port)
 	st->calls = CALLS_TO_LOOKUP;
 }
 
-/* Sets the state to the beginning of a program; `length` is that of the frame. */
+/**
+ * state_begin_program - Sets the state to the beginning of a program.
+ * @st: the state
+ * @program: index into programs
+ * @length: bytes of the frame
+ */
 static __always_inline void state_begin_program(struct state *st, __u32 program, __u32 length)
 {
 	st->program = program;
@@ -289,7 +315,12 @@ struct decision {
 	__u32 hooks, flags;
 };
 
-/* Decides by a slot. */
+/**
+ * lookup_decide_by - Decides by a slot.
+ * @d: becomes the decision
+ * @number: number of the slot
+ * @slot: the slot
+ */
 static __always_inline void lookup_decide_by(struct decision *d, __u32 number,
 					     const struct slot *slot)
 {
@@ -300,7 +331,13 @@ static __always_inline void lookup_decide_by(struct decision *d, __u32 number,
 	d->flags = slot->flags;
 }
 
-/* Decides by `what` of an entry of the exact-match cache. False: the masks have to be scanned. */
+/**
+ * lookup_decide_at_once - Decides by an entry of the exact-match cache.
+ * @d: becomes the decision
+ * @what: `what` of the entry
+ *
+ * Return: false when the masks have to be scanned.
+ */
 static __always_inline bool lookup_decide_at_once(struct decision *d, __u64 what)
 {
 	struct slot *slot;
@@ -381,8 +418,13 @@ static __always_inline int lookup_forward(hook_ctx *ctx, const struct view *v, _
 	return output_to(ctx, port, output, v->length);
 }
 
-/* Handles a packet of the common shape when its flow is cached and its action is one output.
- * Returns the verdict, or NOT_HERE. */
+/**
+ * lookup_fast - Handles a packet of the common shape if its flow is cached with one output.
+ * @ctx: the packet
+ * @in_port: ingress port
+ *
+ * Return: the verdict, or NOT_HERE.
+ */
 static __always_inline int lookup_fast(hook_ctx *ctx, __u32 in_port)
 {
 	const struct view v = { data_of(ctx), data_end_of(ctx), linear_length(ctx), true };
@@ -413,7 +455,12 @@ static __always_inline bool needs_precheck(__u32 number)
 #endif
 }
 
-/* The program in TAIL_LOOKUP: a packet from a port. */
+/**
+ * lookup - The program in TAIL_LOOKUP: looks up a packet from a port.
+ * @ctx: the packet
+ *
+ * Return: the verdict.
+ */
 static __always_inline int lookup(hook_ctx *ctx)
 {
 	__u32 in_port = ingress_port(ctx);

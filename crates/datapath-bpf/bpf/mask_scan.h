@@ -16,7 +16,12 @@ struct mask_scan {
 
 #define MASK_WORD(x) sum += hash_word(x, key[x] & mask->words[x]);
 
-/* Returns the hash of a key under a mask, whose number is part of it. */
+/**
+ * mask_hash - Returns the hash of a key under a mask.
+ * @key: the packet's key
+ * @mask: the mask
+ * @number: its number, which is part of the hash
+ */
 static __always_inline __u32 mask_hash(const __u64 *key, const struct mask *mask, __u32 number)
 {
 	__u64 sum = number * settings.factors[FACTOR_OF_MASK];
@@ -28,7 +33,17 @@ static __always_inline __u32 mask_hash(const __u64 *key, const struct mask *mask
 	return finish_hash(sum);
 }
 
-/* True when the slot that the bucket has for the hash is a flow of the key. */
+/**
+ * mask_scan_bucket - Searches one bucket of the index.
+ * @key: the packet's key
+ * @mask: the mask
+ * @mask_number: its number
+ * @bucket: number of the bucket
+ * @hash: of the key under the mask
+ * @number: becomes the number of the slot
+ *
+ * Return: true when the bucket has a flow of the key.
+ */
 static __always_inline bool mask_scan_bucket(const __u64 *key, const struct mask *mask,
 					     __u32 mask_number, __u32 bucket, __u32 hash,
 					     __u32 *number)
@@ -38,7 +53,15 @@ static __always_inline bool mask_scan_bucket(const __u64 *key, const struct mask
 	return slot && lookup_matches(key, slot, *number, mask);
 }
 
-/* Searches under one mask; a callback of bpf_for_each_map_elem(). Returns 1 to end the search. */
+/**
+ * mask_scan_look - Searches under one mask; a callback of bpf_for_each_map_elem().
+ * @map: masks
+ * @number: number of the mask
+ * @mask: the mask
+ * @scan: the search, whose counts and result are set
+ *
+ * Return: 1 to end the search, 0 to go on.
+ */
 static long mask_scan_look(void *map, const __u32 *number, struct mask *mask,
 			   struct mask_scan *scan)
 {
@@ -83,8 +106,16 @@ static __always_inline void sigcache_store(__u32 hash, __u32 number)
 	*(volatile __u64 *)&l->entries[way % WAYS] = (__u64)hash << 32 | (number + 1);
 }
 
-/* Ends a search without a flow at any hook; returns the verdict. XDP drops a packet that would not
- * go up at the next hook either: a flood then costs no socket buffers. */
+/**
+ * mask_scan_not_found - Ends a search that found no flow.
+ * @ctx: the packet
+ * @st: its state
+ *
+ * XDP drops a packet that would not go up at the next hook either: a flood then costs no socket
+ * buffers.
+ *
+ * Return: the verdict.
+ */
 static __always_inline int mask_scan_not_found(hook_ctx *ctx, const struct state *st)
 {
 #if AT_XDP
@@ -98,7 +129,12 @@ static __always_inline int mask_scan_not_found(hook_ctx *ctx, const struct state
 	return lookup_leave(ctx, st->depth);
 }
 
-/* The program in TAIL_MASK_SCAN: parses everything, searches under all masks, and runs the flow. */
+/**
+ * mask_scan - The program in TAIL_MASK_SCAN: searches under all masks, and runs the flow.
+ * @ctx: the packet, whose metadata is in the state
+ *
+ * Return: the verdict.
+ */
 static __always_inline int mask_scan(hook_ctx *ctx)
 {
 	struct mask_scan w;

@@ -30,7 +30,12 @@ static __always_inline bool miss_admit(__u32 in_port)
 	return true;
 }
 
-/* The program in TAIL_MISS: puts struct miss_header before the packet and sends it up. */
+/**
+ * miss - The program in TAIL_MISS: puts struct miss_header before the packet and sends it up.
+ * @ctx: the packet, whose metadata is in the state
+ *
+ * Return: the verdict.
+ */
 static __always_inline int miss(hook_ctx *ctx)
 {
 	struct state *st = state_here();
@@ -66,7 +71,12 @@ static __always_inline int miss(hook_ctx *ctx)
 	return bpf_redirect(to, 0);
 }
 
-/* The program in TAIL_PULL: makes headers linear, then starts the lookup again. */
+/**
+ * miss_pull - The program in TAIL_PULL: makes headers linear, then starts the lookup again.
+ * @ctx: the packet, whose metadata is in the state
+ *
+ * Return: the verdict.
+ */
 static __always_inline int miss_pull(hook_ctx *ctx)
 {
 	struct state *st = state_here();

@@ -33,7 +33,7 @@ static __always_inline int drop_by(__u32 slot)
  * output_exceeds_mtu - Checks a frame against the MTU of a port.
  * @ctx: the packet
  * @port: the port
- * @length: data_length(ctx); also in the functions below
+ * @length: data_length(ctx)
  *
  * One VLAN tag does not count against the MTU. A packet that is still to be segmented is cut to
  * size later.
@@ -52,7 +52,14 @@ static __always_inline bool output_exceeds_mtu(hook_ctx *ctx, struct port *port,
 	return type != bpf_htons(ETH_P_8021Q) && type != bpf_htons(ETH_P_8021AD);
 }
 
-/* Returns true when `port` accepts the packet; else the reason is counted as a drop. */
+/**
+ * output_accepts - Checks whether a port accepts a packet.
+ * @ctx: the packet
+ * @port: the port, or NULL
+ * @length: data_length(ctx)
+ *
+ * Return: true when it does; else the reason is counted as a drop.
+ */
 static __always_inline bool output_accepts(hook_ctx *ctx, struct port *port, __u32 length)
 {
 	if (!port || !port->ifindex) {
@@ -102,6 +109,7 @@ static __always_inline int output_to(hook_ctx *ctx, struct port *port, __u32 num
 
 #else
 
+/* As at XDP. */
 static __always_inline int output_to(hook_ctx *ctx, struct port *port, __u32 number,
 				     __u32 length)
 {

@@ -38,6 +38,7 @@ enum parse_scope {
 	PARSE_EVERY_HEADER, /* also MPLS, IPv6 extension headers, neighbour messages */
 };
 
+/* Returns true for the Ethernet types of VLAN tags, in network order. */
 static __always_inline bool is_vlan(__u16 type)
 {
 	return type == bpf_htons(ETH_P_8021Q) || type == bpf_htons(ETH_P_8021AD);
@@ -184,13 +185,29 @@ static __always_inline int parse_transport(__u64 *key, hook_ctx *ctx, const stru
 	return PARSED;
 }
 
-/* Returns the fields of W_ETH1 that IP and ARP set. */
+/**
+ * ip_bytes - Returns the fields of W_ETH1 that IP and ARP set.
+ * @frag: nw_frag
+ * @tos: nw_tos
+ * @ttl: nw_ttl
+ * @proto: nw_proto
+ */
 static __always_inline __u64 ip_bytes(__u32 frag, __u32 tos, __u32 ttl, __u32 proto)
 {
 	return PLACE(frag, 1, 4) | PLACE(tos, 1, 5) | PLACE(ttl, 1, 6) | PLACE(proto, 1, 7);
 }
 
-/* Reads the IPv4 header and the headers after it. */
+/**
+ * parse_ipv4 - Reads the IPv4 header and the headers after it.
+ * @key: the words to fill in
+ * @ctx: the packet
+ * @v: its bytes
+ * @offset: of the header
+ * @layers: becomes the offsets of layers
+ * @scope: the headers to follow
+ *
+ * Return: enum parse.
+ */
 static __always_inline int parse_ipv4(__u64 *key, hook_ctx *ctx, const struct view *v, __u32 offset,
 				      struct layers *layers, const enum parse_scope scope)
 {
@@ -276,7 +293,17 @@ __noinline __u64 parse_extensions(hook_ctx *ctx, __u32 offset, __u32 end, __u32 
 	return LED_TO(0, 0, 0, PARSE_UP);
 }
 
-/* Reads the IPv6 header and the headers after it. */
+/**
+ * parse_ipv6 - Reads the IPv6 header and the headers after it.
+ * @key: the words to fill in
+ * @ctx: the packet
+ * @v: its bytes
+ * @offset: of the header
+ * @layers: becomes the offsets of layers
+ * @scope: the headers to follow
+ *
+ * Return: enum parse.
+ */
 static __always_inline int parse_ipv6(__u64 *key, hook_ctx *ctx, const struct view *v, __u32 offset,
 				      struct layers *layers, const enum parse_scope scope)
 {
@@ -322,7 +349,14 @@ static __always_inline int parse_ipv6(__u64 *key, hook_ctx *ctx, const struct vi
 	return parse_transport(key, ctx, v, proto, next, end, layers, scope);
 }
 
-/* Reads ARP and RARP. An opcode above 255 is 0 in a key. */
+/**
+ * parse_arp - Reads ARP and RARP. An opcode above 255 is 0 in a key.
+ * @key: the words to fill in
+ * @v: the packet's bytes
+ * @offset: of the header
+ *
+ * Return: enum parse.
+ */
 static __always_inline int parse_arp(__u64 *key, const struct view *v, __u32 offset)
 {
 	void *p = at(v, offset, 28);
@@ -342,7 +376,14 @@ static __always_inline int parse_arp(__u64 *key, const struct view *v, __u32 off
 	return PARSED;
 }
 
-/* Reads up to three labels. `offset` becomes the end of the stack, or 0 when the stack goes on. */
+/**
+ * parse_mpls - Reads up to three MPLS labels.
+ * @key: the words to fill in
+ * @v: the packet's bytes
+ * @offset: of the label stack; becomes its end, or 0 when the stack goes on
+ *
+ * Return: enum parse.
+ */
 static __always_inline int parse_mpls(__u64 *key, const struct view *v, __u32 *offset)
 {
 	__be32 label[3] = {};
@@ -371,7 +412,16 @@ static __always_inline int parse_mpls(__u64 *key, const struct view *v, __u32 *o
 	return PARSED;
 }
 
-/* Reads VLAN tags, outside of the frame and in it. `type` and `offset` become those after them. */
+/**
+ * parse_vlans - Reads VLAN tags, outside of the frame and in it.
+ * @key: the words to fill in
+ * @ctx: the packet
+ * @v: its bytes
+ * @type: Ethernet type before the tags; becomes the one after them
+ * @offset: of the bytes after the type; becomes the one after the tags
+ *
+ * Return: enum parse.
+ */
 static __always_inline int parse_vlans(__u64 *key, hook_ctx *ctx, const struct view *v,
 				       __be16 *type, __u32 *offset)
 {
@@ -407,7 +457,14 @@ static __always_inline int parse_vlans(__u64 *key, hook_ctx *ctx, const struct v
 	return PARSED;
 }
 
-/* Reads the Ethernet type of an 802.3 frame out of its LLC/SNAP header; 0x05ff when it has none. */
+/**
+ * parse_llc - Reads the Ethernet type of an 802.3 frame out of its LLC/SNAP header.
+ * @v: the packet's bytes
+ * @type: becomes the Ethernet type; 0x05ff when the header has none
+ * @offset: of the LLC header; becomes the end of a SNAP header with a type
+ *
+ * Return: enum parse.
+ */
 static __always_inline int parse_llc(const struct view *v, __be16 *type, __u32 *offset)
 {
 	void *p = at(v, *offset, 8);
@@ -423,7 +480,10 @@ static __always_inline int parse_llc(const struct view *v, __be16 *type, __u32 *
 	return PARSED;
 }
 
-/* Zeroes the words. The ingress port in W_PORT and metadata are set before, and stay. */
+/**
+ * parse_clear - Zeroes the words of headers.
+ * @key: the words; the ingress port in W_PORT and metadata are set before, and stay
+ */
 static __always_inline void parse_clear(__u64 *key)
 {
 	PUT(key, W_ETH0, 0);
@@ -518,8 +578,14 @@ static __always_inline int parse_headers(__u64 *key, hook_ctx *ctx, const struct
 	return PARSED;
 }
 
-/* Parses the whole key and the offsets of layers into the state. Returns enum parse. For programs
- * that the loader compiles with all words (settings.needs). */
+/**
+ * parse_all - Parses the whole key and the offsets of layers into the state.
+ * @ctx: the packet, whose metadata is in the state
+ *
+ * For programs that the loader compiles with all words (settings.needs).
+ *
+ * Return: enum parse.
+ */
 __noinline int parse_all(hook_ctx *ctx)
 {
 	struct state *st = state_here();

@@ -52,7 +52,16 @@ static __always_inline bool parse_fast_in_reach(const struct view *v, __u32 tota
 	       v->length == ETH_HLEN + total;
 }
 
-/* Reads the IPv4 header, as parse_fast() does. The checks are those of parse_ipv4() in parse.h. */
+/**
+ * parse_fast_ipv4 - Reads the IPv4 header and the transport header.
+ * @key: the words of the exact-match cache, those of Ethernet filled in
+ * @v: the packet's bytes, with linear_length()
+ * @tcp_flags: becomes the TCP flags, a host integer; 0 when the packet is not TCP
+ *
+ * The checks are those of parse_ipv4() in parse.h.
+ *
+ * Return: false when the packet has another shape.
+ */
 static __always_inline bool parse_fast_ipv4(__u64 *key, const struct view *v, __u32 *tcp_flags)
 {
 	const void *ip = v->data + ETH_HLEN;

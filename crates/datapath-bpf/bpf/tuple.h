@@ -31,8 +31,14 @@ static __always_inline __u8 tuple_arp_op(hook_ctx *ctx, __u32 l3)
 	return bpf_ntohs(head[3]);
 }
 
-/* Takes the IPv6 addresses as endpoints. They are in a key even when the headers after them are cut
- * off. */
+/**
+ * tuple_ipv6 - Takes the IPv6 addresses as endpoints.
+ * @ctx: the packet
+ * @l3: offset of the IPv6 header
+ * @t: its addresses are set, unless the header is malformed
+ *
+ * The addresses are in a key even when the headers after them are cut off.
+ */
 static __always_inline void tuple_ipv6(hook_ctx *ctx, __u32 l3, struct tuple *t)
 {
 	__u32 behind = data_length(ctx) - l3, payload;
@@ -53,7 +59,12 @@ static __always_inline void tuple_ipv6(hook_ctx *ctx, __u32 l3, struct tuple *t)
 	}
 }
 
-/* Takes the IPv4 addresses as endpoints. */
+/**
+ * tuple_ipv4 - Takes the IPv4 addresses as endpoints.
+ * @ctx: the packet
+ * @l3: offset of the IPv4 header
+ * @t: its addresses are set
+ */
 static __always_inline void tuple_ipv4(hook_ctx *ctx, __u32 l3, struct tuple *t)
 {
 	__be32 a[2];
@@ -64,8 +75,15 @@ static __always_inline void tuple_ipv4(hook_ctx *ctx, __u32 l3, struct tuple *t)
 	t->dst.address[0] = bpf_ntohl(a[1]);
 }
 
-/* Takes the transport ports, if the whole header is there and valid. Ports of a first fragment are
- * left out: later fragments have none, and all fragments of a packet must have one hash. */
+/**
+ * tuple_ports - Takes the transport ports, if the whole header is there and valid.
+ * @ctx: the packet
+ * @ip: its headers
+ * @t: its ports are set
+ *
+ * Ports of a first fragment are left out: later fragments have none, and all fragments of a packet
+ * must have one hash.
+ */
 static __always_inline void tuple_ports(hook_ctx *ctx, const struct ip *ip, struct tuple *t)
 {
 	__be16 ports[2];
@@ -98,8 +116,16 @@ static __always_inline void tuple_find_layers(hook_ctx *ctx, struct state *st)
 		st->mpls = st->l3 = st->l4 = 0;
 }
 
-/* Runs OP_HASH: stores the hash of the packet in the state. A function of its own, for the
- * verifier. */
+/**
+ * exec_hash - Runs OP_HASH: stores the hash of the packet in the state.
+ * @ctx: the packet; at tc, pointers into it become invalid
+ * @symmetric: not 0: equal when both endpoints change places
+ * @basis: seed of the action
+ *
+ * A function of its own, for the verifier.
+ *
+ * Return: 0, or -1 without state.
+ */
 __noinline int exec_hash(hook_ctx *ctx, __u32 symmetric, __u32 basis)
 {
 	struct state *st = state_here();

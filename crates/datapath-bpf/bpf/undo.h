@@ -139,7 +139,13 @@ __noinline int undo_restore(hook_ctx *ctx)
 	return 0;
 }
 
-/* Counts the flows that wait for it. A function of its own: the verifier reads the loop once. */
+/**
+ * deferred_counts_add - Counts the flows whose counts were deferred.
+ *
+ * A function of its own: the verifier reads the loop once.
+ *
+ * Return: 0, or -1 without state.
+ */
 __noinline int deferred_counts_add(void)
 {
 	struct state *st = state_here();
@@ -235,8 +241,14 @@ static __always_inline bool precheck_undo(hook_ctx *ctx, const struct state *st)
 	return h->kept == h->length || reach <= h->kept;
 }
 
-/* The program in TAIL_PRECHECK: runs the actions, or leaves the packet to the next hook as it
- * arrived. */
+/**
+ * precheck - The program in TAIL_PRECHECK: checks the frame before a program with FLOW_PRECHECK.
+ * @ctx: the frame
+ *
+ * It runs the actions, or leaves the packet to the next hook as it arrived.
+ *
+ * Return: the verdict.
+ */
 static __always_inline int precheck(hook_ctx *ctx)
 {
 	struct state *st = state_here();
@@ -260,6 +272,7 @@ static __always_inline int precheck(hook_ctx *ctx)
 
 #else
 
+/* Nothing is deferred at tc. */
 static __always_inline void deferred_counts_flush(struct state *st)
 {
 }

@@ -57,7 +57,14 @@ static __always_inline bool read_tcp_flags(const struct view *v, __u32 offset, _
 	return true;
 }
 
-/* Returns true when the packet belongs to the flow, whose mask this is. */
+/**
+ * query_matches - Compares a packet with a flow, by the hot words.
+ * @q: the query
+ * @slot: the flow
+ * @mask: its mask, which covers hot words only
+ *
+ * Return: true when the packet belongs to the flow.
+ */
 static __always_inline bool query_matches(const struct query *q, const struct slot *slot,
 					  const struct mask *mask)
 {
@@ -69,7 +76,16 @@ static __always_inline bool query_matches(const struct query *q, const struct sl
 	return !diff;
 }
 
-/* Searches one bucket of the index; true when the flow is found. */
+/**
+ * query_search_bucket - Searches one bucket of the index.
+ * @q: the query; `slot` is set when the flow is found
+ * @mask: the mask
+ * @mask_number: its number
+ * @bucket: number of the bucket
+ * @hash: of the key under the mask
+ *
+ * Return: true when the flow is found.
+ */
 static __always_inline bool query_search_bucket(struct query *q, const struct mask *mask,
 						__u32 mask_number, __u32 bucket, __u32 hash)
 {
@@ -82,7 +98,15 @@ static __always_inline bool query_search_bucket(struct query *q, const struct ma
 	return true;
 }
 
-/* Searches under one mask; a callback of bpf_for_each_map_elem(). Returns 1 to end the search. */
+/**
+ * query_search_mask - Searches under one mask; a callback of bpf_for_each_map_elem().
+ * @map: masks
+ * @number: number of the mask
+ * @mask: the mask
+ * @q: the query; `slot` is set when the flow is found
+ *
+ * Return: 1 to end the search, 0 to go on.
+ */
 static inline long query_search_mask(void *map, const __u32 *number, struct mask *mask,
 				     struct query *q)
 {
