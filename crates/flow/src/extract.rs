@@ -37,6 +37,8 @@
 //! CVE-2020-35498 was a limit of 255). A megaflow for a packet with invalid lengths must have the
 //! same mask as for a valid one: translation sees only the key, so that holds by construction.
 
+pub use crate::key::{FRAG_ANY, FRAG_LATER};
+
 use crate::{Key, MPLS_LABELS, VLAN_CFI, VLANS, Vlan};
 use packet::{
     ArpHeader, EthernetHeader, FromBytes, IcmpHeader, IgmpHeader, Ipv4Header, Ipv6Extensions,
@@ -46,10 +48,6 @@ use packet::{
 use std::sync::atomic::{AtomicUsize, Ordering};
 use zerocopy::network_endian::U16;
 
-/// Bit of [`Key::nw_frag`]: the packet is a fragment.
-pub const FRAG_ANY: u8 = 1;
-/// Bit of [`Key::nw_frag`]: the packet is a fragment but the first, so has no L4 header.
-pub const FRAG_LATER: u8 = 2;
 /// [`Key::dl_type`] of frames that have no Ethernet type (`OFP_DL_TYPE_NOT_ETH_TYPE`).
 pub const DL_TYPE_NONE: u16 = 0x05ff;
 

@@ -6,8 +6,9 @@
 //! place in the key. The OpenFlow codec, the text parsers and printers, translation and the
 //! classifiers read it. A new field needs a name in the list here, a row and a place in the order
 //! there, its bytes in [`Key`] and its extraction. An omission anywhere else fails to compile or
-//! fails a test: bytes of a key without a field, a writable field that translation does not commit,
-//! a field that the BPF tables neither hold nor refuse.
+//! fails a test: bytes of a key without a field, a field that frames or datapath texts lack, a
+//! writable field that translation does not commit, a field that the BPF tables neither hold nor
+//! refuse. `docs/howto/add-a-field.md` lists the places.
 //!
 //! Facts: ovs-fields(7); OpenFlow 1.5.1 section 7.2.3.
 //!
@@ -36,7 +37,7 @@ pub use subfield::{Subfield, SubfieldError};
 pub use table::{Definition, Format, OxmNumber, Place};
 pub use value::ValueError;
 
-use crate::{Key, VLAN_CFI};
+use crate::{Key, Mask, VLAN_CFI};
 
 /// The value (or mask) of a field: right-aligned, host integer. All present fields fit 128 bits.
 pub type FieldValue = u128;
@@ -328,6 +329,33 @@ impl Field {
     #[inline]
     pub fn all_ones(self) -> FieldValue {
         if let Field::IpDscp = self { DSCP_MASK } else { ones(self.def().place.bits) }
+    }
+}
+
+impl Mask {
+    /// Every bit of the fields whose prerequisite is one that `needs` accepts.
+    pub fn of_fields(needs: impl Fn(Prerequisite) -> bool) -> Mask {
+        let mut mask = Mask::WILDCARD;
+        for field in Field::ALL.into_iter().filter(|f| needs(f.prerequisite())) {
+            mask.set_exact(field);
+        }
+        mask
+    }
+
+    /// True when it looks at a field that only Ethernet packets have.
+    pub fn says_ethernet(&self) -> bool {
+        let says_it = |f: Field| f.prerequisite() != Prerequisite::None && f.load(&self.0) != 0;
+        Field::ALL.into_iter().any(says_it)
+    }
+
+    /// Makes every bit of `field` exact.
+    pub fn set_exact(&mut self, field: Field) {
+        field.fill(&mut self.0);
+    }
+
+    /// Makes every bit of `field` a wildcard.
+    pub fn clear(&mut self, field: Field) {
+        field.clear(&mut self.0);
     }
 }
 

@@ -7,7 +7,6 @@
 //! does not have is zero. Words are ordered by stage: metadata, L2, L3, L4; a lookup that
 //! fails in an early stage need not look at (nor un-wildcard) the later ones.
 
-use crate::extract::{FRAG_ANY, FRAG_LATER};
 use packet::{ethertype, ip_proto};
 use zerocopy::network_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
@@ -19,6 +18,10 @@ pub const MPLS_LABELS: usize = 3;
 /// The bit of a [`Vlan::tci`] that says "this header is there" (the CFI/DEI bit's place, as
 /// in OXM's OFPVID_PRESENT).
 pub const VLAN_CFI: u16 = 0x1000;
+/// Bit of [`Key::nw_frag`]: the packet is a fragment.
+pub const FRAG_ANY: u8 = 1;
+/// Bit of [`Key::nw_frag`]: the packet is a fragment but the first, so has no L4 header.
+pub const FRAG_LATER: u8 = 2;
 
 /// One VLAN header. All zero when absent.
 #[derive(
@@ -88,7 +91,8 @@ pub struct Key {
     pub ipv6_dst: [u8; 16],
     /// IPv6 flow label, 20 bits.
     pub ipv6_label: U32,
-    /// Fragment bits: 1 any fragment, 2 later fragment (see [`crate::extract::FRAG_ANY`]).
+    /// Fragment bits: 1 any fragment, 2 later fragment (see [`crate::extract::FRAG_ANY`] and
+    /// [`crate::extract::FRAG_LATER`]).
     pub nw_frag: u8,
     /// IPv4 ToS or IPv6 traffic class.
     pub nw_tos: u8,
@@ -173,15 +177,6 @@ impl Key {
         self.as_mut_bytes()
     }
 
-    /// This key with only the bits of `mask`.
-    pub fn masked(&self, mask: &crate::Mask) -> Key {
-        let mut out = *self;
-        for (w, m) in out.words_mut().iter_mut().zip(mask.words()) {
-            *w &= m;
-        }
-        out
-    }
-
     /// The key with only what all fragments of one packet share, so that a hash of it sends all of
     /// them one way. A key that is no fragment's is returned as it is.
     ///
@@ -202,10 +197,5 @@ impl Key {
             key.words_mut().iter_mut().skip(l4).for_each(|word| *word = 0);
         }
         key
-    }
-
-    /// True when `self` and `other` agree on every bit of `mask`.
-    pub fn equal_under(&self, other: &Key, mask: &crate::Mask) -> bool {
-        self.words().iter().zip(other.words()).zip(mask.words()).all(|((a, b), m)| (a ^ b) & m == 0)
     }
 }

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Which bits of a [`Key`] count.
 
-use crate::field::Prerequisite;
-use crate::{Field, Key, WORDS};
+use crate::{Key, WORDS};
 
 /// The bits of a [`Key`] that are matched: set is exact, clear is a wildcard. Has a key's
 /// layout, so that a key's field names say where each mask is.
@@ -55,24 +54,29 @@ impl Mask {
         self.words().iter().zip(other.words()).all(|(w, o)| o & !w == 0)
     }
 
-    /// True when it looks at a field that only Ethernet packets have.
-    pub fn says_ethernet(&self) -> bool {
-        let says_it = |f: Field| f.prerequisite() != Prerequisite::None && f.load(&self.0) != 0;
-        Field::ALL.into_iter().any(says_it)
-    }
-
-    /// Makes every bit of `field` exact.
-    pub fn set_exact(&mut self, field: Field) {
-        field.fill(&mut self.0);
-    }
-
-    /// Makes every bit of `field` a wildcard.
-    pub fn clear(&mut self, field: Field) {
-        field.clear(&mut self.0);
+    /// True when a bit is in both masks.
+    pub fn intersects(&self, other: &Mask) -> bool {
+        self.words().iter().zip(other.words()).any(|(w, o)| w & o != 0)
     }
 
     /// Number of the words that have a bit set, as a bitmap (bit 0 is word 0).
     pub fn word_map(&self) -> u64 {
         self.words().iter().enumerate().fold(0, |map, (i, w)| map | (u64::from(*w != 0) << i))
+    }
+}
+
+impl Key {
+    /// This key with only the bits of `mask`.
+    pub fn masked(&self, mask: &Mask) -> Key {
+        let mut out = *self;
+        for (w, m) in out.words_mut().iter_mut().zip(mask.words()) {
+            *w &= m;
+        }
+        out
+    }
+
+    /// True when `self` and `other` agree on every bit of `mask`.
+    pub fn equal_under(&self, other: &Key, mask: &Mask) -> bool {
+        self.words().iter().zip(other.words()).zip(mask.words()).all(|((a, b), m)| (a ^ b) & m == 0)
     }
 }

@@ -177,3 +177,14 @@ impl Match {
             .all(|((a, b), (m, n))| (a ^ b) & m & n == 0)
     }
 }
+
+impl Prerequisite {
+    /// True when `m` asks for it (else OpenFlow's `OFPBMC_BAD_PREREQ`). As in OVS, what must be
+    /// zero need not be asked for, only nothing else may be: later fragments, the ICMPv6 code of
+    /// neighbour messages, the packet type. A packet that has something else there has zeros in
+    /// the fields.
+    pub fn holds_for_match(self, m: &Match) -> bool {
+        // Bits outside the mask are zero.
+        self.holds(m.key())
+    }
+}

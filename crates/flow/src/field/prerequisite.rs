@@ -2,17 +2,10 @@
 //! The condition under which a field of a packet has a meaning.
 
 use super::Field;
-use crate::{Key, Mask, Match, VLAN_CFI};
-
-/// Ethernet types used here.
-const IPV4: u16 = 0x0800;
-const ARP: u16 = 0x0806;
-const RARP: u16 = 0x8035;
-const IPV6: u16 = 0x86dd;
-const MPLS: u16 = 0x8847;
-const MPLS_MULTICAST: u16 = 0x8848;
-/// The later-fragment bit of [`Key::nw_frag`].
-const FRAG_LATER: u8 = 2;
+use crate::key::FRAG_LATER;
+use crate::{Key, Mask, VLAN_CFI};
+use packet::ethertype::{self, ARP, IPV4, IPV6, RARP};
+use packet::{IcmpHeader, ip_proto};
 
 /// A field's prerequisite (ovs-fields(7), "Prerequisites"; OpenFlow 1.5.1 table 12).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -59,8 +52,11 @@ impl Prerequisite {
         let dl_type = key.dl_type.get();
         let ip = matches!(dl_type, IPV4 | IPV6);
         let l4 = |ip: bool, proto: u8| ip && key.nw_proto == proto && key.nw_frag & FRAG_LATER == 0;
-        let nd = |types: &[u16]| {
-            l4(dl_type == IPV6, 58) && key.tp_dst.get() == 0 && types.contains(&key.tp_src.get())
+        let nd = |types: &[u8]| {
+            let kind = key.tp_src.get();
+            l4(dl_type == IPV6, ip_proto::ICMPV6)
+                && key.tp_dst.get() == 0
+                && types.iter().any(|t| u16::from(*t) == kind)
         };
         match self {
             None => true,
@@ -70,25 +66,16 @@ impl Prerequisite {
             Ipv4 => dl_type == IPV4,
             Ipv6 => dl_type == IPV6,
             IpAny => ip,
-            Mpls => matches!(dl_type, MPLS | MPLS_MULTICAST),
-            Tcp => l4(ip, 6),
-            Udp => l4(ip, 17),
-            Sctp => l4(ip, 132),
-            Icmpv4 => l4(dl_type == IPV4, 1),
-            Icmpv6 => l4(dl_type == IPV6, 58),
-            Nd => nd(&[135, 136]),
-            NdSolicit => nd(&[135]),
-            NdAdvert => nd(&[136]),
+            Mpls => ethertype::is_mpls(dl_type),
+            Tcp => l4(ip, ip_proto::TCP),
+            Udp => l4(ip, ip_proto::UDP),
+            Sctp => l4(ip, ip_proto::SCTP),
+            Icmpv4 => l4(dl_type == IPV4, ip_proto::ICMP),
+            Icmpv6 => l4(dl_type == IPV6, ip_proto::ICMPV6),
+            Nd => nd(&[IcmpHeader::NEIGHBOUR_SOLICIT, IcmpHeader::NEIGHBOUR_ADVERT]),
+            NdSolicit => nd(&[IcmpHeader::NEIGHBOUR_SOLICIT]),
+            NdAdvert => nd(&[IcmpHeader::NEIGHBOUR_ADVERT]),
         }
-    }
-
-    /// True when `m` asks for it (else OpenFlow's `OFPBMC_BAD_PREREQ`). As in OVS, what must be
-    /// zero need not be asked for, only nothing else may be: later fragments, the ICMPv6 code of
-    /// neighbour messages, the packet type. A packet that has something else there has zeros in
-    /// the fields.
-    pub fn holds_for_match(self, m: &Match) -> bool {
-        // Bits outside the mask are zero.
-        self.holds(m.key())
     }
 
     /// Makes exact every field that [`Prerequisite::holds`] looks at.
