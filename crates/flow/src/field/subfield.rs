@@ -11,7 +11,7 @@ use std::str::FromStr;
 pub struct Subfield {
     /// The field.
     pub field: Field,
-    /// First bit.
+    /// First bit; 0 is the least significant.
     pub start: u16,
     /// Number of bits, at least 1 and none beyond the field but in actions that are not checked.
     pub bits: u16,
@@ -36,9 +36,9 @@ pub enum SubfieldError {
     Backwards {
         /// All of the text.
         text: String,
-        /// First bit given.
+        /// First bit in the text.
         start: u32,
-        /// Last bit given.
+        /// Last bit in the text.
         end: u32,
     },
     /// The field has no such bit.
@@ -48,9 +48,9 @@ pub enum SubfieldError {
         text: String,
         /// `starting` or `ending`.
         which: &'static str,
-        /// The bit given.
+        /// The bit in the text.
         bit: u32,
-        /// Width of the field.
+        /// Width of the field, in bits.
         width: u16,
     },
 }
@@ -91,6 +91,10 @@ impl Subfield {
 
     /// Reads a subfield off the front of `text` and returns it with the rest of the text: a
     /// name, then nothing, `[]`, `[BIT]` or `[START..END]`.
+    ///
+    /// # Errors
+    /// A name that no field has, brackets that do not have that form, or bits that the field has
+    /// not.
     pub fn parse_prefix(text: &str) -> Result<(Subfield, &str), SubfieldError> {
         let name_len = text
             .find(|c: char| !c.is_ascii_alphanumeric() && c != '_' && c != '-')

@@ -63,13 +63,14 @@ impl OxmNumber {
 /// shifted right by `shift`, the low `bits` bits of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// First byte.
+    /// Offset of the container in the key, in bytes.
     pub offset: u16,
-    /// Size of the container: 1, 2, 4, 6, 8 or 16.
+    /// Size of the container in bytes: 1, 2, 4, 6, 8 or 16.
     pub bytes: u8,
-    /// Bits of the container below the field.
+    /// Number of bits of the container below the field.
     pub shift: u8,
-    /// Bits of the field there; differs from its width only as the parent module's text says.
+    /// Number of bits of the field there; differs from its width only as the parent module's text
+    /// says.
     pub bits: u8,
 }
 
@@ -113,7 +114,7 @@ impl Definition {
         self.alias = Some(alias);
         self
     }
-    /// Only some bits, behind `shift` others, of the container.
+    /// Only some bits, after `shift` others, of the container.
     const fn part(mut self, shift: u8, bits: u8) -> Self {
         self.bits = bits as u16;
         self.place.shift = shift;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 use super::*;
+use crate::text::{self, odp};
 use crate::{Mask, Match};
 use proptest::prelude::*;
 
@@ -203,4 +204,70 @@ fn ports_as_values() {
     assert_eq!(text(Field::InPortOxm, 3, all), "3");
     assert_eq!(text(Field::InPortOxm, 0x81d5_1e07, all), "ANY");
     assert_eq!(text(Field::InPortOxm, 2, 7), "2/0x7");
+}
+
+/// A packet that meets `need`.
+fn packet_with(need: Prerequisite) -> Key {
+    let text = match need {
+        Prerequisite::None | Prerequisite::Ethernet => "dl_type=0x1234",
+        Prerequisite::Vlan => "dl_type=0x1234,vlan_tci=0x1005",
+        Prerequisite::Arp => "arp,arp_op=1",
+        Prerequisite::Mpls => "mpls,mpls_bos=1",
+        Prerequisite::Ipv4 | Prerequisite::IpAny | Prerequisite::Tcp => "tcp",
+        Prerequisite::Ipv6 => "tcp6",
+        Prerequisite::Udp => "udp",
+        Prerequisite::Sctp => "sctp",
+        Prerequisite::Icmpv4 => "icmp,icmp_type=8",
+        Prerequisite::Icmpv6 => "icmp6,icmp_type=129",
+        Prerequisite::Nd | Prerequisite::NdSolicit => {
+            "icmp6,icmp_type=135,nd_target=::1,nd_sll=00:00:00:00:00:01,nd_options_type=1"
+        }
+        Prerequisite::NdAdvert => {
+            "icmp6,icmp_type=136,nd_target=::1,nd_tll=00:00:00:00:00:01,nd_options_type=2"
+        }
+    };
+    let key = text::parse_exact_flow(text, &text::no_numbers).unwrap();
+    assert!(need.holds(&key), "{text}");
+    key
+}
+
+/// Every field of packets, each in a packet where it is not zero.
+fn fields_in_packets() -> impl Iterator<Item = (Field, Key)> {
+    Field::ALL.into_iter().filter(|f| f.prerequisite() != Prerequisite::None).map(|field| {
+        let mut key = packet_with(field.prerequisite());
+        if field.load(&key) == 0 {
+            // VLAN ids bring their header along.
+            let value = match field {
+                Field::IpDscp => 4,
+                Field::VlanTci | Field::VlanVid => 0x1001,
+                _ => 1,
+            };
+            field.store(&mut key, value);
+        }
+        assert_ne!(field.load(&key), 0, "{}", field.name());
+        (field, key)
+    })
+}
+
+#[test]
+fn frames_have_every_field() {
+    for (field, key) in fields_in_packets() {
+        let frame = crate::compose(&key, &crate::PAYLOAD);
+        let read = crate::extract::key_of(frame.data(), 1);
+        assert_eq!(field.load(&read), field.load(&key), "{}", field.name());
+    }
+}
+
+#[test]
+fn datapath_texts_have_every_field() {
+    for (field, key) in fields_in_packets() {
+        let mut mask = Mask::WILDCARD;
+        Field::EthType.unwildcard(&mut mask);
+        field.unwildcard(&mut mask);
+        let key = key.masked(&mask);
+        let shown = odp::format(&key, &mask, odp::Style::default(), &text::no_names);
+        let (read, exact) = odp::parse(&shown, &text::no_numbers).unwrap();
+        assert_eq!(field.load(&read), field.load(&key), "{}: {shown}", field.name());
+        assert_eq!(field.load(&exact.0), field.load(&mask.0), "{}: {shown}", field.name());
+    }
 }

@@ -315,6 +315,10 @@ impl Field {
 
     /// Reads a value and its mask (all ones when none is given, 0 for `*`). `ports` finds
     /// ports by name.
+    ///
+    /// # Errors
+    /// The first error, in the words of ovs-ofctl: no value of the field's format, too wide for the
+    /// field, or a mask that the field does not take.
     pub fn parse_value(
         self,
         text: &str,

@@ -267,13 +267,13 @@ pub fn format_match(m: &Match, ports: &dyn Fn(u32) -> Option<String>) -> String 
     format(m.key(), m.mask(), false, ports)
 }
 
-/// A megaflow as `ofproto/trace` prints it behind `Megaflow: `:
+/// A megaflow as `ofproto/trace` prints it after `Megaflow: `:
 /// `recirc_id=0,eth,ip,in_port=1,nw_frag=no`.
 pub fn format_megaflow(m: &Match, ports: &dyn Fn(u32) -> Option<String>) -> String {
     format(m.key(), m.mask(), true, ports)
 }
 
-/// A packet's key as `ofproto/trace` prints it behind `Flow: `: all fields that a packet of its
+/// A packet's key as `ofproto/trace` prints it after `Flow: `: all fields that a packet of its
 /// protocols has, and metadata where it is not zero.
 pub fn format_key(key: &Key, ports: &dyn Fn(u32) -> Option<String>) -> String {
     let mut mask = packet_mask(key);

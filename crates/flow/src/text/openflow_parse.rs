@@ -93,6 +93,9 @@ fn field_of(name: &str, key: &Key) -> Option<Field> {
 /// Reads a match in ovs-ofctl's syntax: type words (`tcp`) and `FIELD=VALUE[/MASK]`, in any
 /// order but for prerequisites, which are not checked here (see
 /// [`crate::field::Prerequisite::holds_for_match`]). `ports` finds ports by name.
+///
+/// # Errors
+/// The first item that names no field, has no value, or has a value that its field does not take.
 pub fn parse_match(
     text: &str,
     ports: &dyn Fn(&str) -> Option<u32>,
@@ -129,7 +132,11 @@ pub fn parse_match(
 
 /// Reads the key of one packet in OpenFlow syntax, as `ofproto/trace` takes it: no wildcards,
 /// nothing twice, prerequisites before the fields that need them. `in_port` is 0xffffffff (ANY)
-/// when it is not given. The error's text leaves out the flow's: OVS prints
+/// when it is not given.
+///
+/// # Errors
+/// The first item that names no field, has a value that its field does not take or a mask, repeats
+/// an item, or comes before its prerequisites. The error's text leaves out the flow's: OVS prints
 /// `Bad openflow flow syntax: FLOW: ERROR`.
 pub fn parse_exact_flow(
     text: &str,

@@ -60,6 +60,10 @@ struct Parser<'a> {
 
 /// Reads a flow: the key, without bits outside the mask, and the mask. See the module's text
 /// for what is meant by what is not mentioned. `ports` finds datapath ports by name.
+///
+/// # Errors
+/// See [`OdpError`]: text that cannot be read, anything given twice, an unknown port, VLAN headers
+/// out of place, or a header without the field that announces it.
 pub fn parse(text: &str, ports: &dyn Fn(&str) -> Option<u32>) -> Result<(Key, Mask), OdpError> {
     let mut p = Parser { key: Key::ZERO, mask: Mask::WILDCARD, seen: Vec::new(), vlans: 0, ports };
     p.mask.0.recirc_id.set(u32::MAX);
