@@ -10,7 +10,7 @@
 //! too, and the encoder of the message refuses it.
 
 use super::nicira as nx;
-use super::{Action, Controller, PopSpelling, SetSpelling, learn, loads};
+use super::{Action, Bundle, Controller, Multipath, PopSpelling, SetSpelling, learn, loads};
 use crate::nxm::{encode_header, ones, put_entry};
 use crate::wire::Put;
 use crate::{PortNo, Version};
@@ -126,7 +126,7 @@ impl Encoder {
         close(start, out);
     }
 
-    /// `nx` with its argument behind two bytes of padding in OpenFlow 1.0, else `ty`.
+    /// `nx` with its argument after two bytes of padding in OpenFlow 1.0, else `ty`.
     fn word(&self, subtype: u16, ty: u16, arg: u32, out: &mut Vec<u8>) {
         if self.v10() {
             Self::nicira(subtype, out, |out| {
@@ -177,10 +177,39 @@ impl Encoder {
                 self.set(*field, *value, *mask, *spelled, out);
             }
             Action::Move { src, dst } => self.copy(*src, *dst, out),
-            Action::SetVlanVid { .. }
-            | Action::SetVlanPcp { .. }
-            | Action::PopVlan { .. }
-            | Action::PushVlan { .. } => self.vlan(action, out),
+            Action::SetVlanVid { vid, push_if_missing } => {
+                self.add_vlan(*push_if_missing, out);
+                if self.version >= Version::V12 {
+                    self.put_set(Field::VlanVid, u128::from(vid | VLAN_CFI), out);
+                } else {
+                    Self::plain(1, out, |out| {
+                        out.put_u16(*vid);
+                        out.put_u16(0);
+                    });
+                }
+            }
+            Action::SetVlanPcp { pcp, push_if_missing } => {
+                self.add_vlan(*push_if_missing, out);
+                if self.version >= Version::V12 {
+                    self.put_set(Field::VlanPcp, u128::from(*pcp), out);
+                } else {
+                    Self::plain(2, out, |out| {
+                        out.put_u8(*pcp);
+                        out.put_zeros(3);
+                    });
+                }
+            }
+            Action::PopVlan { spelled: _ } => {
+                self.vlans = self.vlans.saturating_sub(1);
+                Self::plain(if self.v10() { 3 } else { 18 }, out, |out| out.put_u32(0));
+            }
+            Action::PushVlan { tpid } => {
+                // In OpenFlow 1.0 the following set of id or priority does the push.
+                if !self.v10() {
+                    self.vlans += 1;
+                    Self::push_vlan(*tpid, out);
+                }
+            }
             Action::SetEthSrc(mac) => self.legacy(4, 3, Field::EthSrc, mac, out),
             Action::SetEthDst(mac) => self.legacy(5, 4, Field::EthDst, mac, out),
             Action::SetIpv4Src(ip) => {
@@ -255,23 +284,79 @@ impl Encoder {
                 encode_list(nested, &mut inner, out);
                 close(start, out);
             }
-            Action::OutputReg { .. }
-            | Action::OutputTrunc { .. }
-            | Action::Controller(_)
-            | Action::Bundle(_)
-            | Action::StackPush(_)
-            | Action::StackPop(_)
-            | Action::DecTtl { .. }
-            | Action::PopQueue
-            | Action::FinTimeout { .. }
-            | Action::Resubmit { .. }
-            | Action::Learn(_)
-            | Action::Conjunction { .. }
-            | Action::Multipath(_)
-            | Action::Note(_)
-            | Action::Exit
-            | Action::Sample { .. }
-            | Action::CheckPktLarger { .. } => extension(action, out),
+            // From here on, actions that are Nicira's in every version.
+            Action::OutputReg { src, max_len } => Self::nicira(nx::OUTPUT_REG, out, |out| {
+                out.put_u16(ofs_nbits(*src));
+                encode_header(src.field, false, 0, out);
+                out.put_u16(*max_len);
+            }),
+            Action::OutputTrunc { port, max_len } => Self::nicira(nx::OUTPUT_TRUNC, out, |out| {
+                out.put_u16(port16(*port));
+                out.put_u32(*max_len);
+            }),
+            Action::Controller(controller) => put_controller(controller, out),
+            Action::Bundle(bundle) => put_bundle(bundle, out),
+            Action::StackPush(part) => put_stack(nx::STACK_PUSH, *part, out),
+            Action::StackPop(part) => put_stack(nx::STACK_POP, *part, out),
+            Action::DecTtl { controllers } => Self::nicira(nx::DEC_TTL_CNT_IDS, out, |out| {
+                out.put_u16(controllers.len() as u16);
+                out.put_zeros(4);
+                for id in controllers {
+                    out.put_u16(*id);
+                }
+            }),
+            Action::PopQueue => Self::nicira(nx::POP_QUEUE, out, |_| {}),
+            Action::Exit => Self::nicira(nx::EXIT, out, |_| {}),
+            Action::FinTimeout { idle, hard } => Self::nicira(nx::FIN_TIMEOUT, out, |out| {
+                out.put_u16(*idle);
+                out.put_u16(*hard);
+            }),
+            Action::Resubmit { port, table } => put_resubmit(*port, *table, out),
+            Action::Learn(learn) => {
+                let subtype = if learn::needs_learn2(learn) { nx::LEARN2 } else { nx::LEARN };
+                Self::nicira(subtype, out, |out| learn::encode(learn, out));
+            }
+            Action::Conjunction { id, clause, clauses } => {
+                Self::nicira(nx::CONJUNCTION, out, |out| {
+                    out.put_u8(*clause);
+                    out.put_u8(*clauses);
+                    out.put_u32(*id);
+                });
+            }
+            Action::Multipath(multipath) => put_multipath(multipath, out),
+            Action::Note(data) => Self::nicira(nx::NOTE, out, |out| out.extend_from_slice(data)),
+            Action::Sample {
+                probability,
+                collector_set,
+                obs_domain,
+                obs_point,
+                sampling_port,
+                direction,
+            } => {
+                let direction = *direction as u8;
+                let subtype = match (direction, *sampling_port) {
+                    (0, PortNo::NONE) => nx::SAMPLE,
+                    (0, _) => nx::SAMPLE2,
+                    _ => nx::SAMPLE3,
+                };
+                Self::nicira(subtype, out, |out| {
+                    out.put_u16(*probability);
+                    out.put_u32(*collector_set);
+                    out.put_u32(*obs_domain);
+                    out.put_u32(*obs_point);
+                    if subtype != nx::SAMPLE {
+                        out.put_u16(port16(*sampling_port));
+                    }
+                    if subtype == nx::SAMPLE3 {
+                        out.put_u8(direction);
+                    }
+                });
+            }
+            Action::CheckPktLarger { len, dst } => Self::nicira(nx::CHECK_PKT_LARGER, out, |out| {
+                out.put_u16(*len);
+                out.put_u16(dst.start);
+                encode_header(dst.field, false, 0, out);
+            }),
         }
     }
 
@@ -326,56 +411,22 @@ impl Encoder {
         });
     }
 
-    fn vlan(&mut self, action: &Action, out: &mut Vec<u8>) {
-        let push = |out: &mut Vec<u8>, tpid: u16| {
-            Self::plain(17, out, |out| {
-                out.put_u16(tpid);
-                out.put_u16(0);
-            });
-        };
-        match action {
-            Action::SetVlanVid { push_if_missing, .. }
-            | Action::SetVlanPcp { push_if_missing, .. }
-                if *push_if_missing && !self.v10() && self.vlans == 0 =>
-            {
-                push(out, TPID_8021Q);
+    /// Records the VLAN header that a set of its id or priority makes when `push_if_missing`. From
+    /// OpenFlow 1.1 on, a push writes it first, unless a header is known to be there.
+    fn add_vlan(&mut self, push_if_missing: bool, out: &mut Vec<u8>) {
+        if push_if_missing && self.vlans == 0 {
+            if !self.v10() {
+                Self::push_vlan(TPID_8021Q, out);
             }
-            _ => {}
+            self.vlans = 1;
         }
-        match action {
-            Action::SetVlanVid { vid, push_if_missing } => {
-                self.vlans = self.vlans.max(usize::from(*push_if_missing));
-                if self.version >= Version::V12 {
-                    self.put_set(Field::VlanVid, u128::from(vid | VLAN_CFI), out);
-                } else {
-                    Self::plain(1, out, |out| {
-                        out.put_u16(*vid);
-                        out.put_u16(0);
-                    });
-                }
-            }
-            Action::SetVlanPcp { pcp, push_if_missing } => {
-                self.vlans = self.vlans.max(usize::from(*push_if_missing));
-                if self.version >= Version::V12 {
-                    self.put_set(Field::VlanPcp, u128::from(*pcp), out);
-                } else {
-                    Self::plain(2, out, |out| {
-                        out.put_u8(*pcp);
-                        out.put_zeros(3);
-                    });
-                }
-            }
-            Action::PopVlan { .. } => {
-                self.vlans = self.vlans.saturating_sub(1);
-                Self::plain(if self.v10() { 3 } else { 18 }, out, |out| out.put_u32(0));
-            }
-            // In OpenFlow 1.0 the following set of id or priority does the push.
-            Action::PushVlan { tpid } if !self.v10() => {
-                self.vlans += 1;
-                push(out, *tpid);
-            }
-            _ => {}
-        }
+    }
+
+    fn push_vlan(tpid: u16, out: &mut Vec<u8>) {
+        Self::plain(17, out, |out| {
+            out.put_u16(tpid);
+            out.put_u16(0);
+        });
     }
 
     /// `move`: OpenFlow 1.5's copy-field, else Nicira's.
@@ -487,120 +538,48 @@ fn put_resubmit(port: Option<PortNo>, table: Option<u8>, out: &mut Vec<u8>) {
     });
 }
 
-/// The actions that are Nicira's in every version.
-fn extension(action: &Action, out: &mut Vec<u8>) {
-    use Encoder as E;
-    match action {
-        Action::OutputReg { src, max_len } => {
-            E::nicira(nx::OUTPUT_REG, out, |out| {
-                out.put_u16(ofs_nbits(*src));
-                encode_header(src.field, false, 0, out);
-                out.put_u16(*max_len);
-            });
-        }
-        Action::OutputTrunc { port, max_len } => E::nicira(nx::OUTPUT_TRUNC, out, |out| {
-            out.put_u16(port16(*port));
-            out.put_u32(*max_len);
-        }),
-        Action::Controller(c) => put_controller(c, out),
-        Action::Bundle(b) => {
-            let load = b.dst.is_some();
-            E::nicira(if load { nx::BUNDLE_LOAD } else { nx::BUNDLE }, out, |out| {
-                out.put_u16(nx::bundle_number(b.algorithm));
-                out.put_u16(nx::hash_fields_number(b.fields));
-                out.put_u16(b.basis);
-                encode_header(Field::InPort, false, 0, out);
-                out.put_u16(b.members.len() as u16); // at most BUNDLE_MAX_MEMBERS
-                match b.dst {
-                    Some(dst) => {
-                        out.put_u16(ofs_nbits(dst));
-                        encode_header(dst.field, false, 0, out);
-                    }
-                    None => out.put_zeros(6),
-                }
-                out.put_zeros(4);
-                for port in &b.members {
-                    out.put_u16(port16(*port));
-                }
-            });
-        }
-        Action::StackPush(part) | Action::StackPop(part) => {
-            let push = matches!(action, Action::StackPush(_));
-            E::nicira(if push { nx::STACK_PUSH } else { nx::STACK_POP }, out, |out| {
-                out.put_u16(part.start);
-                encode_header(part.field, false, 0, out);
-                out.put_u16(part.bits);
-            });
-        }
-        Action::DecTtl { controllers } => E::nicira(nx::DEC_TTL_CNT_IDS, out, |out| {
-            out.put_u16(controllers.len() as u16);
-            out.put_zeros(4);
-            for id in controllers {
-                out.put_u16(*id);
+fn put_stack(subtype: u16, part: Subfield, out: &mut Vec<u8>) {
+    Encoder::nicira(subtype, out, |out| {
+        out.put_u16(part.start);
+        encode_header(part.field, false, 0, out);
+        out.put_u16(part.bits);
+    });
+}
+
+fn put_bundle(b: &Bundle, out: &mut Vec<u8>) {
+    let load = b.dst.is_some();
+    Encoder::nicira(if load { nx::BUNDLE_LOAD } else { nx::BUNDLE }, out, |out| {
+        out.put_u16(nx::bundle_number(b.algorithm));
+        out.put_u16(nx::hash_fields_number(b.fields));
+        out.put_u16(b.basis);
+        encode_header(Field::InPort, false, 0, out);
+        out.put_u16(b.members.len() as u16); // at most BUNDLE_MAX_MEMBERS
+        match b.dst {
+            Some(dst) => {
+                out.put_u16(ofs_nbits(dst));
+                encode_header(dst.field, false, 0, out);
             }
-        }),
-        Action::PopQueue => E::nicira(nx::POP_QUEUE, out, |_| {}),
-        Action::Exit => E::nicira(nx::EXIT, out, |_| {}),
-        Action::FinTimeout { idle, hard } => E::nicira(nx::FIN_TIMEOUT, out, |out| {
-            out.put_u16(*idle);
-            out.put_u16(*hard);
-        }),
-        Action::Resubmit { port, table } => put_resubmit(*port, *table, out),
-        Action::Learn(l) => {
-            let subtype = if learn::needs_learn2(l) { nx::LEARN2 } else { nx::LEARN };
-            E::nicira(subtype, out, |out| learn::encode(l, out));
+            None => out.put_zeros(6),
         }
-        Action::Conjunction { id, clause, clauses } => E::nicira(nx::CONJUNCTION, out, |out| {
-            out.put_u8(*clause);
-            out.put_u8(*clauses);
-            out.put_u32(*id);
-        }),
-        Action::Multipath(m) => E::nicira(nx::MULTIPATH, out, |out| {
-            out.put_u16(nx::hash_fields_number(m.fields));
-            out.put_u16(m.basis);
-            out.put_u16(0);
-            out.put_u16(nx::multipath_number(m.algorithm));
-            out.put_u16(m.max_link);
-            out.put_u32(m.arg);
-            out.put_u16(0);
-            out.put_u16(ofs_nbits(m.dst));
-            encode_header(m.dst.field, false, 0, out);
-        }),
-        Action::Note(data) => E::nicira(nx::NOTE, out, |out| out.extend_from_slice(data)),
-        Action::Sample {
-            probability,
-            collector_set,
-            obs_domain,
-            obs_point,
-            sampling_port,
-            direction,
-        } => {
-            let direction = *direction as u8;
-            let subtype = match (direction, *sampling_port) {
-                (0, PortNo::NONE) => nx::SAMPLE,
-                (0, _) => nx::SAMPLE2,
-                _ => nx::SAMPLE3,
-            };
-            E::nicira(subtype, out, |out| {
-                out.put_u16(*probability);
-                out.put_u32(*collector_set);
-                out.put_u32(*obs_domain);
-                out.put_u32(*obs_point);
-                if subtype != nx::SAMPLE {
-                    out.put_u16(port16(*sampling_port));
-                }
-                if subtype == nx::SAMPLE3 {
-                    out.put_u8(direction);
-                }
-            });
+        out.put_zeros(4);
+        for port in &b.members {
+            out.put_u16(port16(*port));
         }
-        Action::CheckPktLarger { len, dst } => E::nicira(nx::CHECK_PKT_LARGER, out, |out| {
-            out.put_u16(*len);
-            out.put_u16(dst.start);
-            encode_header(dst.field, false, 0, out);
-        }),
-        _ => {} // Encoder::put() has the others
-    }
+    });
+}
+
+fn put_multipath(m: &Multipath, out: &mut Vec<u8>) {
+    Encoder::nicira(nx::MULTIPATH, out, |out| {
+        out.put_u16(nx::hash_fields_number(m.fields));
+        out.put_u16(m.basis);
+        out.put_u16(0);
+        out.put_u16(nx::multipath_number(m.algorithm));
+        out.put_u16(m.max_link);
+        out.put_u32(m.arg);
+        out.put_u16(0);
+        out.put_u16(ofs_nbits(m.dst));
+        encode_header(m.dst.field, false, 0, out);
+    });
 }
 
 fn put_controller(c: &Controller, out: &mut Vec<u8>) {

@@ -3,10 +3,10 @@
 
 use super::decode::decode_list;
 use super::encode::{Encoder, encode_list};
+use super::traits::Instruction;
 use super::{Action, verify};
 use crate::wire::{Put, Reader};
 use crate::{OfError, Version};
-use verify::Instruction;
 
 const GOTO_TABLE: u16 = 1;
 const WRITE_METADATA: u16 = 2;

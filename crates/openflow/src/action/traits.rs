@@ -4,7 +4,40 @@
 //! [`Action::traits`] is the one table: a new action does not compile until it has a row.
 
 use super::Action;
-use super::verify::Instruction;
+use crate::Version;
+
+/// OpenFlow 1.1+'s instructions, in the order in which they run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Instruction {
+    Meter,
+    ApplyActions,
+    ClearActions,
+    WriteActions,
+    WriteMetadata,
+    GotoTable,
+}
+
+impl Instruction {
+    /// The instruction that `action` is (part of).
+    pub(crate) fn of(action: &Action, version: Version) -> Instruction {
+        match action.traits().instruction {
+            Instruction::Meter if version >= Version::V15 => Instruction::ApplyActions,
+            instruction => instruction,
+        }
+    }
+
+    /// The name in texts.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Instruction::Meter => "meter",
+            Instruction::ApplyActions => "apply_actions",
+            Instruction::ClearActions => "clear_actions",
+            Instruction::WriteActions => "write_actions",
+            Instruction::WriteMetadata => "write_metadata",
+            Instruction::GotoTable => "goto_table",
+        }
+    }
+}
 
 /// Where an action set runs an action. The order of the variants is the order in which an action
 /// set runs (OpenFlow 1.5.1 section 5.6; ovs-actions(7), "Action sets").
@@ -52,7 +85,7 @@ impl ActionSetSlot {
 
 /// One row of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Traits {
+pub(crate) struct Traits<'a> {
     /// The instruction of OpenFlow 1.1 and later that the action is, or is part of.
     pub(super) instruction: Instruction,
     /// The place in an action set; `None` when an action set cannot hold the action.
@@ -66,47 +99,55 @@ pub(crate) struct Traits {
     uses_rule: bool,
     /// The action does nothing when it runs.
     inert: bool,
+    /// The list of actions inside the action.
+    nested: &'a [Action],
 }
 
-impl Traits {
-    /// An action of `apply_actions` that is reversible, that no action set can hold, and that
-    /// may need the payload.
-    const PLAIN: Traits = Traits {
+impl<'a> Traits<'a> {
+    /// An action of `apply_actions` that is reversible, that no action set can hold, that may need
+    /// the payload, and that has no list.
+    const PLAIN: Traits<'a> = Traits {
         instruction: Instruction::ApplyActions,
         action_set: None,
         reversible: true,
         needs_payload: true,
         uses_rule: false,
         inert: false,
+        nested: &[],
     };
 
-    const fn instruction(mut self, instruction: Instruction) -> Traits {
+    const fn instruction(mut self, instruction: Instruction) -> Traits<'a> {
         self.instruction = instruction;
         self
     }
 
-    const fn in_action_set(mut self, slot: ActionSetSlot) -> Traits {
+    const fn in_action_set(mut self, slot: ActionSetSlot) -> Traits<'a> {
         self.action_set = Some(slot);
         self
     }
 
-    const fn irreversible(mut self) -> Traits {
+    const fn irreversible(mut self) -> Traits<'a> {
         self.reversible = false;
         self
     }
 
-    const fn payload(mut self, needed: bool) -> Traits {
+    const fn payload(mut self, needed: bool) -> Traits<'a> {
         self.needs_payload = needed;
         self
     }
 
-    const fn uses_rule(mut self) -> Traits {
+    const fn uses_rule(mut self) -> Traits<'a> {
         self.uses_rule = true;
         self
     }
 
-    const fn inert(mut self) -> Traits {
+    const fn inert(mut self) -> Traits<'a> {
         self.inert = true;
+        self
+    }
+
+    const fn nested(mut self, actions: &'a [Action]) -> Traits<'a> {
+        self.nested = actions;
         self
     }
 }
@@ -116,11 +157,11 @@ const SAME_TABLE: u8 = 255;
 
 impl Action {
     /// The row of the action.
-    pub(crate) fn traits(&self) -> Traits {
+    pub(crate) fn traits(&self) -> Traits<'_> {
         use ActionSetSlot as Slot;
-        const PLAIN: Traits = Traits::PLAIN;
-        const SET: Traits = PLAIN.in_action_set(Slot::Set);
-        const OUTPUT: Traits = PLAIN.payload(false).uses_rule();
+        const PLAIN: Traits<'static> = Traits::PLAIN;
+        const SET: Traits<'static> = PLAIN.in_action_set(Slot::Set);
+        const OUTPUT: Traits<'static> = PLAIN.payload(false).uses_rule();
         match self {
             Action::Output { .. } => OUTPUT.in_action_set(Slot::Output),
             Action::OutputReg { .. } => OUTPUT,
@@ -167,14 +208,16 @@ impl Action {
             | Action::Multipath(_)
             | Action::Exit
             | Action::Sample { .. }
-            | Action::Clone(_)
             | Action::CheckPktLarger { .. } => PLAIN,
+            Action::Clone(actions) => PLAIN.nested(actions),
 
             Action::Conjunction { .. } | Action::Note(_) => PLAIN.inert(),
 
             Action::Meter(_) => PLAIN.instruction(Instruction::Meter).irreversible(),
             Action::ClearActions => PLAIN.instruction(Instruction::ClearActions),
-            Action::WriteActions(_) => PLAIN.instruction(Instruction::WriteActions),
+            Action::WriteActions(actions) => {
+                PLAIN.instruction(Instruction::WriteActions).nested(actions)
+            }
             Action::WriteMetadata { .. } => PLAIN.instruction(Instruction::WriteMetadata),
             Action::GotoTable(_) => PLAIN.instruction(Instruction::GotoTable),
         }
@@ -211,9 +254,6 @@ impl Action {
 
     /// The list of actions inside `clone` and `write_actions`; of other actions it is empty.
     pub fn nested(&self) -> &[Action] {
-        if let Action::Clone(actions) | Action::WriteActions(actions) = self {
-            return actions;
-        }
-        &[]
+        self.traits().nested
     }
 }

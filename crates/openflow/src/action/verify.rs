@@ -2,40 +2,8 @@
 //! Rules for which actions and instructions may stand in one list, and in which order.
 
 use super::Action;
+use super::traits::Instruction;
 use crate::{OfError, Version};
-
-/// OpenFlow 1.1+'s instructions, in the order in which they run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Instruction {
-    Meter,
-    ApplyActions,
-    ClearActions,
-    WriteActions,
-    WriteMetadata,
-    GotoTable,
-}
-
-impl Instruction {
-    /// The instruction that `action` is (part of).
-    pub(crate) fn of(action: &Action, version: Version) -> Instruction {
-        match action.traits().instruction {
-            Instruction::Meter if version >= Version::V15 => Instruction::ApplyActions,
-            instruction => instruction,
-        }
-    }
-
-    /// The name in texts.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Instruction::Meter => "meter",
-            Instruction::ApplyActions => "apply_actions",
-            Instruction::ClearActions => "clear_actions",
-            Instruction::WriteActions => "write_actions",
-            Instruction::WriteMetadata => "write_metadata",
-            Instruction::GotoTable => "goto_table",
-        }
-    }
-}
 
 /// An error of a list, for texts.
 #[derive(Clone, Debug, PartialEq, Eq)]
