@@ -12,6 +12,7 @@ mod encode;
 mod instruction;
 mod learn;
 mod nicira;
+mod operand;
 mod traits;
 pub(crate) mod verify;
 
@@ -31,32 +32,32 @@ pub type Actions = Arc<[Action]>;
 pub enum Action {
     /// `output:PORT`; `max_len` counts for CONTROLLER only (bytes).
     Output {
-        /// Where to.
+        /// The port to send to.
         port: PortNo,
         /// Bytes of the packet, at most.
         max_len: u16,
     },
     /// `output:SRC[]`.
     OutputReg {
-        /// Where from.
+        /// The bits that hold the port number.
         src: Subfield,
-        /// Bytes of the packet, at most.
+        /// Bytes of the packet, at most; counts for CONTROLLER only.
         max_len: u16,
     },
     /// `output(port=PORT,max_len=BYTES)`.
     OutputTrunc {
-        /// Where to.
+        /// The port to send to.
         port: PortNo,
-        /// Bytes, at least 14.
+        /// Bytes of the packet, at most; at least 14.
         max_len: u32,
     },
     /// `controller(...)`.
     Controller(Box<Controller>),
     /// `enqueue:PORT:QUEUE`.
     Enqueue {
-        /// Where to.
+        /// The port to send to.
         port: PortNo,
-        /// Queue number.
+        /// Queue number at that port.
         queue: u32,
     },
     /// `bundle(...)` and `bundle_load(...)`.
@@ -77,9 +78,9 @@ pub enum Action {
     },
     /// `move:SRC->DST`.
     Move {
-        /// Where from.
+        /// The bits to copy.
         src: Subfield,
-        /// Where to.
+        /// The bits that become equal to them.
         dst: Subfield,
     },
     /// `push:SRC`.
@@ -158,9 +159,9 @@ pub enum Action {
     PopQueue,
     /// `fin_timeout(idle_timeout=,hard_timeout=)`, seconds.
     FinTimeout {
-        /// Seconds; 0 leaves it.
+        /// Longest idle timeout after a FIN or RST, in seconds; 0 leaves the timeout alone.
         idle: u16,
-        /// Seconds; 0 leaves it.
+        /// Longest hard timeout after a FIN or RST, in seconds; 0 leaves the timeout alone.
         hard: u16,
     },
     /// `resubmit(PORT,TABLE)`; `None` means the same.
@@ -178,7 +179,7 @@ pub enum Action {
         id: u32,
         /// Which clause, from 0.
         clause: u8,
-        /// How many, 2 to 64.
+        /// Number of clauses, 2 to 64.
         clauses: u8,
     },
     /// `multipath(...)`.
@@ -189,7 +190,7 @@ pub enum Action {
     Exit,
     /// `sample(...)`.
     Sample {
-        /// Of 65536; 0 is none.
+        /// Share of the packets, in 65536ths; 0 is none.
         probability: u16,
         /// Flow_Sample_Collector_Set id.
         collector_set: u32,
@@ -197,18 +198,18 @@ pub enum Action {
         obs_domain: u32,
         /// IPFIX observation point.
         obs_point: u32,
-        /// Port counted at, or NONE.
+        /// The port that the packet is counted at, or NONE.
         sampling_port: PortNo,
-        /// Which way it is counted.
+        /// The direction that the packet is counted in.
         direction: SampleDirection,
     },
     /// `clone(...)`.
     Clone(Vec<Action>),
     /// `check_pkt_larger(LEN)->DST`.
     CheckPktLarger {
-        /// Bytes, with the Ethernet header.
+        /// Greatest length that is not larger, in bytes with the Ethernet header.
         len: u16,
-        /// Where to.
+        /// The bit for the result.
         dst: Subfield,
     },
     /// `meter:ID` (instruction, or OpenFlow 1.5 action).
@@ -354,9 +355,9 @@ pub struct Controller {
 /// `learn(...)`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Learn {
-    /// Seconds; 0 is never.
+    /// Idle timeout of learned flows, in seconds; 0 is never.
     pub idle_timeout: u16,
-    /// Seconds; 0 is never.
+    /// Hard timeout of learned flows, in seconds; 0 is never.
     pub hard_timeout: u16,
     /// Priority of learned flows.
     pub priority: u16,
@@ -457,7 +458,7 @@ pub struct Multipath {
     pub max_link: u16,
     /// Argument of the algorithm.
     pub arg: u32,
-    /// Where the link number goes.
+    /// The bits for the link number.
     pub dst: Subfield,
 }
 

@@ -10,15 +10,18 @@
 //! name (`None`: print the number), parsing takes one from name to number. Both handle the reserved
 //! ports (`LOCAL`, `CONTROLLER`, ...) themselves.
 
+mod error;
 mod flow_line;
 mod format;
 mod learn;
+mod operand;
 mod parse;
 mod token;
 
+pub use error::TextError;
 pub use flow_line::{FlowText, parse_flow};
 pub use format::{format_action, format_actions};
-pub use parse::{TextError, parse_actions};
+pub use parse::parse_actions;
 
 use crate::action::{BundleAlgorithm, HashFields, MultipathAlgorithm};
 

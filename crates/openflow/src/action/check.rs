@@ -9,7 +9,7 @@
 //! they do not fit. Set-field, move, load and all other actions that name fields are checked in
 //! every version.
 
-use super::decode::{mpls_ethertype, output_port};
+use super::operand::{mpls_ethertype, output_port};
 use super::verify;
 use super::{Action, Learn, LearnSource, LearnSpec, LearnTarget};
 use crate::{OfError, PortNo, Version};

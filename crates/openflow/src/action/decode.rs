@@ -5,11 +5,14 @@
 //! Open vSwitch gives for the same bytes. Padding is ignored where OpenFlow says "pad" and must
 //! be zero where Nicira's extensions say "must be zero".
 
+use super::operand::{
+    move_action, mpls_ethertype, output_port, port_from_u32, set_entry, vlan_ethertype,
+};
 use super::{Action, PopSpelling, nicira, verify};
-use crate::nxm::{ones, pull_entry, pull_header, value_is_valid};
+use crate::nxm::pull_header;
 use crate::wire::Reader;
 use crate::{OfError, PortNo, Version};
-use flow::{Field, FieldValue, Subfield};
+use flow::{Field, FieldValue};
 
 /// Most levels of nested `clone(...)`. Deeper ones are refused with OFPBAC_TOO_MANY, so that code
 /// which walks actions may recurse.
@@ -17,9 +20,6 @@ pub const MAX_CLONE_DEPTH: usize = 32;
 
 /// OFPAT_VENDOR, OFPAT_EXPERIMENTER.
 const VENDOR: u16 = 0xffff;
-
-const ETHERTYPE_VLANS: [u16; 2] = [0x8100, 0x88a8];
-const ETHERTYPE_MPLS: [u16; 2] = [0x8847, 0x8848];
 
 /// Reads a list of actions to its end, as in packet-outs, group buckets and OpenFlow 1.0's flow
 /// mods (see `decode_instructions`). Actions that are instructions in OpenFlow 1.1+ are refused.
@@ -38,11 +38,7 @@ pub(super) fn decode_list(version: Version, bytes: &[u8]) -> Result<Vec<Action>,
     decode_nested(version, bytes, 0)
 }
 
-pub(super) fn decode_nested(
-    version: Version,
-    bytes: &[u8],
-    depth: usize,
-) -> Result<Vec<Action>, OfError> {
+fn decode_nested(version: Version, bytes: &[u8], depth: usize) -> Result<Vec<Action>, OfError> {
     if !bytes.len().is_multiple_of(8) {
         return Err(OfError::OFPBRC_BAD_LEN);
     }
@@ -63,7 +59,7 @@ pub(super) fn decode_nested(
             Kind::Standard(ty) => codec.standard(ty, &mut r)?,
             Kind::Nicira(subtype) => {
                 r.skip(6)?;
-                nicira::decode(version, subtype, r, depth)?
+                nicira::decode(subtype, r, &|bytes| clone_list(version, bytes, depth))?
             }
             Kind::CopyField => {
                 r.skip(6 + 2)?;
@@ -76,6 +72,16 @@ pub(super) fn decode_nested(
         rest = rest.get(len..).unwrap_or_default();
     }
     Ok(out)
+}
+
+/// Reads the list inside a `clone(...)` at `depth`.
+fn clone_list(version: Version, bytes: &[u8], depth: usize) -> Result<Vec<Action>, OfError> {
+    if depth >= MAX_CLONE_DEPTH {
+        return Err(OfError::OFPBAC_TOO_MANY);
+    }
+    let actions = decode_nested(version, bytes, depth + 1)?;
+    verify::apply_only(&actions, version)?;
+    Ok(actions)
 }
 
 /// Kind of an action, by its header.
@@ -205,9 +211,9 @@ impl Codec {
             14 => Action::SetMplsTc(r.u8()? & 7),
             15 => Action::SetMplsTtl(r.u8()?),
             16 => Action::DecMplsTtl,
-            17 => Action::PushVlan { tpid: one_of(r.u16()?, &ETHERTYPE_VLANS)? },
+            17 => Action::PushVlan { tpid: vlan_ethertype(r.u16()?)? },
             18 => Action::PopVlan { spelled: PopSpelling::PopVlan },
-            19 => Action::PushMpls { ethertype: one_of(r.u16()?, &ETHERTYPE_MPLS)? },
+            19 => Action::PushMpls { ethertype: mpls_ethertype(r.u16()?)? },
             20 => Action::PopMpls { ethertype: r.u16()? },
             21 => Action::SetQueue(r.u32()?),
             22 => Action::Group(r.u32()?),
@@ -247,100 +253,4 @@ fn copy_field(r: &mut Reader) -> Result<Action, OfError> {
     let src = (pull_header(r)?, src);
     let dst = (pull_header(r)?, dst);
     move_action(bits, src, dst)
-}
-
-/// `move` of `bits` bits from one (field, offset) to another.
-pub(super) fn move_action(
-    bits: u16,
-    src: (Field, u16),
-    dst: (Field, u16),
-) -> Result<Action, OfError> {
-    Ok(Action::Move {
-        src: subfield(src.0, src.1, bits)?,
-        dst: writable(subfield(dst.0, dst.1, bits)?)?,
-    })
-}
-
-/// Reads the TLV of a set-field up to the end of the action; what follows must be zero.
-/// The mask is `None` when the TLV has none.
-pub(super) fn set_entry(
-    r: &mut Reader,
-) -> Result<(Field, FieldValue, Option<FieldValue>), OfError> {
-    let empty =
-        r.peek().get(..4).is_some_and(|h| matches!(h, [_, _, bits, len] if len >> (bits & 1) == 0));
-    // A field or length that is not known has names of its own in actions: Open vSwitch blames
-    // the length, but for values of no bytes.
-    let entry = pull_entry(r).map_err(|e| match e {
-        OfError::OFPBMC_BAD_FIELD | OfError::OFPBMC_BAD_LEN if empty => {
-            OfError::OFPBAC_BAD_SET_TYPE
-        }
-        OfError::OFPBMC_BAD_FIELD | OfError::OFPBMC_BAD_LEN => OfError::OFPBAC_BAD_SET_LEN,
-        e => e,
-    })?;
-    r.zero_rest(OfError::OFPBAC_BAD_SET_ARGUMENT)?;
-    if !entry.field.writable() || !value_is_valid(entry.field, entry.value) {
-        return Err(OfError::OFPBAC_BAD_SET_ARGUMENT);
-    }
-    Ok((entry.field, entry.value, entry.mask))
-}
-
-fn one_of(v: u16, allowed: &[u16]) -> Result<u16, OfError> {
-    if allowed.contains(&v) { Ok(v) } else { Err(OfError::OFPBAC_BAD_ARGUMENT) }
-}
-
-/// Checks the ethertype of `push_mpls`.
-pub(super) fn mpls_ethertype(v: u16) -> Result<u16, OfError> {
-    one_of(v, &ETHERTYPE_MPLS)
-}
-
-/// A port number of OpenFlow 1.1+: those that OpenFlow 1.0 has not are refused.
-pub(super) fn port_from_u32(port: u32) -> Result<PortNo, OfError> {
-    if !(PortNo::MAX.0..0xffff_ff00).contains(&port) {
-        Ok(PortNo(port))
-    } else {
-        Err(OfError::OFPBAC_BAD_OUT_PORT)
-    }
-}
-
-/// Checks that one can output to `port`.
-pub(super) fn output_port(port: PortNo) -> Result<PortNo, OfError> {
-    match port {
-        PortNo::IN_PORT
-        | PortNo::TABLE
-        | PortNo::NORMAL
-        | PortNo::FLOOD
-        | PortNo::ALL
-        | PortNo::CONTROLLER
-        | PortNo::LOCAL => Ok(port),
-        _ if port.0 < PortNo::MAX.0 => Ok(port),
-        _ => Err(OfError::OFPBAC_BAD_OUT_PORT),
-    }
-}
-
-/// Part of a field.
-pub(super) fn subfield(field: Field, start: u16, bits: u16) -> Result<Subfield, OfError> {
-    Subfield::new(field, start, bits).ok_or(OfError::OFPBAC_BAD_SET_LEN)
-}
-
-/// A subfield that may be written.
-pub(super) fn writable(s: Subfield) -> Result<Subfield, OfError> {
-    if s.field.writable() { Ok(s) } else { Err(OfError::OFPBAC_BAD_SET_ARGUMENT) }
-}
-
-/// A subfield from Nicira's 16-bit "offset and number of bits".
-pub(super) fn ofs_nbits(field: Field, word: u16) -> Result<Subfield, OfError> {
-    subfield(field, word >> 6, (word & 0x3f) + 1)
-}
-
-/// A field header as the older Nicira actions have it: always 32 bits, and a field that is not
-/// known is a bad type to set.
-pub(super) fn old_header(r: &mut Reader) -> Result<Field, OfError> {
-    let word = r.bytes(4)?;
-    let mut header = Reader::new(word, OfError::OFPBMC_BAD_FIELD);
-    pull_header(&mut header).map_err(|_| OfError::OFPBAC_BAD_SET_TYPE)
-}
-
-/// The low `bits` bits.
-pub(super) fn low_bits(value: FieldValue, bits: u16) -> FieldValue {
-    value & ones(bits)
 }

@@ -5,7 +5,7 @@
 //! immediate value from a field as source, bits 11 and 12 hold the target (0 match, 1 load, 2
 //! output), bits 0 to 9 the width. A zero head, or the end, ends the list.
 
-use super::decode::{low_bits, old_header, subfield, writable};
+use super::operand::{low_bits, old_header, subfield, writable};
 use super::{Learn, LearnSource, LearnSpec, LearnTarget};
 use crate::OfError;
 use crate::nxm::{encode_header, pull_header};

@@ -2,13 +2,13 @@
 //! Nicira's actions (NXAST_*), from bytes. ovs-actions(7) describes each; the layouts are those
 //! of Open vSwitch's nicira extensions.
 
-use super::decode::{
-    MAX_CLONE_DEPTH, decode_nested, low_bits, move_action, mpls_ethertype, ofs_nbits, old_header,
-    output_port, set_entry, subfield, writable,
+use super::operand::{
+    low_bits, move_action, mpls_ethertype, ofs_nbits, old_header, output_port, set_entry, subfield,
+    writable,
 };
 use super::{
     Action, Bundle, BundleAlgorithm, Controller, HashFields, Multipath, MultipathAlgorithm,
-    SampleDirection, SetSpelling, learn, verify,
+    SampleDirection, SetSpelling, learn,
 };
 use crate::nxm::pull_header;
 use crate::wire::Reader;
@@ -89,12 +89,14 @@ fn body_len(subtype: u16) -> Result<usize, usize> {
     }
 }
 
+/// Reads the list of actions inside a `clone(...)`.
+pub(super) type CloneList<'a> = &'a dyn Fn(&[u8]) -> Result<Vec<Action>, OfError>;
+
 /// Reads the action of `subtype`; `r` starts after the subtype and ends with the action.
 pub(super) fn decode(
-    version: Version,
     subtype: u16,
     mut r: Reader,
-    depth: usize,
+    clone_list: CloneList<'_>,
 ) -> Result<Action, OfError> {
     let fits = match body_len(subtype) {
         Ok(n) => r.len() == n,
@@ -221,13 +223,8 @@ pub(super) fn decode(
         }
         SAMPLE | SAMPLE2 | SAMPLE3 => sample(r, subtype)?,
         CLONE => {
-            if depth >= MAX_CLONE_DEPTH {
-                return Err(OfError::OFPBAC_TOO_MANY);
-            }
             r.skip(6)?;
-            let nested = decode_nested(version, r.peek(), depth + 1)?;
-            verify::apply_only(&nested, version)?;
-            Action::Clone(nested)
+            Action::Clone(clone_list(r.peek())?)
         }
         CHECK_PKT_LARGER => {
             let (len, start) = (r.u16()?, r.u16()?);
@@ -244,7 +241,7 @@ pub(super) const ETHERNET_HEADER_LEN: u32 = 14;
 /// "No meter" of `controller(...)`.
 pub(super) const NO_METER: u32 = u32::MAX;
 
-/// A 32-bit argument behind two bytes of padding.
+/// A 32-bit argument after two bytes of padding.
 fn word(r: &mut Reader) -> Result<u32, OfError> {
     r.skip(2)?;
     r.u32()

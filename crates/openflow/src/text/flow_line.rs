@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A whole flow on one line, as `ovs-ofctl add-flow` takes it.
 
-use super::parse::{TextError, err, number, parse_actions, port};
+use super::error::{TextError, err};
+use super::operand::number;
+use super::parse::{parse_actions, port};
 use super::token::Tokens;
 use crate::action::Action;
 use crate::{PortNo, Version};
@@ -19,7 +21,7 @@ pub struct FlowText {
     pub priority: u16,
     /// `cookie=`, the part before a `/`.
     pub cookie: Option<u64>,
-    /// The part of `cookie=` behind a `/`: for matching cookies.
+    /// The part of `cookie=` after a `/`: for matching cookies.
     pub cookie_mask: Option<u64>,
     /// `idle_timeout=`, seconds.
     pub idle_timeout: u16,

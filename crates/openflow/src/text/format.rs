@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Actions as text.
 
+use super::operand::c_hex;
 use super::{BUNDLE_ALGORITHMS, HASH_FIELDS, MULTIPATH_ALGORITHMS, REASONS, learn, name_of};
 use crate::PortNo;
 use crate::action::{Action, Bundle, Controller, SampleDirection, SetSpelling, loads};
@@ -11,7 +12,7 @@ use std::net::Ipv4Addr;
 /// Names of ports by number; `None` prints the number.
 type Ports<'a> = &'a dyn Fn(u32) -> Option<String>;
 
-/// The list behind `actions=`: actions with commas between them, `drop` for none.
+/// The list after `actions=`: actions with commas between them, `drop` for none.
 pub fn format_actions(actions: &[Action], ports: Ports<'_>) -> String {
     let mut out = String::new();
     put_list(actions, ports, &mut out);
@@ -43,11 +44,6 @@ fn port_text(port: PortNo, ports: Ports<'_>) -> String {
         Some(name) => name.to_string(),
         None => ports(port.0).unwrap_or_else(|| port.to_string()),
     }
-}
-
-/// `0x1f`, and `0` for zero.
-pub(super) fn c_hex(v: u128) -> String {
-    if v == 0 { "0".to_string() } else { format!("{v:#x}") }
 }
 
 fn dotted(bytes: &[u8]) -> String {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `learn(...)` as text and from text.
 
-use super::format::c_hex;
-use super::parse::{TextError, err, number, read_only};
+use super::error::{TextError, err};
+use super::operand::{c_hex, number, read_only};
 use super::token::Tokens;
 use crate::action::{Learn, LearnSource, LearnSpec, LearnTarget};
 use flow::{Field, Subfield};

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Text to actions.
 
+use super::error::{TextError, err};
+use super::operand::{number, read_only};
 use super::token::{Token, Tokens};
 use super::{BUNDLE_ALGORITHMS, HASH_FIELDS, MULTIPATH_ALGORITHMS, REASONS, by_name, learn};
 use crate::action::{
     Action, Bundle, Controller, Multipath, PopSpelling, SampleDirection, SetSpelling, verify,
 };
 use crate::{PortNo, Version};
-use flow::field::{SubfieldError, ValueError};
 use flow::{Field, Subfield};
 use std::net::Ipv4Addr;
 
@@ -17,38 +18,6 @@ type Ports<'a> = &'a dyn Fn(&str) -> Option<u32>;
 /// Deepest nesting of `clone(...)`, as in the codec.
 const MAX_DEPTH: usize = crate::action::codec::MAX_CLONE_DEPTH;
 
-/// Why a text is no action or no flow, in ovs-ofctl's words.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct TextError(pub String);
-
-impl From<SubfieldError> for TextError {
-    fn from(e: SubfieldError) -> TextError {
-        TextError(e.to_string())
-    }
-}
-
-impl From<ValueError> for TextError {
-    fn from(e: ValueError) -> TextError {
-        TextError(e.to_string())
-    }
-}
-
-pub(super) fn err<T>(text: impl Into<String>) -> Result<T, TextError> {
-    Err(TextError(text.into()))
-}
-
-/// A decimal or 0x number that fits `T`.
-pub(super) fn number<T: TryFrom<u128>>(text: &str, name: &str) -> Result<T, TextError> {
-    let v = match text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
-        Some(hex) if !hex.starts_with('+') => u128::from_str_radix(hex, 16).ok(),
-        None if !text.starts_with('+') => text.parse().ok(),
-        _ => None,
-    };
-    v.and_then(|v| T::try_from(v).ok())
-        .ok_or_else(|| TextError(format!("invalid {name} \"{text}\"")))
-}
-
 /// A subfield whose width goes into 6 bits on the wire.
 fn narrow(text: &str) -> Result<Subfield, TextError> {
     match text.parse::<Subfield>()? {
@@ -57,11 +26,7 @@ fn narrow(text: &str) -> Result<Subfield, TextError> {
     }
 }
 
-pub(super) fn read_only(field: Field, text: &str) -> Result<(), TextError> {
-    if field.writable() { Ok(()) } else { err(format!("{text} is read-only")) }
-}
-
-/// Reads a list of actions as they stand behind `actions=`: separated by commas or spaces;
+/// Reads a list of actions as they stand after `actions=`: separated by commas or spaces;
 /// `drop`, or nothing, is the empty list. Instructions may be among them. `ports` finds ports by
 /// name.
 ///
