@@ -40,6 +40,10 @@ const MT_OXM: u16 = 1;
 
 /// Reads the `ofp_match` of OpenFlow 1.1 and later at the start of `bytes`: the match, and how
 /// many bytes it takes with its padding. For [`Version::V10`] reads the 40-byte structure.
+///
+/// # Errors
+/// OFPBMC_BAD_LEN for a length that does not fit type or bytes; OFPBMC_BAD_TYPE for an unknown type;
+/// OFPBMC_* for a field, value or mask that is not valid, as `strictness` requires.
 pub fn decode_match(
     version: Version,
     bytes: &[u8],

@@ -59,9 +59,9 @@ pub enum MeterBandKind {
 pub struct MeterBand {
     /// Effect of the band on packets above its rate.
     pub kind: MeterBandKind,
-    /// Above this rate (unit by the meter's flags).
+    /// The band applies above this rate, in kbit/s or packets/s as the meter's flags say.
     pub rate: u32,
-    /// Burst size (kbit or packets).
+    /// Burst size, in kbit or packets as the meter's flags say.
     pub burst_size: u32,
 }
 

@@ -39,7 +39,7 @@ pub struct Vacancy {
     pub down: u8,
     /// Report when the vacancy rises above this value, in percent.
     pub up: u8,
-    /// Vacancy now; 0 in requests.
+    /// Vacancy now, in percent; 0 in requests.
     pub current: u8,
 }
 

@@ -78,7 +78,7 @@ fn has_nicira(subtype: u32, version: Version) -> bool {
     }
 }
 
-/// Reads the header behind OpenFlow's: which message, and its flags.
+/// Reads the header after OpenFlow's: which message, and its flags.
 fn decode_header(r: &mut Reader<'_>, version: Version) -> Result<(Kind, u16)> {
     let number = r.u16()?;
     let flags = r.u16()?;

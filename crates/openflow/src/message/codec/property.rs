@@ -17,8 +17,8 @@ pub(super) enum Kind {
     Experimenter(u32, u32),
 }
 
-/// A property, with a reader of its value. The value starts behind type and length (standard)
-/// or behind experimenter and experimenter's type.
+/// A property, with a reader of its value. The value starts after type and length (standard)
+/// or after experimenter and experimenter's type.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Property<'a> {
     pub(super) kind: Kind,
@@ -86,14 +86,14 @@ impl<'a> Property<'a> {
         self.exactly(4)?.u32()
     }
 
-    /// A 64-bit number behind 4 bytes of padding.
+    /// A 64-bit number after 4 bytes of padding.
     pub(super) fn u64(&self) -> Result<u64> {
         let mut v = self.exactly(12)?;
         v.skip(4)?;
         v.u64()
     }
 
-    /// The value behind 4 bytes of padding.
+    /// The value after 4 bytes of padding.
     pub(super) fn aligned(&self) -> Result<Reader<'a>> {
         let mut v = self.value;
         v.skip(4).map_err(|_| OfError::OFPBPC_BAD_LEN)?;
@@ -138,7 +138,7 @@ pub(super) fn put(out: &mut Vec<u8>, ty: u16, value: &[u8]) {
     end(out, at);
 }
 
-/// A property with a 64-bit number behind 4 bytes of padding.
+/// A property with a 64-bit number after 4 bytes of padding.
 pub(super) fn put_u64(out: &mut Vec<u8>, ty: u16, value: u64) {
     let at = start(out, ty);
     out.put_zeros(4);
