@@ -81,7 +81,7 @@ const PCP_MASK: u16 = 0xe000;
 const DSCP_MASK: u128 = 0xfc;
 
 /// OpenFlow 1.0's `OFP_VLAN_NONE`: as a [`Field::DlVlan`], "no VLAN header".
-pub const DL_VLAN_NONE: u16 = 0xffff;
+pub(crate) const DL_VLAN_NONE: u16 = 0xffff;
 
 /// The 32-bit port of OpenFlow 1.1+ that the 16-bit port of OpenFlow 1.0 stands for:
 /// 0xff00 and above are the reserved ports.

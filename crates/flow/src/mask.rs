@@ -76,7 +76,7 @@ impl Key {
     }
 
     /// True when `self` and `other` agree on every bit of `mask`.
-    pub fn equal_under(&self, other: &Key, mask: &Mask) -> bool {
+    pub(crate) fn equal_under(&self, other: &Key, mask: &Mask) -> bool {
         self.words().iter().zip(other.words()).zip(mask.words()).all(|((a, b), m)| (a ^ b) & m == 0)
     }
 }

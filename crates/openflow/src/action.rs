@@ -16,9 +16,11 @@ mod operand;
 mod traits;
 pub(crate) mod verify;
 
-pub use check::{CheckContext, check, check_parts};
+pub use check::{CheckContext, check};
 pub use codec::Encoder;
 pub use traits::ActionSetSlot;
+
+pub(crate) use check::check_parts;
 
 use crate::PortNo;
 use flow::{Field, FieldValue, Subfield};
@@ -239,7 +241,7 @@ impl Action {
     }
 
     /// The word that texts name the action by, such as `output` or `set_field`.
-    pub fn keyword(&self) -> &'static str {
+    pub(crate) fn keyword(&self) -> &'static str {
         match self {
             Action::Output { .. } | Action::OutputReg { .. } | Action::OutputTrunc { .. } => {
                 "output"

@@ -13,9 +13,9 @@ use std::fmt;
 use table::ROWS;
 
 /// Nicira's vendor and experimenter id.
-pub const NX_VENDOR: u32 = 0x0000_2320;
+pub(crate) const NX_VENDOR: u32 = 0x0000_2320;
 /// The Open Networking Foundation's experimenter id.
-pub const ONF_VENDOR: u32 = 0x4f4e_4600;
+pub(crate) const ONF_VENDOR: u32 = 0x4f4e_4600;
 
 /// OFPET_EXPERIMENTER, OpenFlow 1.2 and later.
 const ET_EXPERIMENTER: u16 = 0xffff;
@@ -115,14 +115,6 @@ impl OfError {
     /// True when `version` can name the error.
     pub fn is_encodable(self, version: Version) -> bool {
         self.place(version) != Place::Unencodable
-    }
-
-    /// OpenFlow's own type and code, where `version` has one (no vendor error).
-    pub fn type_code(self, version: Version) -> Option<(u16, u16)> {
-        match self.place(version) {
-            Place::Of(ty, code) => Some((ty, code)),
-            _ => None,
-        }
     }
 
     /// Returns the start of OFPT_ERROR's body: type, code, and for a vendor error the fields after

@@ -26,7 +26,7 @@ pub struct FrameError {
 ///
 /// # Errors
 /// [`FrameError`] for a length below 8.
-pub fn message_size(bytes: &[u8]) -> Result<Option<usize>, FrameError> {
+pub(crate) fn message_size(bytes: &[u8]) -> Result<Option<usize>, FrameError> {
     let Some([high, low]) = bytes.get(2..4).and_then(|b| <[u8; 2]>::try_from(b).ok()) else {
         return Ok(None);
     };

@@ -3,7 +3,7 @@
 //!
 //! | form | used by | here |
 //! |---|---|---|
-//! | `ofp10_match`, 40 bytes | OpenFlow 1.0 | [`decode_of10`], [`encode_of10`] |
+//! | `ofp10_match`, 40 bytes | OpenFlow 1.0 | `decode_of10`, `encode_of10` |
 //! | nx_match: list of NXM/OXM TLVs, length in another field, padded to 8 | Nicira messages of OpenFlow 1.0 | [`decode_nx_match`], [`encode_nx_match`] |
 //! | `ofp11_match`, type 0, 88 bytes | OpenFlow 1.1 | [`decode_match`], [`encode_match`] |
 //! | `ofp_match`, type 1, OXM TLVs, padded to 8 | OpenFlow 1.2 and later | [`decode_match`], [`encode_match`] |
@@ -23,11 +23,15 @@ mod fixed;
 mod header;
 mod list;
 
-pub use fixed::{OF10_MATCH_LEN, OF11_MATCH_LEN, decode_of10, encode_of10, fits_of10, normalize};
-pub use header::{FieldHeader, decode_header, decode_header_list, encode_header};
-pub use list::{NxMatch, Strictness, decode_nx_match, encode_nx_match, encode_oxm_list};
+pub use fixed::{fits_of10, normalize};
+pub use header::{FieldHeader, decode_header_list};
+pub use list::{NxMatch, Strictness, decode_nx_match, encode_nx_match};
 
-pub(crate) use header::{ones, pull_entry, pull_header, put_entry, value_is_valid};
+pub(crate) use fixed::{OF10_MATCH_LEN, OF11_MATCH_LEN, decode_of10, encode_of10};
+pub(crate) use header::{
+    decode_header, encode_header, ones, pull_entry, pull_header, put_entry, value_is_valid,
+};
+pub(crate) use list::encode_oxm_list;
 
 use crate::wire::{Put, Reader};
 use crate::{OfError, Version};

@@ -56,7 +56,7 @@ pub fn check(actions: &[Action], matching: &Match, context: &CheckContext) -> Re
 ///
 /// # Errors
 /// OFPBAC_BAD_SET_LEN.
-pub fn check_parts(actions: &[Action]) -> Result<(), OfError> {
+pub(crate) fn check_parts(actions: &[Action]) -> Result<(), OfError> {
     actions.iter().try_for_each(|action| match action {
         Action::Learn(learn) => learn.specs.iter().try_for_each(learned_parts),
         other => check_parts(other.nested()), // their own parts are checked where they are decoded

@@ -16,7 +16,7 @@ use flow::{Field, FieldValue};
 
 /// Most levels of nested `clone(...)`. Deeper ones are refused with OFPBAC_TOO_MANY, so that code
 /// which walks actions may recurse.
-pub const MAX_CLONE_DEPTH: usize = 32;
+pub(crate) const MAX_CLONE_DEPTH: usize = 32;
 
 /// OFPAT_VENDOR, OFPAT_EXPERIMENTER.
 const VENDOR: u16 = 0xffff;

@@ -66,7 +66,7 @@ impl From<Version> for Encoder {
 
 /// Appends `actions` as `encoder` (an [`Encoder`], or a [`Version`] when nothing is known of the
 /// packet) writes them. The result's length is a multiple of 8.
-pub fn encode_actions(actions: &[Action], encoder: impl Into<Encoder>, out: &mut Vec<u8>) {
+pub(crate) fn encode_actions(actions: &[Action], encoder: impl Into<Encoder>, out: &mut Vec<u8>) {
     encode_list(actions, &mut encoder.into(), out);
 }
 

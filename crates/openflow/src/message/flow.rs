@@ -60,7 +60,7 @@ pub const GROUP_ALL: u32 = 0xffff_fffc;
 /// Highest number of a group.
 pub const GROUP_MAX: u32 = 0xffff_ff00;
 /// "No buffer".
-pub const NO_BUFFER: u32 = 0xffff_ffff;
+pub(crate) const NO_BUFFER: u32 = 0xffff_ffff;
 
 /// OFPT_FLOW_MOD, NXT_FLOW_MOD.
 #[derive(Clone, Debug, PartialEq)]

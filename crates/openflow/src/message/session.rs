@@ -44,7 +44,7 @@ impl Versions {
     }
 
     /// The highest wire number in the set, known or not; `None` when empty.
-    pub fn highest_wire(self) -> Option<u8> {
+    fn highest_wire(self) -> Option<u8> {
         (self.0 != 0).then(|| 31 - self.0.leading_zeros() as u8)
     }
 }
@@ -114,7 +114,7 @@ pub struct ErrorMessage {
 impl ErrorMessage {
     /// Most bytes of the offending message that an error message holds, given its own headers. The
     /// limit leaves room for the longer header of Nicira's errors (OFPET_VENDOR).
-    pub const MAX_DATA: usize = u16::MAX as usize - 8 - 4 - 12;
+    pub(crate) const MAX_DATA: usize = u16::MAX as usize - 8 - 4 - 12;
 
     /// Returns the error about `request`, a whole message. The error holds the whole request, so
     /// that its reader sees the cause; only the end of a very long request is cut.

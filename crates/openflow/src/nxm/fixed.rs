@@ -14,9 +14,9 @@ use flow::{Field, Key, Mask, Match, VLAN_CFI};
 use packet::ip_proto;
 
 /// Bytes of OpenFlow 1.0's match.
-pub const OF10_MATCH_LEN: usize = 40;
+pub(crate) const OF10_MATCH_LEN: usize = 40;
 /// Bytes of OpenFlow 1.1's match.
-pub const OF11_MATCH_LEN: usize = 88;
+pub(crate) const OF11_MATCH_LEN: usize = 88;
 
 // Wildcard bits of OpenFlow 1.0 (enum ofp10_flow_wildcards).
 const W10_IN_PORT: u32 = 1 << 0;
@@ -75,7 +75,7 @@ fn prefix_mask(wild: u32) -> u32 {
 ///
 /// # Errors
 /// OFPBRC_BAD_LEN when there are fewer than 40 bytes.
-pub fn decode_of10(bytes: &[u8]) -> Result<Match, OfError> {
+pub(crate) fn decode_of10(bytes: &[u8]) -> Result<Match, OfError> {
     let mut r = Reader::new(bytes, OfError::OFPBRC_BAD_LEN);
     let wild = r.u32()?;
     let exact = |bit: u32| wild & bit == 0;
@@ -149,7 +149,7 @@ fn port_bits(key: &Key) -> u16 {
 /// Returns the match as `ofp10_match`, which has a mask for IPv4 addresses only. As in Open
 /// vSwitch, a partly matched field is written as if it were matched whole, its other bits clear;
 /// see [`fits_of10`].
-pub fn encode_of10(matching: &Match) -> [u8; OF10_MATCH_LEN] {
+pub(crate) fn encode_of10(matching: &Match) -> [u8; OF10_MATCH_LEN] {
     let (k, m) = (matching.key(), &matching.mask().0);
     let mut wild = 0;
     let mut wildcard = |cond: bool, bit: u32| {
@@ -204,7 +204,7 @@ pub fn encode_of10(matching: &Match) -> [u8; OF10_MATCH_LEN] {
     out.try_into().unwrap_or([0; OF10_MATCH_LEN]) // always 40 bytes, counted above
 }
 
-/// True when [`encode_of10`] loses nothing of `matching`; else an nx_match is needed.
+/// True when `encode_of10` loses nothing of `matching`; else an nx_match is needed.
 pub fn fits_of10(matching: &Match) -> bool {
     decode_of10(&encode_of10(matching)).is_ok_and(|back| back == *matching)
 }

@@ -188,7 +188,7 @@ pub struct FieldHeader {
 /// # Errors
 /// OFPBMC_BAD_LEN when there are too few bytes; OFPBMC_BAD_FIELD for a field that is not known,
 /// or not with the length in it.
-pub fn decode_header(bytes: &[u8]) -> Result<(FieldHeader, usize), OfError> {
+pub(crate) fn decode_header(bytes: &[u8]) -> Result<(FieldHeader, usize), OfError> {
     let mut r = Reader::new(bytes, OfError::OFPBMC_BAD_LEN);
     let header = RawHeader::read(&mut r)?;
     let (field, _) = header.field().map_err(|_| OfError::OFPBMC_BAD_FIELD)?;
@@ -205,7 +205,8 @@ pub(crate) fn pull_header(r: &mut Reader) -> Result<Field, OfError> {
 /// left out when `loose`.
 ///
 /// # Errors
-/// Those of [`decode_header`].
+/// OFPBMC_BAD_LEN when there are too few bytes; OFPBMC_BAD_FIELD for a field that is not known,
+/// or not with the length in it, unless `loose`.
 pub fn decode_header_list(bytes: &[u8], loose: bool) -> Result<Vec<FieldHeader>, OfError> {
     let mut r = Reader::new(bytes, OfError::OFPBMC_BAD_LEN);
     let mut out = Vec::new();
@@ -222,7 +223,7 @@ pub fn decode_header_list(bytes: &[u8], loose: bool) -> Result<Vec<FieldHeader>,
 
 /// Appends the header of a TLV in `version` (OpenFlow wire version, 0 for NXM). False, and
 /// nothing written, for a field without a number.
-pub fn encode_header(field: Field, has_mask: bool, version: u8, out: &mut Vec<u8>) -> bool {
+pub(crate) fn encode_header(field: Field, has_mask: bool, version: u8, out: &mut Vec<u8>) -> bool {
     let Some(number) = field.oxm(version) else {
         return false;
     };

@@ -134,7 +134,7 @@ pub fn encode_nx_match(
 }
 
 /// Appends the TLVs of `matching` as OXM of `version`, without padding.
-pub fn encode_oxm_list(version: Version, matching: &Match, out: &mut Vec<u8>) {
+pub(crate) fn encode_oxm_list(version: Version, matching: &Match, out: &mut Vec<u8>) {
     put_match(matching, version.wire(), out);
 }
 
