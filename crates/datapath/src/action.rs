@@ -103,7 +103,12 @@ pub struct Masked<T> {
     pub mask: T,
 }
 
-/// Which header fields to set. All in network byte order; a field whose mask is zero stays.
+/// Which header fields to set. Addresses are in network byte order, numbers are host integers; a
+/// field whose mask is zero stays.
+///
+/// All code that gives the fields a meaning (translation, texts, editors, the BPF encoder and
+/// decoder) names every field of a variant: after a field is added here, the compiler lists the
+/// places that need it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Set {
     /// Ethernet addresses.

@@ -192,7 +192,13 @@ struct Parts<'a> {
     first: bool,
 }
 
-impl Parts<'_> {
+impl<'a> Parts<'a> {
+    /// Writes `header(`; the parts follow.
+    fn begin(out: &'a mut String, header: &str) -> Parts<'a> {
+        put!(out, "{header}(");
+        Parts { out, first: true }
+    }
+
     fn part(
         &mut self,
         name: &str,
@@ -261,6 +267,56 @@ impl Parts<'_> {
 fn set_text(out: &mut String, set: &Set) {
     out.push_str("set(");
     match set {
+        Set::Ethernet { src, dst } => {
+            let mut p = Parts::begin(out, "eth");
+            p.mac("src", src);
+            p.mac("dst", dst);
+        }
+        Set::Ipv4 { src, dst, tos, ttl } => {
+            let mut p = Parts::begin(out, "ipv4");
+            p.ipv4("src", src);
+            p.ipv4("dst", dst);
+            p.byte_hex("tos", tos);
+            p.byte("ttl", ttl);
+        }
+        Set::Ipv6 { src, dst, label, tclass, hlimit } => {
+            let mut p = Parts::begin(out, "ipv6");
+            p.ipv6("src", src);
+            p.ipv6("dst", dst);
+            p.hex("label", label.value, label.mask, 0xf_ffff);
+            p.byte_hex("tclass", tclass);
+            p.byte("hlimit", hlimit);
+        }
+        Set::Tcp { src, dst } => ports(out, "tcp", src, dst),
+        Set::Udp { src, dst } => ports(out, "udp", src, dst),
+        Set::Sctp { src, dst } => ports(out, "sctp", src, dst),
+        Set::Icmp { kind, code, v6 } => {
+            let mut p = Parts::begin(out, if *v6 { "icmpv6" } else { "icmp" });
+            p.byte("type", kind);
+            p.byte("code", code);
+        }
+        Set::Arp { op, spa, tpa, sha, tha } => {
+            let mut p = Parts::begin(out, "arp");
+            p.ipv4("sip", spa);
+            p.ipv4("tip", tpa);
+            p.short("op", op);
+            p.mac("sha", sha);
+            p.mac("tha", tha);
+        }
+        Set::Nd { target, sll, tll } => {
+            let mut p = Parts::begin(out, "nd");
+            p.ipv6("target", target);
+            p.mac("sll", sll);
+            p.mac("tll", tll);
+        }
+        // OVS shows nd_reserved, as 0x0, also when it stays; that would not read back.
+        Set::NdExtensions { reserved: Masked { value, mask }, options_type } => {
+            let mut p = Parts::begin(out, "nd_ext");
+            let (whole, any) = (*mask == u32::MAX, *mask != 0);
+            let (value, mask) = (format_args!("0x{value:x}"), format_args!("0x{mask:x}"));
+            p.part("nd_reserved", whole, any, value, mask);
+            p.byte("nd_options_type", options_type);
+        }
         Set::Mpls(m) if m.mask == u32::MAX => {
             out.push_str("mpls(");
             mpls(out, m.value);
@@ -285,78 +341,12 @@ fn set_text(out: &mut String, set: &Set) {
         Set::Mark(m) => {
             put!(out, "skb_mark({}/{}", Hex(u64::from(m.value)), Hex(u64::from(m.mask)))
         }
-        _ => fields(out, set),
     }
     out.push_str("))");
 }
 
-fn fields(out: &mut String, set: &Set) {
-    out.push_str(match set {
-        Set::Ethernet { .. } => "eth(",
-        Set::Ipv4 { .. } => "ipv4(",
-        Set::Ipv6 { .. } => "ipv6(",
-        Set::Tcp { .. } => "tcp(",
-        Set::Udp { .. } => "udp(",
-        Set::Sctp { .. } => "sctp(",
-        Set::Icmp { v6: false, .. } => "icmp(",
-        Set::Icmp { v6: true, .. } => "icmpv6(",
-        Set::Arp { .. } => "arp(",
-        Set::Nd { .. } => "nd(",
-        Set::NdExtensions { .. } => "nd_ext(",
-        Set::Mpls(_) | Set::Priority(_) | Set::Mark(_) => "",
-    });
-    let mut p = Parts { out, first: true };
-    match set {
-        Set::Ethernet { src, dst } => {
-            p.mac("src", src);
-            p.mac("dst", dst);
-        }
-        Set::Ipv4 { src, dst, tos, ttl } => {
-            p.ipv4("src", src);
-            p.ipv4("dst", dst);
-            p.byte_hex("tos", tos);
-            p.byte("ttl", ttl);
-        }
-        Set::Ipv6 { src, dst, label, tclass, hlimit } => {
-            p.ipv6("src", src);
-            p.ipv6("dst", dst);
-            p.hex("label", label.value, label.mask, 0xf_ffff);
-            p.byte_hex("tclass", tclass);
-            p.byte("hlimit", hlimit);
-        }
-        Set::Tcp { src, dst } | Set::Udp { src, dst } | Set::Sctp { src, dst } => {
-            p.short("src", src);
-            p.short("dst", dst);
-        }
-        Set::Icmp { kind, code, v6: _ } => {
-            p.byte("type", kind);
-            p.byte("code", code);
-        }
-        Set::Arp { op, spa, tpa, sha, tha } => {
-            p.ipv4("sip", spa);
-            p.ipv4("tip", tpa);
-            p.short("op", op);
-            p.mac("sha", sha);
-            p.mac("tha", tha);
-        }
-        Set::Nd { target, sll, tll } => {
-            p.ipv6("target", target);
-            p.mac("sll", sll);
-            p.mac("tll", tll);
-        }
-        // OVS shows nd_reserved, as 0x0, also when it stays; that would not read back.
-        Set::NdExtensions { reserved, options_type } => {
-            let Masked { value, mask } = reserved;
-            let mask_text = format_args!("0x{mask:x}");
-            p.part(
-                "nd_reserved",
-                *mask == u32::MAX,
-                *mask != 0,
-                format_args!("0x{value:x}"),
-                mask_text,
-            );
-            p.byte("nd_options_type", options_type);
-        }
-        Set::Mpls(_) | Set::Priority(_) | Set::Mark(_) => {}
-    }
+fn ports(out: &mut String, header: &str, src: &Masked<u16>, dst: &Masked<u16>) {
+    let mut p = Parts::begin(out, header);
+    p.short("src", src);
+    p.short("dst", dst);
 }
