@@ -3,8 +3,35 @@
 
 use datapath::Action as DpAction;
 use flow::extract::{FRAG_ANY, FRAG_LATER};
+use flow::field::Prerequisite;
 use flow::{Key, Mask, VLAN_CFI};
 use packet::{ethertype, ip_proto};
+use std::sync::LazyLock;
+
+/// The fields of neighbour messages.
+static NEIGHBOUR: LazyLock<Mask> =
+    LazyLock::new(|| Mask::of_fields(|need| payload_of(need) == Payload::Neighbour));
+/// The fields of transport headers.
+static TRANSPORT: LazyLock<Mask> =
+    LazyLock::new(|| Mask::of_fields(|need| payload_of(need) == Payload::Transport));
+
+/// The part of an IP packet's payload that a field is in.
+#[derive(PartialEq)]
+enum Payload {
+    /// The field is in no such payload: no IP protocol is its prerequisite.
+    None,
+    Transport,
+    Neighbour,
+}
+
+fn payload_of(need: Prerequisite) -> Payload {
+    use Prerequisite::*;
+    match need {
+        None | Ethernet | Vlan | Arp | Mpls | Ipv4 | Ipv6 | IpAny => Payload::None,
+        Tcp | Udp | Sctp | Icmpv4 | Icmpv6 => Payload::Transport,
+        Nd | NdSolicit | NdAdvert => Payload::Neighbour,
+    }
+}
 
 /// Returns the mask of the bits that every megaflow for a packet with this key is exact in.
 pub(super) fn initial_mask(key: &Key) -> Mask {
@@ -23,6 +50,8 @@ pub(super) fn initial_mask(key: &Key) -> Mask {
 /// Clears the mask bits of fields that cannot differ between packets, and completes partial fields.
 /// `key` is the datapath's, before any action.
 pub(super) fn final_mask(mut mask: Mask, key: &Key) -> Mask {
+    let neighbour = mask.intersects(&NEIGHBOUR);
+    let transport = mask.intersects(&TRANSPORT) || mask.0.igmp_group.get() != 0;
     let m = &mut mask.0;
     for r in &mut m.regs {
         r.set(0);
@@ -34,15 +63,6 @@ pub(super) fn final_mask(mut mask: Mask, key: &Key) -> Mask {
     // so; a tier that writes matches protocol by protocol could not express it, and must not leave
     // it out.
     if is_ip(key) {
-        let neighbour = m.nd_target != [0; 16]
-            || m.arp_sha != [0; 6]
-            || m.arp_tha != [0; 6]
-            || m.nd_reserved.get() != 0
-            || m.nd_options_type != 0;
-        let transport = m.tp_src.get() != 0
-            || m.tp_dst.get() != 0
-            || m.tcp_flags.get() != 0
-            || m.igmp_group.get() != 0;
         if neighbour || transport {
             m.nw_proto = u8::MAX;
         }
