@@ -5,6 +5,8 @@
 //! recirculated), `Context::commit` compares this key with `Context::base`, the packet as the
 //! datapath has it, and emits the actions that turn the base into the key. Sets name only fields
 //! that differ, with the mask bits that are exact anyway: those are constant over the megaflow.
+//! `Changes::set` is the table of the headers and their fields. It names each field once; a field
+//! that a variant of [`Set`] has and the table has not does not compile.
 //!
 //! Order: Ethernet addresses; MPLS when the stack goes away, so that L3 is there; L3; L4; MPLS;
 //! VLAN; metadata. After a stack that was popped, or below one that is there, L3 and L4 are unknown
@@ -18,48 +20,166 @@ use flow::field::Prerequisite;
 use flow::{Key, VLAN_CFI, Vlan};
 use packet::{ethertype, ip_proto};
 use zerocopy::network_endian::{U16, U32};
+use zerocopy::transmute_mut;
 
-fn bytes<const N: usize>(key: &[u8; N], base: &[u8; N], mask: &mut [u8; N]) -> Masked<[u8; N]> {
-    let mut out = Masked { value: [0; N], mask: [0; N] };
-    if key != base {
-        for ((o, m), ((k, b), w)) in
-            out.value.iter_mut().zip(&mut out.mask).zip(key.iter().zip(base).zip(mask.iter_mut()))
-        {
-            *w |= k ^ b;
-            *m = *w;
-            *o = k & *w;
+/// A header, or metadata of the packet, that one set action writes. Label stacks and VLAN headers
+/// are not among them: their entries come and go.
+#[derive(Clone, Copy, Debug)]
+enum Header {
+    Ethernet,
+    Ipv4,
+    Ipv6,
+    Arp,
+    Tcp,
+    Udp,
+    Sctp,
+    Icmpv4,
+    Icmpv6,
+    NdExtensions,
+    Nd,
+    Priority,
+    Mark,
+}
+
+/// The place of a field in a key, a base or a mask.
+type Place<T> = fn(&mut Key) -> &mut T;
+
+/// Collects the fields of a header that changed since the last commit.
+///
+/// Each method handles one field. If key and base differ there, the method makes the differing bits
+/// exact, copies the field to the base, and returns its exact bits. Otherwise it returns an empty
+/// mask.
+struct Changes<'a> {
+    /// Stays as it is; it is `&mut` because a [`Place`] takes that.
+    key: &'a mut Key,
+    base: &'a mut Key,
+    mask: &'a mut Key,
+    /// A field differed.
+    any: bool,
+}
+
+impl Changes<'_> {
+    /// The table of headers: the place in the key of each field that a set action has.
+    fn set(&mut self, header: Header) -> Set {
+        match header {
+            Header::Ethernet => Set::Ethernet {
+                src: self.bytes(|k| &mut k.dl_src),
+                dst: self.bytes(|k| &mut k.dl_dst),
+            },
+            Header::Ipv4 => Set::Ipv4 {
+                src: self.address(|k| &mut k.nw_src),
+                dst: self.address(|k| &mut k.nw_dst),
+                tos: self.byte(|k| &mut k.nw_tos),
+                ttl: self.byte(|k| &mut k.nw_ttl),
+            },
+            Header::Ipv6 => Set::Ipv6 {
+                src: self.bytes(|k| &mut k.ipv6_src),
+                dst: self.bytes(|k| &mut k.ipv6_dst),
+                label: self.word(|k| &mut k.ipv6_label),
+                tclass: self.byte(|k| &mut k.nw_tos),
+                hlimit: self.byte(|k| &mut k.nw_ttl),
+            },
+            Header::Arp => Set::Arp {
+                op: self.opcode(|k| &mut k.nw_proto),
+                spa: self.address(|k| &mut k.nw_src),
+                tpa: self.address(|k| &mut k.nw_dst),
+                sha: self.bytes(|k| &mut k.arp_sha),
+                tha: self.bytes(|k| &mut k.arp_tha),
+            },
+            Header::Tcp => {
+                Set::Tcp { src: self.half(|k| &mut k.tp_src), dst: self.half(|k| &mut k.tp_dst) }
+            }
+            Header::Udp => {
+                Set::Udp { src: self.half(|k| &mut k.tp_src), dst: self.half(|k| &mut k.tp_dst) }
+            }
+            Header::Sctp => {
+                Set::Sctp { src: self.half(|k| &mut k.tp_src), dst: self.half(|k| &mut k.tp_dst) }
+            }
+            Header::Icmpv4 | Header::Icmpv6 => {
+                let [kind, code] = self.low_bytes([|k| &mut k.tp_src, |k| &mut k.tp_dst]);
+                Set::Icmp { kind, code, v6: matches!(header, Header::Icmpv6) }
+            }
+            Header::NdExtensions => Set::NdExtensions {
+                reserved: self.word(|k| &mut k.nd_reserved),
+                options_type: self.byte(|k| &mut k.nd_options_type),
+            },
+            Header::Nd => Set::Nd {
+                target: self.bytes(|k| &mut k.nd_target),
+                sll: self.bytes(|k| &mut k.arp_sha),
+                tll: self.bytes(|k| &mut k.arp_tha),
+            },
+            Header::Priority => Set::Priority(self.whole_word(|k| &mut k.skb_priority)),
+            Header::Mark => Set::Mark(self.word(|k| &mut k.pkt_mark)),
         }
     }
-    out
-}
 
-fn byte(key: u8, base: u8, mask: &mut u8) -> Masked<u8> {
-    let mut m = [*mask];
-    let out = bytes(&[key], &[base], &mut m);
-    [*mask] = m;
-    let ([value], [mask]) = (out.value, out.mask);
-    Masked { value, mask }
-}
-
-fn half(key: U16, base: U16, mask: &mut U16) -> Masked<u16> {
-    if key == base {
-        return Masked::default();
+    fn bytes<const N: usize>(
+        &mut self,
+        place: impl Fn(&mut Key) -> &mut [u8; N],
+    ) -> Masked<[u8; N]> {
+        let mut value = *place(self.key);
+        let (base, mask) = (place(self.base), place(self.mask));
+        if value == *base {
+            return Masked { value: [0; N], mask: [0; N] };
+        }
+        self.any = true;
+        for ((v, b), m) in value.iter_mut().zip(base).zip(mask.iter_mut()) {
+            *m |= *v ^ *b;
+            *b = *v;
+            *v &= *m;
+        }
+        Masked { value, mask: *mask }
     }
-    mask.set(mask.get() | key.get() ^ base.get());
-    Masked { value: key.get() & mask.get(), mask: mask.get() }
-}
 
-fn word(key: U32, base: U32, mask: &mut U32) -> Masked<u32> {
-    if key == base {
-        return Masked::default();
+    fn byte(&mut self, place: Place<u8>) -> Masked<u8> {
+        let changed = self.bytes::<1>(|key| std::array::from_mut(place(key)));
+        let ([value], [mask]) = (changed.value, changed.mask);
+        Masked { value, mask }
     }
-    mask.set(mask.get() | key.get() ^ base.get());
-    Masked { value: key.get() & mask.get(), mask: mask.get() }
-}
 
-fn address(key: U32, base: U32, mask: &mut U32) -> Masked<[u8; 4]> {
-    let m = word(key, base, mask);
-    Masked { value: m.value.to_be_bytes(), mask: m.mask.to_be_bytes() }
+    fn half(&mut self, place: Place<U16>) -> Masked<u16> {
+        let Masked { value, mask } = self.bytes::<2>(|key| transmute_mut!(place(key)));
+        Masked { value: u16::from_be_bytes(value), mask: u16::from_be_bytes(mask) }
+    }
+
+    fn word(&mut self, place: Place<U32>) -> Masked<u32> {
+        let Masked { value, mask } = self.address(place);
+        Masked { value: u32::from_be_bytes(value), mask: u32::from_be_bytes(mask) }
+    }
+
+    fn address(&mut self, place: Place<U32>) -> Masked<[u8; 4]> {
+        self.bytes::<4>(|key| transmute_mut!(place(key)))
+    }
+
+    /// A field that is set as a whole: every bit becomes exact.
+    fn whole_word(&mut self, place: Place<U32>) -> u32 {
+        if self.word(place).mask != 0 {
+            place(self.mask).set(u32::MAX);
+        }
+        place(self.key).get()
+    }
+
+    /// The opcode of ARP, set as a whole: a key has its low 8 bits, and the upper ones are zero.
+    fn opcode(&mut self, place: Place<u8>) -> Masked<u16> {
+        match self.byte(place).mask {
+            0 => Masked::default(),
+            _ => Masked { value: u16::from(*place(self.key)), mask: u16::MAX },
+        }
+    }
+
+    /// The low bytes of two fields of 16 bits, where type and code of ICMP are. As in OVS, both are
+    /// set as a whole when one of them differs.
+    fn low_bytes(&mut self, places: [Place<U16>; 2]) -> [Masked<u8>; 2] {
+        if places.map(|place| self.half(place)) == [Masked::default(); 2] {
+            return [Masked::default(); 2];
+        }
+        places.map(|place| {
+            let mask = place(self.mask);
+            mask.set(mask.get() | u16::from(u8::MAX));
+            let [_, value] = place(self.key).get().to_be_bytes();
+            Masked { value, mask: u8::MAX }
+        })
+    }
 }
 
 /// VLAN headers in the key.
@@ -83,7 +203,7 @@ impl Context<'_> {
         if self.key == self.base {
             return;
         }
-        self.commit_ethernet();
+        self.commit_header(Header::Ethernet);
         let early = is_mpls(&self.base) && !is_mpls(&self.key);
         if early {
             self.commit_mpls();
@@ -96,138 +216,69 @@ impl Context<'_> {
             self.commit_mpls();
         }
         self.commit_vlans();
-        self.commit_metadata();
+        self.commit_header(Header::Priority);
+        self.commit_header(Header::Mark);
     }
 
-    fn commit_ethernet(&mut self) {
-        let (k, b, m) = (&self.key, &mut self.base, &mut self.mask.0);
-        if (k.dl_src, k.dl_dst) == (b.dl_src, b.dl_dst) {
-            return;
+    /// Emits a set of those fields of `header` that changed. Returns false when none did.
+    fn commit_header(&mut self, header: Header) -> bool {
+        let (key, base, mask) = (&mut self.key, &mut self.base, &mut self.mask.0);
+        let mut changes = Changes { key, base, mask, any: false };
+        let set = changes.set(header);
+        let any = changes.any;
+        if any {
+            self.emit(DpAction::Set(set));
         }
-        let set = Set::Ethernet {
-            src: bytes(&k.dl_src, &b.dl_src, &mut m.dl_src),
-            dst: bytes(&k.dl_dst, &b.dl_dst, &mut m.dl_dst),
-        };
-        (b.dl_src, b.dl_dst) = (k.dl_src, k.dl_dst);
-        self.emit(DpAction::Set(set));
+        any
+    }
+
+    /// Like [`Context::commit_header`], for a header that depends on the IP protocol: the protocol
+    /// becomes exact.
+    fn commit_of_protocol(&mut self, header: Header) {
+        if self.commit_header(header) {
+            self.mask.0.nw_proto = u8::MAX;
+        }
     }
 
     fn commit_network(&mut self) {
-        let (k, b, m) = (&self.key, &mut self.base, &mut self.mask.0);
-        // IP and ARP headers that are cut off or impossible have no protocol (no operation) in the
-        // key. As in OVS, what has none goes on as it came.
-        let is_whole = |m: &mut Key| {
-            m.nw_proto = u8::MAX;
-            k.nw_proto != 0
-        };
-        let set = match k.dl_type.get() {
-            ethertype::IPV4 => {
-                if (k.nw_src, k.nw_dst, k.nw_tos, k.nw_ttl)
-                    == (b.nw_src, b.nw_dst, b.nw_tos, b.nw_ttl)
-                    || !is_whole(m)
-                {
-                    return;
-                }
-                Set::Ipv4 {
-                    src: address(k.nw_src, b.nw_src, &mut m.nw_src),
-                    dst: address(k.nw_dst, b.nw_dst, &mut m.nw_dst),
-                    tos: byte(k.nw_tos, b.nw_tos, &mut m.nw_tos),
-                    ttl: byte(k.nw_ttl, b.nw_ttl, &mut m.nw_ttl),
-                }
-            }
-            ethertype::IPV6 => {
-                if (k.ipv6_src, k.ipv6_dst, k.ipv6_label, k.nw_tos, k.nw_ttl)
-                    == (b.ipv6_src, b.ipv6_dst, b.ipv6_label, b.nw_tos, b.nw_ttl)
-                    || !is_whole(m)
-                {
-                    return;
-                }
-                Set::Ipv6 {
-                    src: bytes(&k.ipv6_src, &b.ipv6_src, &mut m.ipv6_src),
-                    dst: bytes(&k.ipv6_dst, &b.ipv6_dst, &mut m.ipv6_dst),
-                    label: word(k.ipv6_label, b.ipv6_label, &mut m.ipv6_label),
-                    tclass: byte(k.nw_tos, b.nw_tos, &mut m.nw_tos),
-                    hlimit: byte(k.nw_ttl, b.nw_ttl, &mut m.nw_ttl),
-                }
-            }
-            ethertype::ARP | ethertype::RARP => {
-                if (k.nw_proto, k.nw_src, k.nw_dst, k.arp_sha, k.arp_tha)
-                    == (b.nw_proto, b.nw_src, b.nw_dst, b.arp_sha, b.arp_tha)
-                    || !is_whole(m)
-                {
-                    return;
-                }
-                // The key has the low 8 bits of the opcode; the upper ones are zero.
-                let op = byte(k.nw_proto, b.nw_proto, &mut m.nw_proto);
-                let op = match op.mask {
-                    0 => Masked::default(),
-                    _ => Masked { value: u16::from(k.nw_proto), mask: u16::MAX },
-                };
-                Set::Arp {
-                    op,
-                    spa: address(k.nw_src, b.nw_src, &mut m.nw_src),
-                    tpa: address(k.nw_dst, b.nw_dst, &mut m.nw_dst),
-                    sha: bytes(&k.arp_sha, &b.arp_sha, &mut m.arp_sha),
-                    tha: bytes(&k.arp_tha, &b.arp_tha, &mut m.arp_tha),
-                }
-            }
+        let header = match self.key.dl_type.get() {
+            ethertype::IPV4 => Header::Ipv4,
+            ethertype::IPV6 => Header::Ipv6,
+            ethertype::ARP | ethertype::RARP => Header::Arp,
             _ => return,
         };
-        b.nw_src = k.nw_src;
-        b.nw_dst = k.nw_dst;
-        b.nw_tos = k.nw_tos;
-        b.nw_ttl = k.nw_ttl;
-        b.ipv6_src = k.ipv6_src;
-        b.ipv6_dst = k.ipv6_dst;
-        b.ipv6_label = k.ipv6_label;
-        if !matches!(k.dl_type.get(), ethertype::IPV4 | ethertype::IPV6) {
-            b.nw_proto = k.nw_proto;
-            b.arp_sha = k.arp_sha;
-            b.arp_tha = k.arp_tha;
+        if self.key.nw_proto != 0 {
+            return self.commit_of_protocol(header);
         }
-        self.emit(DpAction::Set(set));
+        // IP and ARP headers that are cut off or impossible have no protocol (no operation) in the
+        // key. As in OVS, such a header leaves as it came, and only this decision is recorded.
+        let (key, mut base, mut mask) = (&mut self.key, self.base, self.mask.0);
+        let mut changes = Changes { key, base: &mut base, mask: &mut mask, any: false };
+        changes.set(header);
+        if changes.any {
+            self.mask.0.nw_proto = u8::MAX;
+        }
     }
 
     fn commit_transport(&mut self) {
-        let (k, b) = (&self.key, &self.base);
-        let v6 = k.dl_type.get() == ethertype::IPV6;
-        if !v6 && k.dl_type.get() != ethertype::IPV4 {
+        let v6 = self.key.dl_type.get() == ethertype::IPV6;
+        if !v6 && self.key.dl_type.get() != ethertype::IPV4 {
             return;
         }
-        // A message that is a neighbour's gets those fields while it still is one; another
-        // becomes one first.
-        let was_neighbour = v6 && Prerequisite::Nd.holds(b);
+        // The fields of a neighbour message are set while the packet still is one. A packet that
+        // becomes a neighbour message does so first.
+        let was_neighbour = v6 && Prerequisite::Nd.holds(&self.base);
         if was_neighbour {
             self.commit_neighbour();
         }
-        let (k, b, m) = (&self.key, &mut self.base, &mut self.mask.0);
-        if (k.tp_src, k.tp_dst) != (b.tp_src, b.tp_dst) {
-            let proto = k.nw_proto;
-            m.nw_proto = u8::MAX;
-            let src = half(k.tp_src, b.tp_src, &mut m.tp_src);
-            let dst = half(k.tp_dst, b.tp_dst, &mut m.tp_dst);
-            // Type and code are set together, as by OVS.
-            let whole = |k: U16, m: &mut U16| {
-                m.set(m.get() | 0xff);
-                let [_, value] = k.get().to_be_bytes();
-                Masked { value, mask: u8::MAX }
-            };
-            let mut icmp = |v6| Set::Icmp {
-                kind: whole(k.tp_src, &mut m.tp_src),
-                code: whole(k.tp_dst, &mut m.tp_dst),
-                v6,
-            };
-            let set = match proto {
-                ip_proto::TCP => Set::Tcp { src, dst },
-                ip_proto::UDP => Set::Udp { src, dst },
-                ip_proto::SCTP => Set::Sctp { src, dst },
-                ip_proto::ICMP if !v6 => icmp(false),
-                ip_proto::ICMPV6 if v6 => icmp(true),
-                // No action writes ports of other protocols.
-                _ => return,
-            };
-            (b.tp_src, b.tp_dst) = (k.tp_src, k.tp_dst);
-            self.emit(DpAction::Set(set));
+        match self.key.nw_proto {
+            ip_proto::TCP => self.commit_of_protocol(Header::Tcp),
+            ip_proto::UDP => self.commit_of_protocol(Header::Udp),
+            ip_proto::SCTP => self.commit_of_protocol(Header::Sctp),
+            ip_proto::ICMP if !v6 => self.commit_of_protocol(Header::Icmpv4),
+            ip_proto::ICMPV6 if v6 => self.commit_of_protocol(Header::Icmpv6),
+            // No action writes ports of other protocols.
+            _ => {}
         }
         if v6 && !was_neighbour {
             self.commit_neighbour();
@@ -236,31 +287,9 @@ impl Context<'_> {
 
     /// The fields of neighbour messages; the type of an option before its address.
     fn commit_neighbour(&mut self) {
-        let (k, b, m) = (&self.key, &mut self.base, &mut self.mask.0);
-        if k.nw_proto != ip_proto::ICMPV6 {
-            return;
-        }
-        let mut sets = [None, None];
-        let [extensions, addresses] = &mut sets;
-        if (k.nd_reserved, k.nd_options_type) != (b.nd_reserved, b.nd_options_type) {
-            m.nw_proto = u8::MAX;
-            *extensions = Some(Set::NdExtensions {
-                reserved: word(k.nd_reserved, b.nd_reserved, &mut m.nd_reserved),
-                options_type: byte(k.nd_options_type, b.nd_options_type, &mut m.nd_options_type),
-            });
-            (b.nd_reserved, b.nd_options_type) = (k.nd_reserved, k.nd_options_type);
-        }
-        if (k.nd_target, k.arp_sha, k.arp_tha) != (b.nd_target, b.arp_sha, b.arp_tha) {
-            m.nw_proto = u8::MAX;
-            *addresses = Some(Set::Nd {
-                target: bytes(&k.nd_target, &b.nd_target, &mut m.nd_target),
-                sll: bytes(&k.arp_sha, &b.arp_sha, &mut m.arp_sha),
-                tll: bytes(&k.arp_tha, &b.arp_tha, &mut m.arp_tha),
-            });
-            (b.nd_target, b.arp_sha, b.arp_tha) = (k.nd_target, k.arp_sha, k.arp_tha);
-        }
-        for set in sets.into_iter().flatten() {
-            self.emit(DpAction::Set(set));
+        if self.key.nw_proto == ip_proto::ICMPV6 {
+            self.commit_of_protocol(Header::NdExtensions);
+            self.commit_of_protocol(Header::Nd);
         }
     }
 
@@ -355,18 +384,5 @@ impl Context<'_> {
             self.emit(DpAction::PushVlan { tpid: v.tpid.get(), tci: v.tci.get() });
         }
         self.base.vlans = self.key.vlans;
-    }
-
-    fn commit_metadata(&mut self) {
-        if self.key.skb_priority != self.base.skb_priority {
-            self.mask.0.skb_priority.set(u32::MAX);
-            self.base.skb_priority = self.key.skb_priority;
-            self.emit(DpAction::Set(Set::Priority(self.key.skb_priority.get())));
-        }
-        if self.key.pkt_mark != self.base.pkt_mark {
-            let mark = word(self.key.pkt_mark, self.base.pkt_mark, &mut self.mask.0.pkt_mark);
-            self.base.pkt_mark = self.key.pkt_mark;
-            self.emit(DpAction::Set(Set::Mark(mark)));
-        }
     }
 }

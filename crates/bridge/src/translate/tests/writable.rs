@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A set of any writable field reaches the packet.
+//! A set of any writable field reaches the packet, and the text of the datapath's actions.
 
 use super::*;
 use datapath::Action as Dp;
@@ -51,5 +51,8 @@ fn sets_of_all_writable_fields_are_committed() {
         let is_set = |a: &Dp| matches!(a, Dp::Set(_) | Dp::PushVlan { .. } | Dp::PopVlan);
         let changes = actions.iter().filter(|a| is_set(a)).count();
         assert_eq!(changes > 0, !is_of_pipeline(field), "{}: {actions:?}", field.name());
+        let shown = datapath::text::format_plain(&actions);
+        let read = datapath::text::parse(&shown, &|_| None);
+        assert_eq!(read.as_deref(), Ok(&actions[..]), "{shown}");
     }
 }
