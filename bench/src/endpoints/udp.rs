@@ -7,6 +7,7 @@ use crate::pin::pin;
 use crate::rules::destination;
 use anyhow::{Context, Result, ensure};
 use rustix::net::sockopt::set_socket_recv_buffer_size_force;
+use std::collections::HashSet;
 use std::io::ErrorKind;
 use std::net::{Ipv4Addr, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -90,7 +91,7 @@ pub fn numbered(endpoints: &Endpoints, meanwhile: impl FnOnce() -> Result<()>) -
 /// Datagrams received, copies not counted, and the longest that one was in flight.
 fn receive(socket: &UdpSocket, begin: Instant, stop: &AtomicBool) -> Result<(u64, Duration)> {
     socket.set_read_timeout(Some(Duration::from_millis(100)))?;
-    let (mut seen, mut delay) = (Numbers::default(), 0);
+    let (mut seen, mut delay) = (HashSet::new(), 0);
     let mut end = None;
     loop {
         let mut datagram = [0; 16];
@@ -98,7 +99,7 @@ fn receive(socket: &UdpSocket, begin: Instant, stop: &AtomicBool) -> Result<(u64
             Ok(16) => {
                 let [number, sent] = [&datagram[..8], &datagram[8..]]
                     .map(|bytes| bytes.first_chunk().map_or(0, |b| u64::from_be_bytes(*b)));
-                seen.add(number);
+                seen.insert(number);
                 delay = delay.max(nanoseconds(begin).saturating_sub(sent));
             }
             Ok(_) => {}
@@ -108,41 +109,13 @@ fn receive(socket: &UdpSocket, begin: Instant, stop: &AtomicBool) -> Result<(u64
         if stop.load(Ordering::Acquire)
             && Instant::now() >= *end.get_or_insert_with(|| Instant::now() + DRAIN)
         {
-            return Ok((seen.count, Duration::from_nanos(delay)));
+            return Ok((seen.len() as u64, Duration::from_nanos(delay)));
         }
     }
 }
 
 fn nanoseconds(begin: Instant) -> u64 {
     u64::try_from(begin.elapsed().as_nanos()).unwrap_or(u64::MAX)
-}
-
-/// A set of numbers.
-#[derive(Default)]
-struct Numbers {
-    words: Vec<u64>,
-    count: u64,
-}
-
-impl Numbers {
-    /// Larger numbers are not from the sender.
-    const MOST: u64 = 1 << 32;
-
-    fn add(&mut self, number: u64) {
-        if number >= Numbers::MOST {
-            return;
-        }
-        let (word, bit) = ((number / 64) as usize, number % 64);
-        if self.words.len() <= word {
-            self.words.resize(word + 1, 0);
-        }
-        if let Some(word) = self.words.get_mut(word)
-            && *word >> bit & 1 == 0
-        {
-            *word |= 1 << bit;
-            self.count += 1;
-        }
-    }
 }
 
 /// Sends datagrams to the first `flows` destinations in turn, `burst` in a millisecond, while
@@ -254,19 +227,5 @@ fn arrival(receiver: &UdpSocket) -> Result<Option<u32>> {
             }
             Err(e) => return Err(e).context("receiving"),
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn copies_count_once() {
-        let mut numbers = Numbers::default();
-        for number in [0, 63, 64, 63, 1000, u64::MAX, 0] {
-            numbers.add(number);
-        }
-        assert_eq!(numbers.count, 4);
     }
 }
