@@ -3,7 +3,7 @@
 //! kernel's datapath and with its own over three kinds of devices.
 
 use super::hugepages::Hugepages;
-use super::vswitch::{Recipe, Vswitch};
+use super::vswitch::Vswitch;
 use super::{Between, Tier};
 use crate::pin::Cpus;
 use anyhow::{Result, ensure};
@@ -39,15 +39,13 @@ const MODULE: &str = "openvswitch";
 /// Slipswitch on the CPU that traffic is not on, with ports of one tier.
 pub fn slipswitch(tier: Tier, cpus: Cpus) -> Vswitch {
     let (port, before) = (format!("other_config:tier={}", tier.name()), on_cpu(cpus));
-    Vswitch::new(Recipe {
+    let switch = Switch::with(Options { before, ..Options::new(Kind::Slipswitch, Mode::Real) });
+    Vswitch {
         tier: Some(tier),
         settings: format!("{LIMITS} {BPF}; {port}; the daemon is on CPU {}", cpus.other),
         interface: Box::new(move |_| port.clone()),
-        ..Recipe::new(
-            Switch::with(Options { before, ..Options::new(Kind::Slipswitch, Mode::Real) }),
-            format!("{LIMITS} {BPF}"),
-        )
-    })
+        ..Vswitch::new(switch, &format!("{LIMITS} {BPF}"), "netdev")
+    }
 }
 
 /// Open vSwitch with the datapath of the kernel's module.
@@ -56,41 +54,37 @@ pub fn ovs_kernel(cpus: Cpus) -> Result<Vswitch> {
     let _ = Command::new("modprobe").args(["-q", MODULE]).status();
     let there = Path::new("/sys/module").join(MODULE).exists();
     ensure!(there, "this kernel has no module {MODULE}: make bench-kernel takes one that has");
-    Ok(on_plain_devices("system", LIMITS.into(), LIMITS.into(), cpus))
+    Ok(on_plain_devices("system", LIMITS, LIMITS, cpus))
 }
 
 /// Open vSwitch on plain devices, by AF_PACKET, which its main thread polls.
 pub fn ovs_af_packet(cpus: Cpus, between: Between) -> Vswitch {
     let settings = format!("{LIMITS} {CACHE}");
-    let prepare = match between {
+    let columns = match between {
         Between::Frames => settings.clone(),
         Between::Hosts => format!("{settings} {SEGMENTS}"),
     };
-    on_plain_devices("netdev", prepare, format!("{settings}, {SEGMENTS} between hosts"), cpus)
+    let settings = format!("{settings}, {SEGMENTS} between hosts");
+    on_plain_devices("netdev", &columns, &settings, cpus)
 }
 
-fn on_plain_devices(
-    datapath: &'static str,
-    prepare: String,
-    settings: String,
-    cpus: Cpus,
-) -> Vswitch {
+fn on_plain_devices(datapath: &str, columns: &str, settings: &str, cpus: Cpus) -> Vswitch {
     let (before, kernel_datapath) = (on_cpu(cpus), datapath == "system");
     let options = Options::new(Kind::RealOvs, Mode::Real);
     let switch = Switch::with(Options { before, kernel_datapath, ..options });
     let settings = format!("{settings}; the daemon is on CPU {}", cpus.other);
-    Vswitch::new(Recipe { datapath, settings, ..Recipe::new(switch, prepare) })
+    Vswitch { settings, ..Vswitch::new(switch, columns, datapath) }
 }
 
 /// Open vSwitch on AF_XDP sockets.
 pub fn ovs_af_xdp(cpus: Cpus) -> Vswitch {
     const PORT: &str = "type=afxdp options:n_rxq=1 options:xdp-mode=native";
-    let settings = format!("{LIMITS} {CACHE} {}", polling_thread(cpus));
-    Vswitch::new(Recipe {
-        settings: format!("{settings}; {PORT} (veth has no zero copy); {LOOSE}"),
+    let columns = format!("{LIMITS} {CACHE} {}", polling_thread(cpus));
+    Vswitch {
+        settings: format!("{columns}; {PORT} (veth has no zero copy); {LOOSE}"),
         interface: Box::new(|_| PORT.into()),
-        ..Recipe::new(Switch::start(Kind::RealOvs, Mode::Real), settings)
-    })
+        ..Vswitch::new(Switch::start(Kind::RealOvs, Mode::Real), &columns, "netdev")
+    }
 }
 
 /// Open vSwitch on DPDK's AF_XDP devices.
@@ -102,21 +96,17 @@ pub fn ovs_dpdk(cpus: Cpus) -> Result<Vswitch> {
     let switch = Switch::with(Options { before, ..Options::new(Kind::RealOvs, Mode::Real) });
     let settings = format!("{LIMITS} {CACHE} {}", polling_thread(cpus));
     let extra = "--no-pci --in-memory --no-telemetry";
-    Ok(Vswitch::new(Recipe {
+    let columns = format!(
+        "{settings} other_config:dpdk-init=true other_config:dpdk-socket-mem={MEMORY} \
+         'other_config:dpdk-extra=\"{extra}\"'"
+    );
+    let port = dpdk_port("PORT");
+    Ok(Vswitch {
         interface: Box::new(dpdk_port),
-        settings: format!(
-            "{settings}, {MEMORY} MiB of hugepages, {extra}; {}; {LOOSE}",
-            dpdk_port("PORT")
-        ),
+        settings: format!("{settings}, {MEMORY} MiB of hugepages, {extra}; {port}; {LOOSE}"),
         _hugepages: Some(pages),
-        ..Recipe::new(
-            switch,
-            format!(
-                "{settings} other_config:dpdk-init=true other_config:dpdk-socket-mem={MEMORY} \
-                 'other_config:dpdk-extra=\"{extra}\"'"
-            ),
-        )
-    }))
+        ..Vswitch::new(switch, &columns, "netdev")
+    })
 }
 
 /// Starts a daemon on the CPU that traffic is not on.

@@ -20,19 +20,7 @@ const FEW: u64 = 100;
 
 /// A daemon with its database, in a directory and a namespace of its own.
 pub struct Vswitch {
-    recipe: Recipe,
-    /// The installed rules; `None` when they are not known.
-    installed: Option<Rules>,
-}
-
-/// The differences between daemons.
-pub struct Recipe {
-    /// A running daemon, without a bridge.
-    pub switch: Switch,
-    /// Columns of Open_vSwitch that are set before the bridge is made.
-    pub prepare: String,
-    /// The bridge's datapath: `netdev` or `system`.
-    pub datapath: &'static str,
+    pub(super) switch: Switch,
     /// Returns the settings of a port's interface for `ovs-vsctl`, from the port's name.
     pub interface: Box<dyn Fn(&str) -> String>,
     /// For the page.
@@ -41,37 +29,31 @@ pub struct Recipe {
     pub tier: Option<Tier>,
     /// Freed after the daemon, which uses them.
     pub _hugepages: Option<Hugepages>,
+    /// The installed rules; `None` when they are not known.
+    pub(super) installed: Option<Rules>,
 }
 
-impl Recipe {
-    /// A userspace datapath on plain devices.
-    pub fn new(switch: Switch, prepare: String) -> Recipe {
-        Recipe {
+impl Vswitch {
+    /// Sets columns of Open_vSwitch for a running daemon without a bridge, and makes a bridge that
+    /// drops everything. `datapath` is `netdev` or `system`. Ports are plain devices.
+    pub fn new(switch: Switch, columns: &str, datapath: &str) -> Vswitch {
+        switch.vsctl(&format!("set Open_vSwitch . {columns}"));
+        switch.vsctl(&format!(
+            "add-br {BRIDGE} -- set bridge {BRIDGE} datapath_type={datapath} fail_mode=secure"
+        ));
+        Vswitch {
             switch,
-            prepare,
-            datapath: "netdev",
             interface: Box::new(|_| String::new()),
             settings: String::new(),
             tier: None,
             _hugepages: None,
+            installed: None,
         }
-    }
-}
-
-impl Vswitch {
-    /// Makes a bridge that drops everything.
-    pub fn new(recipe: Recipe) -> Vswitch {
-        let Recipe { switch, prepare, datapath, .. } = &recipe;
-        switch.vsctl(&format!("set Open_vSwitch . {prepare}"));
-        switch.vsctl(&format!(
-            "add-br {BRIDGE} -- set bridge {BRIDGE} datapath_type={datapath} fail_mode=secure"
-        ));
-        Vswitch { recipe, installed: None }
     }
 
     fn add_port(&self, number: u32, port: &Port) -> Result<()> {
-        let (name, switch) = (&port.name, &self.recipe.switch);
-        let interface = (self.recipe.interface)(name);
+        let (name, switch) = (&port.name, &self.switch);
+        let interface = (self.interface)(name);
         switch.vsctl(&format!(
             "add-port {BRIDGE} {name} -- set interface {name} ofport_request={number} {interface}"
         ));
@@ -83,8 +65,8 @@ impl Vswitch {
     /// Adds the rules of a text in one bundle: with a message and a barrier for each it takes two
     /// to five times as long.
     fn add(&self, rules: &str) -> Result<()> {
-        let file = self.recipe.switch.place().write("rules.txt", rules);
-        let output = self.recipe.switch.sh(&format!(
+        let file = self.switch.place().write("rules.txt", rules);
+        let output = self.switch.sh(&format!(
             "ovs-ofctl --timeout={ADD_TIMEOUT} --bundle -O OpenFlow14 add-flows {BRIDGE} {}",
             file.display()
         ));
@@ -93,14 +75,14 @@ impl Vswitch {
     }
 
     fn pid(&self) -> Result<u32> {
-        let text = self.recipe.switch.place().read("ovs-vswitchd.pid");
+        let text = self.switch.place().read("ovs-vswitchd.pid");
         text.trim().parse().with_context(|| format!("the pidfile has {text:?}"))
     }
 }
 
 impl Instance for Vswitch {
     fn netns(&self) -> &Netns {
-        self.recipe.switch.netns()
+        self.switch.netns()
     }
 
     fn add_ports(&mut self, ports: &[Port; 2]) -> Result<()> {
@@ -115,7 +97,7 @@ impl Instance for Vswitch {
     fn install(&mut self, rules: Rules) -> Result<()> {
         let installed = self.installed.take();
         attempt(|| {
-            let switch = &self.recipe.switch;
+            let switch = &self.switch;
             match rules.missing(installed) {
                 Some(flows) => self.add(&one_to_one(flows))?,
                 None => {
@@ -140,11 +122,11 @@ impl Instance for Vswitch {
     }
 
     fn switch(&self) -> Option<&Switch> {
-        Some(&self.recipe.switch)
+        Some(&self.switch)
     }
 
     fn switch_mut(&mut self) -> Option<&mut Switch> {
-        Some(&mut self.recipe.switch)
+        Some(&mut self.switch)
     }
 
     fn daemons(&self) -> Vec<u32> {
@@ -152,16 +134,16 @@ impl Instance for Vswitch {
     }
 
     fn settings(&self) -> String {
-        format!("{}; upcall/set-flow-limit {LIMIT}", self.recipe.settings)
+        format!("{}; upcall/set-flow-limit {LIMIT}", self.settings)
     }
 
     fn megaflows(&self) -> Option<u64> {
-        number_after(&self.recipe.switch.sh("ovs-appctl upcall/show").text(), "(current")
+        number_after(&self.switch.sh("ovs-appctl upcall/show").text(), "(current")
     }
 
     fn misplaced(&self) -> Option<String> {
-        let tier = self.recipe.tier?;
-        let text = self.recipe.switch.sh("ovs-appctl dpctl/offload-stats-show").text();
+        let tier = self.tier?;
+        let text = self.switch.sh("ovs-appctl dpctl/offload-stats-show").text();
         let line = text.lines().find(|line| line.contains("flows:")).unwrap_or_default().trim();
         let all = number_after(line, "flows:");
         let there = number_after(line, &format!("{}:", tier.name()));
