@@ -9,17 +9,12 @@ use crate::system::{Between, Instance, System, Tier};
 use crate::topology::{Remote, Topology, Wire};
 use anyhow::{Context, Result, ensure};
 use slipswitch_tests::harness::Switch;
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 /// For the first packet: a switch may still be learning.
 const FIRST_TIMEOUT: Duration = Duration::from_secs(10);
 /// For a first connection on links that may not carry TCP at all.
 const TCP_TIMEOUT: Duration = Duration::from_secs(2);
-
-/// Systems through which TCP was seen to pass only without offload, so that a run waits for each
-/// only once.
-static UNFINISHED: Mutex<Vec<System>> = Mutex::new(Vec::new());
 
 /// A running system, and the hosts at its ports.
 pub struct HostTestbed {
@@ -61,18 +56,13 @@ impl HostTestbed {
     /// Lets TCP and UDP pass: switches the hosts' transmit checksum offload off if the system does
     /// not finish checksums, and notes that.
     pub fn with_tcp(mut self) -> Result<HostTestbed> {
-        let mut unfinished = UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_known = unfinished.contains(&self.system);
-        if !is_known && self.endpoints.reach_by_tcp(TCP_TIMEOUT).is_ok() {
+        if self.endpoints.reach_by_tcp(TCP_TIMEOUT).is_ok() {
             return Ok(self);
         }
         for host in [&self.topology.sender.host, &self.topology.receiver.host] {
             run(&host.netns, "ethtool -K eth0 tx off")?;
         }
         self.endpoints.reach_by_tcp(FIRST_TIMEOUT).context("TCP does not pass")?;
-        if !is_known {
-            unfinished.push(self.system);
-        }
         self.note = Some(
             "TCP does not pass while the hosts leave checksums to their devices, so this offload \
              was switched off by hand (ethtool -K eth0 tx off), and large segments with it"

@@ -59,15 +59,13 @@ fn send(mut stream: TcpStream) -> Result<()> {
 /// over `most` echoes on one connection, or over those that begin within `limit`. Each endpoint
 /// has one thread. The server sends a message back when it has all of it.
 pub fn echo(endpoints: &Endpoints, size: usize, most: u32, limit: Duration) -> Result<f64> {
-    let serve = move |listener: &Listener<'_>| match listener.next()? {
-        Some(stream) => mirror(stream, size),
-        None => Ok(()),
-    };
+    let serve = move |listener: &Listener<'_>| mirror(listener, size);
     Ok(endpoints.converse(serve, move |address| echoes(&address, size, most, limit))?.1)
 }
 
-/// Sends messages of `size` bytes back until the client closes.
-pub fn mirror(mut stream: TcpStream, size: usize) -> Result<()> {
+/// Sends messages of `size` bytes back until the only client closes.
+pub fn mirror(listener: &Listener<'_>, size: usize) -> Result<()> {
+    let Some(mut stream) = listener.next()? else { return Ok(()) };
     let mut message = vec![0; size];
     loop {
         match stream.read_exact(&mut message) {
@@ -104,10 +102,7 @@ fn echoes(address: &SocketAddr, size: usize, most: u32, limit: Duration) -> Resu
 
 /// Requests of one byte that are answered by one byte a second, one at a time, on one connection.
 pub fn requests(endpoints: &Endpoints, window: Duration) -> Result<f64> {
-    let serve = |listener: &Listener<'_>| match listener.next()? {
-        Some(stream) => mirror(stream, 1),
-        None => Ok(()),
-    };
+    let serve = |listener: &Listener<'_>| mirror(listener, 1);
     let ask = move |address| {
         let mut stream = connect(&address, SILENCE)?;
         rate(window, || request(&mut stream))
