@@ -31,15 +31,11 @@ fn compile(clang: &str, source: &Path, object: &Path) {
     command.arg("-idirafter").arg(format!("/usr/include/{arch}-linux-gnu"));
     command.arg("-c").arg(source).arg("-o").arg(object);
     match command.status() {
-        Ok(status) if status.success() => {}
-        Ok(_) => fail(&format!("{clang} could not compile {}", source.display())),
-        Err(e) => fail(&format!(
-            "{clang} could not be run ({e}): install it (\"apt install clang\") or set CLANG to its path"
-        )),
+        Ok(status) if status.success() => return,
+        Ok(_) => eprintln!("error: {clang} could not compile {}", source.display()),
+        Err(e) => eprintln!(
+            "error: {clang} could not be run ({e}): install it (\"apt install clang\") or set CLANG"
+        ),
     }
-}
-
-fn fail(words: &str) -> ! {
-    eprintln!("error: {words}");
     exit(1)
 }

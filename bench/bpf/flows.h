@@ -40,20 +40,6 @@ struct {
 	__type(value, struct progress);
 } progress SEC(".maps");
 
-static __always_inline struct control *control_here(void)
-{
-	__u32 zero = 0;
-
-	return bpf_map_lookup_elem(&control, &zero);
-}
-
-static __always_inline struct progress *progress_here(void)
-{
-	__u32 zero = 0;
-
-	return bpf_map_lookup_elem(&progress, &zero);
-}
-
 #define FIRST_SOURCE 0x0a000000
 /* The largest number of flows, a power of two. */
 #define MOST_FLOWS (1 << 18)

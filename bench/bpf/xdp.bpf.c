@@ -42,11 +42,14 @@ static __always_inline void await(struct progress *p, __u64 gap)
 /* Makes the frame the next one; XDP_PASS, or the reason why there is none. */
 static __always_inline int next_frame(struct xdp_md *ctx)
 {
-	struct control *c = control_here();
-	struct progress *p = progress_here();
 	struct stamped *frame;
+	struct progress *p;
+	struct control *c;
+	__u32 zero = 0;
 	void *end;
 
+	c = bpf_map_lookup_elem(&control, &zero);
+	p = bpf_map_lookup_elem(&progress, &zero);
 	if (!c || !p || c->stop)
 		return XDP_DROP;
 	if (c->gap)
