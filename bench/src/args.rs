@@ -2,37 +2,31 @@
 //! The command line.
 
 use crate::experiment::{ALL, Experiment};
-use crate::plan::Plan;
+use crate::measure::Plan;
 use crate::system::System;
 use clap::Parser;
 use clap::builder::PossibleValuesParser;
 use std::path::PathBuf;
 
 const AFTER: &str = "\
-Compares Slipswitch with bare redirects and other switches, one experiment after the other, and
-prints a page of tables with the goals and whether they are met. `--list` shows experiments and
-systems. Systems take turns, pinned to CPUs; systems that poll are measured alone. A figure is the
-median over the rounds. A measurement that scatters too widely is repeated, at most twice, and
-marked with ~ if it still does. Where a figure cannot be measured the page says why. With --page
-the page is written after each experiment, so that a run that is cut off leaves its results.
+Measures one experiment after the other and prints a page of tables and goals. Systems take turns,
+pinned to CPUs; systems that poll are measured alone. With --page the page is written after each
+experiment, so that a run that is cut off leaves its results.
 
 It needs root, clang at build time, and Debian's openvswitch packages. All traffic is in network
-namespaces of its own, which are removed at the end. The exit status is 2 when an experiment could
-not be run at all.
+namespaces that are removed at the end. The exit status is 2 when an experiment could not be run.
 
 Examples:
   make bench                                                  the page, in about 18 minutes
-  cargo run --release -p slipswitch-bench -- --only echo,tcp
-  cargo run --release -p slipswitch-bench -- --only setup --systems slipswitch,ovs --quick
-  cargo run --release -p slipswitch-bench -- \\
-      --render docs/benchmarks/results.json --page docs/benchmarks.md";
+  cargo run --release -p slipswitch-bench -- --only setup --systems slipswitch,ovs --quick";
 
 /// Measures Slipswitch against other switches and against the limits of the machine it runs on.
 #[derive(Debug, Parser)]
 #[command(name = "slipswitch-bench", version, after_help = AFTER)]
 pub struct Args {
     /// Only these experiments, separated by commas
-    #[arg(long, value_name = "EXPERIMENT", value_delimiter = ',', value_parser = names())]
+    #[arg(long, value_name = "EXPERIMENT", value_delimiter = ',')]
+    #[arg(value_parser = PossibleValuesParser::new(ALL.map(|experiment| experiment.name)))]
     pub only: Vec<String>,
     /// Only systems whose names contain one of these words, separated by commas; a name is
     /// written in small letters and with - for a space, as --list shows it
@@ -92,10 +86,6 @@ impl Args {
 /// A system's name as `--systems` takes it.
 pub fn short(system: System) -> String {
     system.name().to_lowercase().replace(' ', "-")
-}
-
-fn names() -> PossibleValuesParser {
-    PossibleValuesParser::new(ALL.map(|experiment| experiment.name))
 }
 
 fn part_of_a_system(word: &str) -> Result<String, String> {

@@ -5,49 +5,42 @@
 //! turns with others: it is measured alone, after the rest.
 
 mod cpu;
-mod echo;
 mod flood;
-mod flows;
 pub mod frames;
-mod grid;
 mod half;
-mod masks;
-mod one_flow;
+mod hosts;
 mod restart;
 mod rules;
 mod setup;
-mod sweep;
-mod tcp;
 
 use crate::attempt::{attempt, on_thread};
 use crate::cpu_time::of_process;
 use crate::host_testbed::HostTestbed;
-use crate::measure::{Candidate, Sample, take_turns};
+use crate::measure::{Candidate, Plan, take_turns};
 use crate::pin::Cpus;
-use crate::plan::Plan;
-use crate::point::{Metric, Parameters, Point, Subject, Value};
+use crate::point::{Metric, Parameters, Point, Subject};
 use crate::progress::Progress;
 use crate::report::results::Results;
 use crate::rules::Rules;
 use crate::system::{Instance, System};
 use anyhow::{Error, Result};
-use frames::{Layout, Measured};
+use frames::cases::Case;
 use std::thread;
 use std::time::Duration;
 
 /// All experiments, in the order of the page.
 pub const ALL: [&Experiment; 13] = [
-    &grid::GRID,
-    &flows::FLOWS,
-    &one_flow::ONE_FLOW,
+    &frames::cases::GRID,
+    &frames::cases::FLOWS,
+    &frames::cases::ONE_FLOW,
     &half::HALF,
-    &masks::MASKS,
-    &echo::ECHO,
-    &tcp::TCP,
+    &frames::cases::MASKS,
+    &hosts::ECHO,
+    &hosts::TCP,
     &flood::FLOOD,
     &setup::SETUP,
     &rules::RULES,
-    &sweep::SWEEP,
+    &setup::SWEEP,
     &cpu::CPU,
     &restart::RESTART,
 ];
@@ -71,43 +64,30 @@ pub struct Experiment {
     pub across: Option<&'static str>,
     /// Parts that only a full run has, apart from more and longer rounds. Empty if there are none.
     pub more: &'static str,
-    /// Why another switch may be ahead.
-    pub why: &'static [Reason],
     /// About how many seconds a short and a full run take.
     pub seconds: [u64; 2],
     /// The generator's frames that it measures, for `full` or not. Cases that experiments have in
     /// common are measured once.
-    pub frames: fn(full: bool) -> Vec<Layout>,
+    pub frames: fn(full: bool) -> Vec<Case>,
     /// Measures, and adds points to the run.
     pub run: fn(&mut Run) -> Result<()>,
 }
 
-/// For experiments without frames of the generator.
-pub const NO_FRAMES: fn(bool) -> Vec<Layout> = |_| Vec::new();
-
-/// Why another switch may be ahead in some metrics.
-#[derive(Clone, Copy, Debug)]
-pub struct Reason {
-    /// How the name of the switch begins.
-    pub system: &'static str,
-    pub metrics: &'static [&'static str],
-    /// The largest value of the parameter across for which it holds; `None` for all.
-    pub most: Option<u64>,
-    /// A sentence.
-    pub words: &'static str,
-}
-
 impl Experiment {
-    /// Why a switch is ahead in a metric at a value of the parameter across, if that is known.
-    pub fn reason(&self, system: &str, metric: &str, at: &Value) -> Option<&'static str> {
-        let holds = |most: u64| matches!(at, Value::Count(count) if *count <= most);
-        let fits = |reason: &&Reason| {
-            system.starts_with(reason.system)
-                && reason.metrics.contains(&metric)
-                && reason.most.is_none_or(holds)
-        };
-        self.why.iter().find(fits).map(|reason| reason.words)
-    }
+    /// Values for the fields that many experiments do not need.
+    pub const BASE: Experiment = Experiment {
+        name: "",
+        title: "",
+        about: "",
+        repeats: "none of the papers' tables",
+        shown: &[],
+        long: false,
+        across: None,
+        more: "",
+        seconds: [1, 1],
+        frames: |_| Vec::new(),
+        run: |_| Ok(()),
+    };
 
     /// About how many seconds it takes.
     pub fn expected(&self, full: bool) -> u64 {
@@ -133,8 +113,8 @@ pub struct Run {
     pub experiment: &'static Experiment,
     /// Systems whose threads were seen to poll.
     pub pollers: Vec<System>,
-    /// Frames that were measured for all selected experiments; `None` before the first.
-    pub frames: Option<Vec<Measured>>,
+    /// The frames of all selected experiments were measured.
+    pub has_frames: bool,
     pub results: Results,
     pub progress: Progress,
 }
@@ -161,32 +141,18 @@ impl Task<'_> {
     }
 }
 
-/// A number of a sample as a metric.
-pub struct Number<T> {
-    pub metric: Metric,
-    /// `None` for a candidate that has no such figure.
-    pub of: fn(&T) -> Option<f64>,
-    /// It is compared with the limit's.
-    pub is_compared: bool,
-}
-
 /// One of those that take turns, for the page.
-pub struct Entry<'a, T> {
-    pub system: String,
-    pub parameters: Parameters,
+pub struct Entry<'a> {
+    pub subject: Subject,
     pub note: Option<String>,
-    /// Its numbers are compared with the limit.
+    /// Its figures are compared with the limit.
     pub is_compared: bool,
-    pub candidate: Candidate<'a, T>,
+    pub candidate: Candidate<'a>,
 }
 
-/// Systems that were set up between hosts.
-pub enum Group {
-    /// They run, and are to be measured together.
-    Ready(Vec<HostTestbed>),
-    /// This system cannot be measured, and why.
-    Failed(System, Error),
-}
+/// Systems that run between hosts and are to be measured together, or a system that cannot be
+/// measured, and why.
+pub type Group = Result<Vec<HostTestbed>, (System, Error)>;
 
 impl Run {
     /// Does an experiment on a thread of its own.
@@ -210,13 +176,13 @@ impl Run {
         tasks: &[Task<'_>],
     ) {
         self.in_groups(systems, make, &mut |run, group| match group {
-            Group::Ready(mut testbeds) => {
+            Ok(mut testbeds) => {
                 tasks.iter().for_each(|task| run.task(&mut testbeds, limit, task));
                 testbeds.into_iter().for_each(|testbed| run.end(testbed.system, testbed));
             }
-            Group::Failed(system, why) => {
+            Err((system, why)) => {
                 for task in tasks.iter().filter(|task| task.suits(system)) {
-                    run.absent(system, &task.parameters, [&task.metric], &why);
+                    run.absent(system, &task.parameters, &[task.metric], &why);
                 }
             }
         });
@@ -238,7 +204,7 @@ impl Run {
             }
             self.progress.say(&format!("starting {}", system.name()));
             match attempt(|| make(system)) {
-                Err(why) => work(self, Group::Failed(system, why)),
+                Err(why) => work(self, Err((system, why))),
                 // It is started again when the others have ended.
                 Ok(testbed) if polls(&testbed) => {
                     self.pollers.push(system);
@@ -248,16 +214,12 @@ impl Run {
             }
         }
         together.iter().for_each(|testbed| self.describe(testbed.system, &*testbed.instance));
-        work(self, Group::Ready(together));
+        work(self, Ok(together));
         for system in systems.into_iter().filter(|s| self.pollers.contains(s)).collect::<Vec<_>>() {
             self.progress.say(&format!("{} alone, because it polls", system.name()));
-            match attempt(|| make(system)) {
-                Err(why) => work(self, Group::Failed(system, why)),
-                Ok(testbed) => {
-                    self.describe(system, &*testbed.instance);
-                    work(self, Group::Ready(vec![testbed]));
-                }
-            }
+            let made = attempt(|| make(system)).map_err(|why| (system, why));
+            made.iter().for_each(|testbed| self.describe(system, &*testbed.instance));
+            work(self, made.map(|testbed| vec![testbed]));
         }
     }
 
@@ -271,69 +233,51 @@ impl Run {
             });
             match first {
                 Ok(_) => able.push(testbed),
-                Err(e) => self.absent(testbed.system, &task.parameters, [&task.metric], &e),
+                Err(e) => self.absent(testbed.system, &task.parameters, &[task.metric], &e),
             }
         }
-        let limit = limit.and_then(|limit| able.iter().position(|t| t.system == limit));
-        let entries = able.iter().copied().map(|testbed| Entry {
-            system: testbed.system.name().to_owned(),
-            parameters: task.parameters.clone(),
+        let limit = limit
+            .and_then(|limit| Some((able.iter().position(|t| t.system == limit)?, limit.name())));
+        let entries = able.into_iter().map(|testbed| Entry {
+            subject: self.subject(testbed.system.name(), task.parameters.clone()),
             note: testbed.note.clone(),
             is_compared: true,
-            candidate: Box::new(move || attempt(|| (task.work)(testbed))),
+            candidate: Box::new(move || attempt(|| Ok(vec![(task.work)(testbed)?]))),
         });
-        let metric = task.metric.clone();
-        let number = Number { metric, of: |sample| Some(*sample), is_compared: true };
-        let name = limit.and_then(|at| able.get(at)).map_or("", |limit| limit.system.name());
-        let limit = limit.map(|at| (at, name));
-        self.turns((self.plan, task.turns), limit, entries.collect(), &[number]);
+        let entries = entries.collect();
+        self.turns((self.plan, task.turns), limit, entries, &[task.metric]);
     }
 
     /// Lets entries that have each measured once take turns in rounds of this plan with this many
-    /// turns each, and adds the points of all numbers. The first number decides about repetitions.
+    /// turns each, and adds the points of all metrics. The first metric decides about repetitions.
     /// `limit`: the number of the entry that the others are compared with, and how the page calls
     /// it.
-    pub fn turns<T: Sample>(
+    pub fn turns(
         &mut self,
         (plan, turns): (Plan, u32),
         limit: Option<(usize, &str)>,
-        entries: Vec<Entry<'_, T>>,
-        numbers: &[Number<T>],
+        entries: Vec<Entry<'_>>,
+        metrics: &[Metric],
     ) {
-        let mut subjects = Vec::new();
-        let mut candidates = Vec::new();
-        for Entry { system, parameters, note, is_compared, candidate } in entries {
-            let experiment = self.experiment.name;
-            subjects.push((Subject { experiment, system, parameters }, note, is_compared));
+        let (mut of_entries, mut candidates) = (Vec::new(), Vec::new());
+        for Entry { subject, note, is_compared, candidate } in entries {
+            of_entries.push((subject, note, is_compared));
             candidates.push(candidate);
         }
-        let max_scatter = numbers.first().map_or(f64::INFINITY, |n| n.metric.max_scatter);
+        let max_scatter = metrics.first().map_or(f64::INFINITY, |metric| metric.max_scatter);
         let at = limit.map(|(at, _)| at);
         let outcomes = attempt(|| take_turns(plan, turns, max_scatter, at, &mut candidates));
-        drop(candidates);
-        match outcomes {
-            Ok(outcomes) => {
-                for ((subject, note, entry_is_compared), outcome) in subjects.iter().zip(&outcomes)
-                {
-                    for Number { metric, of, is_compared } in numbers {
-                        if outcome.own.iter().any(|sample| of(sample).is_none()) {
-                            continue;
-                        }
-                        let limit = limit.filter(|_| *entry_is_compared && *is_compared);
-                        let limit = limit.map(|(_, name)| name);
-                        let number = |sample: &T| of(sample).unwrap_or(f64::NAN);
-                        let point = subject.of_outcome(metric, outcome, number, limit);
-                        self.add(Point { note: note.clone(), ..point });
-                    }
+        for (number, (subject, note, is_compared)) in of_entries.into_iter().enumerate() {
+            let points = match &outcomes {
+                Ok(outcomes) => {
+                    let limit = limit.filter(|_| is_compared).map(|(_, name)| name);
+                    let outcome = outcomes.get(number);
+                    outcome.map_or_else(Vec::new, |o| subject.points(metrics, o, limit))
                 }
-            }
-            Err(e) => {
-                for (subject, ..) in &subjects {
-                    for number in numbers {
-                        self.add(subject.absent(&number.metric, &format!("{e:#}")));
-                    }
-                }
-            }
+                Err(e) => metrics.iter().map(|m| subject.absent(m, &format!("{e:#}"))).collect(),
+            };
+            let noted = |point: Point| Point { note: point.note.or_else(|| note.clone()), ..point };
+            points.into_iter().map(noted).for_each(|point| self.add(point));
         }
     }
 
@@ -355,20 +299,20 @@ impl Run {
     }
 
     /// Adds points that say why a system has no such figures.
-    pub fn absent<'a>(
+    pub fn absent(
         &mut self,
         system: System,
         parameters: &Parameters,
-        metrics: impl IntoIterator<Item = &'a Metric>,
+        metrics: &[Metric],
         why: &Error,
     ) {
-        let (subject, why) = (self.subject(system, parameters.clone()), format!("{why:#}"));
-        metrics.into_iter().for_each(|metric| self.add(subject.absent(metric, &why)));
+        let (subject, why) = (self.subject(system.name(), parameters.clone()), format!("{why:#}"));
+        metrics.iter().for_each(|metric| self.add(subject.absent(metric, &why)));
     }
 
-    /// The subject of a system's points in the present experiment.
-    pub fn subject(&self, system: System, parameters: Parameters) -> Subject {
-        Subject { experiment: self.experiment.name, system: system.name().to_owned(), parameters }
+    /// The subject of points of the system of this name in the present experiment.
+    pub fn subject(&self, system: &str, parameters: Parameters) -> Subject {
+        Subject { experiment: self.experiment.name, system: system.to_owned(), parameters }
     }
 
     /// Keeps the settings of a system for the page.
@@ -381,11 +325,6 @@ impl Run {
 /// Systems to which OpenFlow rules can be given.
 fn with_rules() -> Vec<System> {
     System::ALL.into_iter().filter(|s| s.has_rules()).collect()
-}
-
-/// Systems that forward what hosts send.
-fn between_hosts() -> Vec<System> {
-    System::ALL.into_iter().filter(|s| s.serves_hosts()).collect()
 }
 
 /// True when a daemon uses much of a CPU although there is no traffic.
@@ -419,45 +358,27 @@ mod tests {
             selected: Vec::new(),
             experiment: &flood::FLOOD,
             pollers: Vec::new(),
-            frames: None,
+            has_frames: false,
             results: Results::default(),
             progress: Progress::new(&[1]),
         };
+        let subject = run.subject("Slipswitch tcx", Parameters::new());
         let entry = |gbits: f64, is_compared| Entry {
-            system: "Slipswitch tcx".into(),
-            parameters: Parameters::new(),
+            subject: subject.clone(),
             note: None,
             is_compared,
-            candidate: Box::new(move || Ok(gbits)) as Candidate<'_>,
+            candidate: Box::new(move || Ok(vec![gbits, 1.0])),
         };
-        let number = |name, is_compared| Number {
-            metric: Metric { name, unit: "Gbit/s", max_scatter: 0.1 },
-            of: |sample: &f64| Some(*sample),
-            is_compared,
-        };
-        let numbers = [number("throughput", true), number("CPU", false)];
+        let throughput = Metric::new("throughput", "Gbit/s", 0.1);
+        let metrics = [throughput, Metric::new("CPU", "%", 0.1).not_compared()];
         let entries = vec![entry(10.0, false), entry(8.0, true), entry(4.0, true)];
-        run.turns((run.plan, 1), Some((1, "the second")), entries, &numbers);
+        run.turns((run.plan, 1), Some((1, "the second")), entries, &metrics);
         let points = &run.results.points;
-        assert_eq!(points.len(), 3 * numbers.len());
+        assert_eq!(points.len(), 3 * metrics.len());
         let ratios: Vec<_> =
             points.iter().filter_map(|p| Some((p.metric.as_str(), p.ratio_to.as_ref()?))).collect();
         assert_eq!(ratios.len(), 1);
         assert_eq!((ratios[0].0, ratios[0].1.median), ("throughput", 0.5));
         assert_eq!(ratios[0].1.system, "the second");
-    }
-
-    #[test]
-    fn reasons_hold_for_the_metrics_that_they_explain() {
-        let echo = |bytes| {
-            let at = Value::Count(bytes);
-            echo::ECHO.reason("OVS-DPDK", "time of an echo", &at)
-        };
-        assert!(echo(16).is_some_and(|words| words.contains("polls")));
-        assert_eq!(echo(16 << 20), None);
-        let grid = |system, metric| grid::GRID.reason(system, metric, &Value::Count(1));
-        assert!(grid("OVS AF_XDP", "rate").is_some_and(|words| words.contains("polling")));
-        assert_eq!(grid("OVS AF_XDP", "rate per core"), None);
-        assert_eq!(grid("Linux bridge", "loss"), None);
     }
 }

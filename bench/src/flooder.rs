@@ -3,7 +3,7 @@
 
 use crate::attempt::Worker;
 use crate::generator::{SIZES, frame};
-use crate::programs::{Hook, Load, Programs};
+use crate::programs::{Hook, Programs};
 use crate::topology::Wire;
 use anyhow::{Context, Result, anyhow};
 use std::sync::Arc;
@@ -29,7 +29,7 @@ impl Flooder {
         let (count, device) = (Arc::clone(&sent), wire.ifindex);
         let (ready, begins) = channel();
         let worker = Worker::start(Some(&wire.host.netns), cpu, move |stop| {
-            let programs = Programs::load(Load { output: device, ..Load::at(Hook::Tc) })?;
+            let programs = Programs::load(Hook::Tc, device)?;
             let frame = frame(SIZES[0]);
             let burst = || programs.repeat("flood", &frame, device, BURST).context("flooding");
             burst()?;

@@ -160,9 +160,6 @@ pub struct Span {
 
 impl Live<'_> {
     /// Reads the counters.
-    ///
-    /// # Errors
-    /// When the kernel refuses, or a daemon has ended.
     pub fn read(&self) -> Result<Reading> {
         let busy = self.cpu_users.time()?;
         let (sent, tally) = (self.traffic.programs.sent()?, self.traffic.sink.tally()?);
@@ -281,9 +278,6 @@ impl Traffic<'_> {
     /// Generates traffic while `observe` runs, which begins after the first packet reached the
     /// sink. There is no pause for `span` after warming up, if [`FRAMES`] last that long; later
     /// there are pauses of some 20 ms.
-    ///
-    /// # Errors
-    /// When no packet arrives, and those of `observe`.
     pub fn run<T: Send>(
         &self,
         span: Duration,
@@ -335,7 +329,7 @@ impl Traffic<'_> {
         };
         let (frame, frames) = (frame(self.stream.size), self.stream.frames(span));
         while !over.load(Ordering::Acquire) {
-            self.programs.send("generate", &frame, self.ifindex, frames, batch)?;
+            self.programs.generate(&frame, self.ifindex, frames, batch)?;
         }
         Ok(())
     }

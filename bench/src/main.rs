@@ -9,25 +9,15 @@
 //!   between two hosts, whose traffic is in [`endpoints`]; [`topology`]: the devices of both.
 //! - [`report`]: the page, its tables and plots, from the file of results.
 //!
-//! # How to add an experiment
-//! 1. Add a file `experiment/NAME.rs` with a constant of [`experiment::Experiment`]: the texts of
-//!    its section, about how long it takes, and the function `run`.
-//! 2. Add the constant to [`experiment::ALL`], at its place on the page. The command line, the
-//!    progress, the tables and the plots follow from that.
-//! 3. If it has a goal, add a line to [`goals::ALL`].
-//!
-//! A figure of hosts is an [`experiment::Task`] that [`experiment::Run::compare`] asks of systems
-//! in turn; see `experiment/tcp.rs`. A figure of the generator's frames is a case of a layout, from
-//! a card to a card or to a container, and `run` is [`experiment::frames::run`]; see
-//! `experiment/flows.rs`. Other experiments take turns by [`experiment::Run::turns`], or add
-//! points themselves; see `experiment/flood.rs` and `experiment/restart.rs`. Rules that no
-//! experiment has yet are a variant of [`rules::Rules`]; a new kind of port, as for a tunnel, is a
-//! variant of [`topology::Remote`].
+//! A new experiment is a constant of [`experiment::Experiment`] in a file `experiment/NAME.rs` and
+//! in [`experiment::ALL`]. A figure of hosts is an [`experiment::Task`] for
+//! [`experiment::Run::compare`] (see `experiment/hosts.rs`); a figure of the generator's frames is
+//! a case in `experiment/frames/cases.rs`; others take turns by [`experiment::Run::turns`].
 //!
 //! An error is the reason for a missing figure and is shown on the page, so functions have an
 //! `# Errors` section only where the reason is not that a system call or a command failed.
 //!
-//! Unsafe code is in `link` and `live` only, for calls that `libbpf-rs` lacks and to interrupt one.
+//! Unsafe code is in `live` only, for calls that `libbpf-rs` lacks and to interrupt one.
 #![deny(unsafe_code)]
 
 mod args;
@@ -41,20 +31,16 @@ mod goals;
 mod histogram;
 mod host_testbed;
 #[allow(unsafe_code)]
-mod link;
-#[allow(unsafe_code)]
 mod live;
 mod measure;
 mod netns;
 mod pin;
-mod plan;
 mod point;
 mod programs;
 mod progress;
 mod report;
 mod rules;
 mod sink;
-mod speed;
 mod system;
 mod testbed;
 mod topology;
@@ -64,8 +50,8 @@ use args::Args;
 use attempt::attempt;
 use clap::Parser;
 use experiment::{ALL, Run};
+use measure::Plan;
 use pin::Cpus;
-use plan::Plan;
 use progress::{Progress, clock};
 use report::machine::Facts;
 use report::markdown::{Layout, Page, page};
@@ -91,10 +77,7 @@ fn main() -> ExitCode {
         eprintln!("slipswitch-bench: nothing was measured; run it as root");
         return ExitCode::from(2);
     }
-    let result = match &args.render {
-        Some(results) => render(&args, results),
-        None => measure(&args),
-    };
+    let result = args.render.as_ref().map_or_else(|| run(&args), |file| render(&args, file));
     result.unwrap_or_else(|error| {
         eprintln!("slipswitch-bench: {error:#}");
         ExitCode::from(2)
@@ -108,13 +91,11 @@ fn list() {
         println!("  {:10} {}{long}", experiment.name, experiment.title);
     }
     println!("systems:");
-    for system in System::ALL {
-        println!("  {}", args::short(system));
-    }
+    System::ALL.into_iter().for_each(|system| println!("  {}", args::short(system)));
 }
 
 /// Runs experiments and makes the page.
-fn measure(args: &Args) -> Result<ExitCode> {
+fn run(args: &Args) -> Result<ExitCode> {
     let (plan, cpus, experiments) = (args.plan(), pin::cpus()?, args.experiments());
     if args.systems().iter().any(|system| matches!(system, System::Slipswitch(_))) {
         // Builds the daemon now if necessary: the source may have changed an hour later.
@@ -128,14 +109,13 @@ fn measure(args: &Args) -> Result<ExitCode> {
         selected: experiments.clone(),
         experiment: ALL[0],
         pollers: Vec::new(),
-        frames: None,
+        has_frames: false,
         results: Results { machine: report::machine::facts(), ..Results::default() },
         progress: Progress::new(&expected),
     };
     for note in args.note.as_deref().into_iter().chain(busy()) {
         run.results.note(note);
     }
-    run.results.machine.extend(speed(cpus, "before"));
     let mut exit = ExitCode::SUCCESS;
     for (over, experiment) in experiments.iter().enumerate() {
         if over > 0 && args.page.is_some() {
@@ -152,41 +132,24 @@ fn measure(args: &Args) -> Result<ExitCode> {
         }
     }
     run.results.run = how(plan, cpus, &run.progress);
-    run.results.run.extend(speed(cpus, "after"));
     publish(args, &run.results)?;
     Ok(exit)
 }
 
 /// How a run was made, for the page.
 fn how(plan: Plan, cpus: Cpus, progress: &Progress) -> Facts {
-    let rounds = format!(
-        "{} of {} ms; of frames {}, which are shorter; 2 to 5 of rules, CPU and restarts",
-        plan.rounds,
-        plan.window().as_millis(),
-        plan.at_most(3).rounds
-    );
+    let window = plan.window().as_millis();
+    let (rounds, of_frames) = (plan.rounds, plan.at_most(3).rounds);
+    let shorter = "which are shorter; 2 to 5 of rules, CPU and restarts";
     let facts = [
         ("command", std::env::args().skip(1).collect::<Vec<_>>().join(" ")),
         ("took", clock(progress.elapsed())),
         (POINTS, if plan.full { ALL_POINTS } else { "a choice" }.to_owned()),
-        ("rounds", rounds),
+        ("rounds", format!("{rounds} of {window} ms; of frames {of_frames}, {shorter}")),
         ("CPUs", format!("traffic on {}, daemons and servers on {}", cpus.traffic, cpus.other)),
         ("load after", load().to_string()),
     ];
     facts.map(|(name, fact)| (name.to_owned(), fact)).into_iter().collect()
-}
-
-/// The machine's times that no switch can avoid: for a lookup in a table of many flows, and for
-/// waking a daemon or a tool.
-fn speed(cpus: Cpus, when: &str) -> [(String, String); 2] {
-    [
-        ("reading memory", speed::of_memory(cpus.traffic)),
-        ("waking an idle CPU", speed::of_wakeups(cpus)),
-    ]
-    .map(|(name, words)| {
-        let words = words.unwrap_or_else(|error| format!("unknown: {error:#}"));
-        (format!("{name}, {when}"), words)
-    })
 }
 
 /// Makes the page from a file of results.

@@ -1,9 +1,34 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Rounds of measurements that take turns.
 
-use crate::plan::Plan;
 use anyhow::Result;
 use std::time::Duration;
+
+/// Rounds, and how long each is.
+#[derive(Clone, Copy, Debug)]
+pub struct Plan {
+    /// Rounds of a measurement.
+    pub rounds: u32,
+    /// The number of rounds was given on the command line: long measurements take no fewer.
+    pub is_exact: bool,
+    /// Shorter rounds.
+    pub quick: bool,
+    /// All points.
+    pub full: bool,
+}
+
+impl Plan {
+    /// For measurements that are many or long: at most `rounds`, unless the number was given.
+    pub fn at_most(self, rounds: u32) -> Plan {
+        let rounds = if self.is_exact { self.rounds } else { self.rounds.min(rounds) };
+        Plan { rounds, ..self }
+    }
+
+    /// How long traffic is observed in a round.
+    pub fn window(&self) -> Duration {
+        Duration::from_millis(if self.quick { 300 } else { 1000 })
+    }
+}
 
 /// How often a measurement that scatters too widely is repeated.
 const REPEATS: u32 = 2;
@@ -54,83 +79,57 @@ impl Series {
     }
 }
 
-/// Measurement of a candidate in one turn.
-pub trait Sample: Clone {
-    /// The number by which scatter is judged.
-    fn value(&self) -> f64;
-}
-
-impl Sample for f64 {
-    fn value(&self) -> f64 {
-        *self
-    }
-}
+/// The figures of one turn: one for each metric of the measurement, NaN for a figure that the
+/// candidate does not have.
+pub type Sample = Vec<f64>;
 
 /// One of those that take turns: measures once.
-pub type Candidate<'a, T = f64> = Box<dyn FnMut() -> Result<T> + 'a>;
+pub type Candidate<'a> = Box<dyn FnMut() -> Result<Sample> + 'a>;
 
-/// Measurements of a candidate, and the limit in the same rounds.
+/// Figures of a candidate, and those of the limit in the same rounds.
 #[derive(Clone, Debug)]
-pub struct Outcome<T> {
-    /// The candidate's samples, one a turn.
-    pub own: Vec<T>,
-    /// The limit's samples; `None` without a limit, and for the limit itself.
-    pub limit: Option<Vec<T>>,
-    /// Turns of a round, 1 or more.
-    pub turns: usize,
+pub struct Outcome {
+    /// A series for each metric.
+    pub own: Vec<Series>,
+    /// The limit's series; `None` without a limit, and for the limit itself.
+    pub limit: Option<Vec<Series>>,
     /// How often all rounds were taken, 1 or more.
     pub taken: u32,
 }
 
-impl<T: Sample> Outcome<T> {
-    /// A number for each of the candidate's rounds: the mean over the turns of the round.
-    pub fn series(&self, number: impl Fn(&T) -> f64) -> Series {
-        by_round(&self.own, self.turns, number)
-    }
-
-    /// The same for the limit's rounds.
-    pub fn limit(&self, number: impl Fn(&T) -> f64) -> Option<Series> {
-        Some(by_round(self.limit.as_ref()?, self.turns, number))
-    }
-
+impl Outcome {
+    /// The scatter of the first metric.
     pub fn scatter(&self) -> f64 {
-        self.series(Sample::value).scatter()
+        self.own.first().map_or(0.0, Series::scatter)
     }
-}
-
-fn by_round<T>(samples: &[T], turns: usize, number: impl Fn(&T) -> f64) -> Series {
-    let mean = |round: &[T]| round.iter().map(&number).sum::<f64>() / round.len() as f64;
-    Series(samples.chunks(turns.max(1)).map(mean).collect())
 }
 
 /// Lets candidates that have each measured once already take turns, `plan.rounds` rounds of
-/// `turns` each. A candidate whose rounds scatter by more than `max_scatter` of their median then
-/// takes turns with the candidate number `limit` alone, without delaying the others; the steadiest
-/// repetition counts.
-pub fn take_turns<T: Sample>(
+/// `turns` each; a round's figure is the mean over its turns. A candidate whose first metric
+/// scatters by more than `max_scatter` of its median then takes turns with the candidate number
+/// `limit` alone, without delaying the others; the steadiest repetition counts.
+pub fn take_turns(
     plan: Plan,
     turns: u32,
     max_scatter: f64,
     limit: Option<usize>,
-    candidates: &mut [Candidate<'_, T>],
-) -> Result<Vec<Outcome<T>>> {
-    let total = plan.rounds * turns;
-    let turns = turns as usize;
+    candidates: &mut [Candidate<'_>],
+) -> Result<Vec<Outcome>> {
     let all: Vec<usize> = (0..candidates.len()).collect();
-    let first = sample(total, candidates, &all)?;
+    let first = rounds(plan, turns, candidates, &all)?;
     let mut outcomes = Vec::new();
     for (number, own) in first.iter().enumerate() {
         let other = limit.filter(|limit| *limit != number);
         let limit = other.and_then(|other| first.get(other).cloned());
-        let mut best = Outcome { own: own.clone(), limit, turns, taken: 1 };
+        let mut best = Outcome { own: own.clone(), limit, taken: 1 };
         for taken in 2..=1 + REPEATS {
             if best.scatter() <= max_scatter {
                 break;
             }
             let pair: Vec<usize> = other.into_iter().chain([number]).collect();
-            let mut again = sample(total, candidates, &pair)?;
+            let mut again = rounds(plan, turns, candidates, &pair)?;
             let own = again.pop().unwrap_or_default();
-            let again = Outcome { own, limit: again.pop(), turns, taken };
+            let again = Outcome { own, limit: again.pop(), taken };
             if again.scatter() < best.scatter() {
                 best = again;
             }
@@ -141,21 +140,33 @@ pub fn take_turns<T: Sample>(
     Ok(outcomes)
 }
 
-/// `total` samples of each of the candidates with these numbers, in turn.
-fn sample<T>(
-    total: u32,
-    candidates: &mut [Candidate<'_, T>],
+/// The series of each of the candidates with these numbers, which measure in turn.
+fn rounds(
+    plan: Plan,
+    turns: u32,
+    candidates: &mut [Candidate<'_>],
     numbers: &[usize],
-) -> Result<Vec<Vec<T>>> {
-    let mut samples: Vec<Vec<T>> = numbers.iter().map(|_| Vec::new()).collect();
-    for _ in 0..total {
+) -> Result<Vec<Vec<Series>>> {
+    let mut samples: Vec<Vec<Sample>> = vec![Vec::new(); numbers.len()];
+    for _ in 0..plan.rounds * turns {
         for (samples, number) in samples.iter_mut().zip(numbers) {
             if let Some(candidate) = candidates.get_mut(*number) {
                 samples.push(candidate()?);
             }
         }
     }
-    Ok(samples)
+    Ok(samples.iter().map(|samples| by_round(samples, turns as usize)).collect())
+}
+
+/// A series for each figure of the samples: means over the turns of a round.
+fn by_round(samples: &[Sample], turns: usize) -> Vec<Series> {
+    let figures = samples.first().map_or(0, Vec::len);
+    let mean = |round: &[Sample], figure| {
+        let figures = round.iter().filter_map(|sample| sample.get(figure));
+        figures.sum::<f64>() / round.len() as f64
+    };
+    let of = |figure| Series(samples.chunks(turns.max(1)).map(|r| mean(r, figure)).collect());
+    (0..figures).map(of).collect()
 }
 
 #[cfg(test)]
@@ -179,14 +190,15 @@ mod tests {
             Box::new(move || {
                 order.borrow_mut().push(name);
                 last *= step;
-                Ok(last)
+                Ok(vec![last])
             }) as Candidate<'_>
         };
         let mut candidates = [turn('l', 1.0), turn('a', 1.0), turn('w', 2.0)];
         let outcomes = take_turns(PLAN, 1, 0.1, Some(0), &mut candidates).unwrap();
         assert_eq!(order.borrow().as_str(), "lawlawlawlwlwlwlwlwlw");
         assert_eq!(outcomes.iter().map(|o| o.taken).collect::<Vec<_>>(), [1, 1, 3]);
-        let limits: Vec<_> = outcomes.iter().map(|o| o.limit.as_ref().map(Vec::len)).collect();
+        let limits: Vec<_> =
+            outcomes.iter().map(|o| o.limit.as_ref().map(|l| l[0].0.len())).collect();
         assert_eq!(limits, [None, Some(3), Some(3)]);
     }
 
@@ -197,14 +209,13 @@ mod tests {
             let mut turns = 0;
             Box::new(move || {
                 turns += 1;
-                Ok(if turns % 4 == 1 || turns % 4 == 2 { speed } else { 2.0 * speed })
+                Ok(vec![if turns % 4 == 1 || turns % 4 == 2 { speed } else { 2.0 * speed }])
             }) as Candidate<'_>
         };
         let mut candidates = [turn(10.0), turn(8.0)];
         let outcomes = take_turns(PLAN, 4, 0.01, Some(0), &mut candidates).unwrap();
-        assert_eq!(outcomes[1].own.len(), 12);
-        assert_eq!(outcomes[1].series(|s| *s), Series(vec![12.0; 3]));
-        assert_eq!(outcomes[1].limit(|s| *s), Some(Series(vec![15.0; 3])));
+        assert_eq!(outcomes[1].own, [Series(vec![12.0; 3])]);
+        assert_eq!(outcomes[1].limit, Some(vec![Series(vec![15.0; 3])]));
         assert_eq!(outcomes[1].taken, 1, "turns of one round scatter, rounds do not");
     }
 
@@ -213,7 +224,7 @@ mod tests {
         let mut n = 0.0;
         let wild: Candidate<'_> = Box::new(|| {
             n += 1.0;
-            Ok(n * n * n)
+            Ok(vec![n * n * n])
         });
         let outcomes = take_turns(PLAN, 1, 0.01, None, &mut [wild]).unwrap();
         assert_eq!(outcomes[0].taken, 3);

@@ -4,29 +4,15 @@
 use anyhow::{Context, Result, anyhow};
 use slipswitch_tests::harness::Netns;
 
-/// A veth pair whose ends are in one namespace, both up.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Pair {
-    /// Interface index of the end that traffic is sent into.
-    pub near: u32,
-    /// Interface index of the end where it arrives.
-    pub far: u32,
-}
-
-/// Makes a pair `NAMEa`, `NAMEb` with random interface indexes, so that no other namespace has the
-/// same.
-pub fn veth(netns: &Netns, name: &str) -> Result<Pair> {
+/// Makes a veth pair `NAMEa`, `NAMEb` in one namespace, both up, and returns their interface
+/// indexes: random ones, so that no other namespace has the same.
+pub fn veth(netns: &Netns, name: &str) -> Result<[u32; 2]> {
     let near = fastrand::u32(1 << 29..1 << 30) & !1;
-    let pair = Pair { near, far: near + 1 };
-    run(
-        netns,
-        &format!(
-            "ip link add {name}a index {near} type veth peer name {name}b index {} && \
-             ip link set {name}a up && ip link set {name}b up",
-            pair.far
-        ),
-    )?;
-    Ok(pair)
+    let far = near + 1;
+    let pair = format!("{name}a index {near} type veth peer name {name}b index {far}");
+    let up = format!("ip link set {name}a up && ip link set {name}b up");
+    run(netns, &format!("ip link add {pair} && {up}"))?;
+    Ok([near, far])
 }
 
 pub fn ifindex(netns: &Netns, device: &str) -> Result<u32> {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Figures of a comparison: one metric of one system under one choice of parameters.
 
-use crate::measure::{Outcome, Sample, Series};
+use crate::measure::{Outcome, Series};
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize, Serializer};
 
@@ -50,12 +50,25 @@ pub fn parameters<const N: usize>(parameters: [(&str, Value); N]) -> Parameters 
 }
 
 /// A figure that systems are asked for.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct Metric {
     pub name: &'static str,
     pub unit: &'static str,
     /// The scatter (MAD over median) from which a figure is marked as unsteady.
     pub max_scatter: f64,
+    /// It is compared with the limit, if one takes turns.
+    pub is_compared: bool,
+}
+
+impl Metric {
+    pub const fn new(name: &'static str, unit: &'static str, max_scatter: f64) -> Metric {
+        Metric { name, unit, max_scatter, is_compared: true }
+    }
+
+    /// The same metric, which is not compared with the limit.
+    pub const fn not_compared(self) -> Metric {
+        Metric { is_compared: false, ..self }
+    }
 }
 
 /// The ratio of samples to those of another system that took turns with it.
@@ -132,21 +145,22 @@ impl Subject {
         }
     }
 
-    /// The figure that `number` takes from the samples of a candidate; with its ratio to the limit
-    /// of that name if there is one.
-    pub fn of_outcome<T: Sample>(
-        &self,
-        metric: &Metric,
-        outcome: &Outcome<T>,
-        number: impl Fn(&T) -> f64,
-        limit: Option<&str>,
-    ) -> Point {
-        let point = self.point(metric, &outcome.series(&number));
-        let point = Point { taken: outcome.taken, ..point };
-        match (limit, outcome.limit(&number)) {
-            (Some(name), Some(series)) => point.against(name, &series),
-            _ => point,
+    /// The figures of a candidate, except those that it does not have; with their ratios to the
+    /// limit of that name if there is one.
+    pub fn points(&self, metrics: &[Metric], outcome: &Outcome, limit: Option<&str>) -> Vec<Point> {
+        let mut points = Vec::new();
+        for (at, (metric, series)) in metrics.iter().zip(&outcome.own).enumerate() {
+            if series.0.iter().any(|figure| figure.is_nan()) {
+                continue;
+            }
+            let point = Point { taken: outcome.taken, ..self.point(metric, series) };
+            let of_limit = outcome.limit.as_ref().and_then(|all| all.get(at));
+            points.push(match (limit, of_limit) {
+                (Some(name), Some(series)) if metric.is_compared => point.against(name, series),
+                _ => point,
+            });
         }
+        points
     }
 
     /// A figure that could not be measured, and why.
@@ -174,7 +188,7 @@ pub mod tests {
 
     /// A point of `metric` "rate" for tests, whose rounds all gave `rate`.
     pub fn rate_point(system: &str, parameters: Parameters, rate: f64) -> Point {
-        let metric = Metric { name: "rate", unit: "Mpps", max_scatter: f64::INFINITY };
+        let metric = Metric::new("rate", "Mpps", f64::INFINITY);
         let subject = Subject { experiment: "rates", system: system.into(), parameters };
         subject.point(&metric, &Series(vec![rate; 3]))
     }
@@ -196,7 +210,7 @@ pub mod tests {
 
     #[test]
     fn a_figure_that_was_not_measured_has_a_reason_and_no_samples() {
-        let metric = Metric { name: "rate", unit: "Mpps", max_scatter: 0.1 };
+        let metric = Metric::new("rate", "Mpps", 0.1);
         let parameters = Parameters::new();
         let subject = Subject { experiment: "rates", system: "OVS".into(), parameters };
         let point = subject.absent(&metric, "it does not start");

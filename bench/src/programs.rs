@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The benchmark's BPF programs, loaded.
 
-use crate::link::tcx_ingress;
-use crate::live;
+use crate::live::{self, tcx_ingress};
 use anyhow::{Context, Result, ensure};
 use libbpf_rs::{MapCore, MapFlags, MapHandle, Object, ObjectBuilder, ProgramInput, ProgramMut};
-use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::any::Any;
+use std::os::fd::{AsFd, AsRawFd};
 
 const TC: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/tc.bpf.o"));
 const XDP: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/xdp.bpf.o"));
@@ -22,60 +22,31 @@ pub enum Hook {
     Tc,
 }
 
-impl Hook {
-    /// Name of the object.
-    pub fn name(self) -> &'static str {
-        match self {
-            Hook::Xdp => "xdp",
-            Hook::Tc => "tc",
-        }
-    }
-}
-
 /// One object of `bpf/`, loaded.
 pub struct Programs {
     object: Object,
     hook: Hook,
 }
 
-/// How an object is loaded.
-#[derive(Clone, Copy, Debug)]
-pub struct Load {
-    pub hook: Hook,
-    /// tc: the interface that `bare` and `flood` send to.
-    pub output: u32,
-    /// XDP: `lookup` has memory for each flow.
-    pub lookup: bool,
-}
-
-impl Load {
-    pub fn at(hook: Hook) -> Load {
-        Load { hook, output: 0, lookup: false }
-    }
-}
-
 impl Programs {
-    /// Loads the object. The generator has no flows until [`Programs::control`] sets their number.
-    pub fn load(load: Load) -> Result<Programs> {
-        let bytes = match load.hook {
-            Hook::Xdp => XDP,
-            Hook::Tc => TC,
+    /// Loads the object of a hook. At tc, `bare` and `flood` send to the interface `output`. The
+    /// generator has no flows until [`Programs::control`] sets their number.
+    pub fn load(hook: Hook, output: u32) -> Result<Programs> {
+        let (name, bytes) = match hook {
+            Hook::Xdp => ("bench_xdp", XDP),
+            Hook::Tc => ("bench_tc", TC),
         };
         let mut open = ObjectBuilder::default()
-            .name(format!("bench_{}", load.hook.name()))
+            .name(name)
             .and_then(|b| b.open_memory(bytes))
             .context("opening the benchmark's programs")?;
         for mut map in open.maps_mut() {
-            let name = map.name().to_string_lossy().into_owned();
-            if name.ends_with(".rodata") {
-                map.set_initial_value(&load.output.to_ne_bytes())?;
-            }
-            if name == "known" && !load.lookup {
-                map.set_max_entries(1)?;
+            if map.name().to_string_lossy().ends_with(".rodata") {
+                map.set_initial_value(&output.to_ne_bytes())?;
             }
         }
         let object = open.load().context("loading the benchmark's programs")?;
-        Ok(Programs { object, hook: load.hook })
+        Ok(Programs { object, hook })
     }
 
     pub fn map(&self, name: &str) -> Result<MapHandle> {
@@ -89,19 +60,12 @@ impl Programs {
         program.with_context(|| format!("no program {name}"))
     }
 
-    /// XDP: lets `generate` (0) or `bare` (1) redirect to a device of this namespace.
-    pub fn set_way(&self, way: u32, ifindex: u32) -> Result<()> {
-        self.redirect(way, ifindex, 0)
-    }
-
-    /// XDP: the same, but `leave` counts and drops redirected frames where the device would take
-    /// them.
-    pub fn end_at(&self, way: u32, ifindex: u32) -> Result<()> {
-        self.redirect(way, ifindex, self.program("leave")?.as_fd().as_raw_fd())
-    }
-
-    /// Writes a `struct bpf_devmap_val`, the target of `way`. `program`: 0 for none.
-    fn redirect(&self, way: u32, ifindex: u32, program: RawFd) -> Result<()> {
+    /// XDP: lets `generate` (0) or `bare` (1) redirect to a device of this namespace. The program
+    /// `last`, if any, gets the frames where the device would take them.
+    pub fn redirect(&self, way: u32, ifindex: u32, last: Option<&str>) -> Result<()> {
+        let last = last.map(|name| self.program(name)).transpose()?;
+        let program = last.map_or(0, |program| program.as_fd().as_raw_fd());
+        // A `struct bpf_devmap_val`.
         let value = [ifindex.to_ne_bytes(), program.to_ne_bytes()].concat();
         self.map("ways")?
             .update(&way.to_ne_bytes(), &value, MapFlags::ANY)
@@ -110,13 +74,13 @@ impl Programs {
 
     /// Attaches a program to a device of the calling thread's namespace.
     pub fn attach(self, program: &str, ifindex: u32) -> Result<Attached> {
-        let link = match self.hook {
+        let link: Box<dyn Any + Send + Sync> = match self.hook {
             Hook::Xdp => {
                 let link = self.program(program)?.attach_xdp(i32::try_from(ifindex)?);
                 let at = || format!("attaching {program} to XDP of interface {ifindex}");
-                Link::Xdp { _link: link.with_context(at)? }
+                Box::new(link.with_context(at)?)
             }
-            Hook::Tc => Link::Tc { _link: tcx_ingress(self.program(program)?.as_fd(), ifindex)? },
+            Hook::Tc => Box::new(tcx_ingress(self.program(program)?.as_fd(), ifindex)?),
         };
         Ok(Attached { _link: link, programs: self })
     }
@@ -135,19 +99,12 @@ impl Programs {
         Ok(())
     }
 
-    /// Runs `program` over `count` live frames that arrive on `ifindex` of the calling thread's
+    /// Runs `generate` over `count` live frames that arrive on `ifindex` of the calling thread's
     /// namespace. `batch` of them are made before they are sent; 0 for the kernel's choice.
-    pub fn send(
-        &self,
-        program: &str,
-        frame: &[u8],
-        ifindex: u32,
-        count: u32,
-        batch: u32,
-    ) -> Result<()> {
+    pub fn generate(&self, frame: &[u8], ifindex: u32, count: u32, batch: u32) -> Result<()> {
         let context = self.context(frame, ifindex);
         let run = live::Run { frame, context: &context, count, batch };
-        live::run(self.program(program)?.as_fd(), run)
+        live::run(self.program("generate")?.as_fd(), run)
     }
 
     /// Sets what the generator does from now on.
@@ -202,14 +159,9 @@ pub struct Control {
 
 /// A program at a device, as long as this value is held.
 pub struct Attached {
-    _link: Link,
+    _link: Box<dyn Any + Send + Sync>,
     /// The program's object.
     pub programs: Programs,
-}
-
-enum Link {
-    Xdp { _link: libbpf_rs::Link },
-    Tc { _link: OwnedFd },
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 //! Progress of a run, on the standard error output.
 
 use crate::point::Point;
-use crate::report::scale::number;
+use crate::report::number::number;
 use std::time::{Duration, Instant};
 
 /// How far a run is, and how long it is expected to take.
@@ -40,10 +40,8 @@ impl Progress {
 
     /// Reports a figure.
     pub fn point(&self, point: &Point) {
-        let mut name = format!("{}, {}", point.system, point.metric);
-        for (parameter, value) in &point.parameters {
-            name.push_str(&format!(", {parameter} {value}"));
-        }
+        let parameters = point.parameters.iter().map(|(name, value)| format!(", {name} {value}"));
+        let name = format!("{}, {}", point.system, point.metric) + &parameters.collect::<String>();
         let mut figure = match (point.median, &point.note) {
             (Some(median), _) => format!("{} {}", number(median), point.unit),
             (None, why) => {
@@ -52,10 +50,10 @@ impl Progress {
             }
         };
         if let Some(ratio) = &point.ratio_to {
-            figure.push_str(&format!(" ({} of {})", number(ratio.median), ratio.system));
+            figure += &format!(" ({} of {})", number(ratio.median), ratio.system);
         }
         let unsteady = if point.unsteady { " ~" } else { "" };
-        eprintln!("  {} {name}: {figure}{unsteady}", clock(self.begin.elapsed()));
+        self.say(&format!("{name}: {figure}{unsteady}"));
     }
 
     pub fn elapsed(&self) -> Duration {

@@ -4,7 +4,7 @@
 pub mod goals;
 pub mod machine;
 pub mod markdown;
+pub mod number;
 pub mod plot;
 pub mod results;
-pub mod scale;
 pub mod table;

@@ -61,29 +61,6 @@ pub fn destination(flow: u32) -> Ipv4Addr {
 const BITS: u32 = 0x55aa_55aa;
 
 impl Rules {
-    /// Flows that are to have a megaflow each; `None` where the number is not known beforehand.
-    pub fn flows(self) -> Option<u32> {
-        match self {
-            Rules::OneToOne(flows) | Rules::Masks(flows, _) | Rules::Destinations(flows) => {
-                Some(flows)
-            }
-            _ => None,
-        }
-    }
-
-    /// Name on the page.
-    pub fn name(self) -> &'static str {
-        match self {
-            Rules::OneToOne(_) => "1:1",
-            Rules::Masks(..) => "1:1, several masks",
-            Rules::Prefix => "prefix",
-            Rules::Normal => "both ways",
-            Rules::PerConnection => "both ways, by connection",
-            Rules::Third(flood) => flood.name(),
-            Rules::Destinations(_) => "by destination",
-        }
-    }
-
     /// The rules as `ovs-ofctl add-flows` takes them.
     pub fn text(self) -> String {
         match self {

@@ -2,7 +2,7 @@
 //! Where traffic ends, and is counted.
 
 use crate::histogram::{BUCKETS, Histogram};
-use crate::programs::{Attached, Hook, Load, Programs};
+use crate::programs::{Attached, Hook, Programs};
 use anyhow::Result;
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 
@@ -25,7 +25,7 @@ impl Sink {
     /// Counts and drops what arrives on a device of the calling thread's namespace, as long as
     /// this value is held.
     pub fn at(hook: Hook, ifindex: u32) -> Result<Sink> {
-        let attached = Programs::load(Load::at(hook))?.attach("sink", ifindex)?;
+        let attached = Programs::load(hook, 0)?.attach("sink", ifindex)?;
         let sink = Sink::of(&attached.programs)?;
         Ok(Sink { _attached: Some(attached), ..sink })
     }

@@ -103,11 +103,6 @@ impl System {
         !matches!(self, System::BareXdp | System::BareLookup | System::BareTc | System::LinuxBridge)
     }
 
-    /// True when it forwards what hosts send, and not frames of the generator alone.
-    pub fn serves_hosts(self) -> bool {
-        self != System::BareLookup
-    }
-
     /// The hook at which a sink costs least: frames leave for a card as skbs or without ever being
     /// one.
     pub fn leaves_by(self) -> Hook {
@@ -123,9 +118,9 @@ impl System {
     /// When this machine cannot run it, with the reason.
     pub fn start(self, cpus: Cpus, between: Between) -> Result<Box<dyn Instance>> {
         attempt(|| match self {
-            System::BareXdp => Ok(Box::new(bare::Bare::new(bare::XDP)) as Box<dyn Instance>),
-            System::BareLookup => Ok(Box::new(bare::Bare::new(bare::LOOKUP))),
-            System::BareTc => Ok(Box::new(bare::Bare::new(bare::TC))),
+            System::BareXdp => Ok(Box::new(bare::Bare::xdp()) as Box<dyn Instance>),
+            System::BareLookup => Ok(Box::new(bare::Bare::lookup())),
+            System::BareTc => Ok(Box::new(bare::Bare::tc())),
             System::LinuxBridge => Ok(Box::new(bridge::Bridge::start()?)),
             System::OvsKernel => Ok(Box::new(recipes::ovs_kernel(cpus)?)),
             System::OvsAfPacket => Ok(Box::new(recipes::ovs_af_packet(cpus, between))),

@@ -2,14 +2,19 @@
 //! A system between a generator and a sink, and the generator without a switch.
 
 use crate::generator::{Stream, Traffic};
-use crate::netns::{Pair, veth};
+use crate::netns::veth;
 use crate::pin::Cpus;
-use crate::programs::{Hook, Load, Programs};
+use crate::programs::{Hook, Programs};
 use crate::sink::Sink;
 use crate::system::{Between, Instance, System};
 use crate::topology::{Remote, Topology};
 use anyhow::{Result, ensure};
 use slipswitch_tests::harness::Netns;
+
+/// A way from a generator to a sink.
+pub trait Way {
+    fn traffic(&self, stream: Stream) -> Traffic<'_>;
+}
 
 /// A system with two ports: a generator at the first, a sink at the second.
 pub struct Testbed {
@@ -43,9 +48,10 @@ impl Testbed {
         let generator = from.host.netns.with(|| generator(from.ifindex, Counted::AtSink))?;
         Ok(Testbed { instance, sink, generator, topology, cpus })
     }
+}
 
-    /// A stream through the system.
-    pub fn traffic(&self, stream: Stream) -> Traffic<'_> {
+impl Way for Testbed {
+    fn traffic(&self, stream: Stream) -> Traffic<'_> {
         let from = &self.topology.sender;
         Traffic {
             programs: &self.generator,
@@ -71,7 +77,8 @@ pub enum Counted {
 /// A generator without a switch, in a namespace of its own.
 pub struct GeneratorOnly {
     netns: Netns,
-    pair: Pair,
+    /// Of the end of a veth pair that traffic is sent into.
+    ifindex: u32,
     generator: Programs,
     /// Receives frames that reach the other end of the pair.
     far: Sink,
@@ -83,24 +90,26 @@ pub struct GeneratorOnly {
 impl GeneratorOnly {
     pub fn new(counted: Counted, cpus: Cpus) -> Result<GeneratorOnly> {
         let netns = Netns::new();
-        let pair = veth(&netns, "c")?;
+        let [ifindex, far] = veth(&netns, "c")?;
         let (far, generator) = netns.with(|| {
             // The kernel accepts a redirect's target only with a program at the other end.
-            let far = Sink::at(Hook::Xdp, pair.far)?;
-            anyhow::Ok((far, generator(pair.near, counted)?))
+            let far = Sink::at(Hook::Xdp, far)?;
+            anyhow::Ok((far, generator(ifindex, counted)?))
         })?;
         let near = match counted {
             Counted::AtSink => None,
             Counted::AtDevice => Some(Sink::of(&generator)?),
         };
-        Ok(GeneratorOnly { netns, pair, generator, far, near, cpus })
+        Ok(GeneratorOnly { netns, ifindex, generator, far, near, cpus })
     }
+}
 
-    pub fn traffic(&self, stream: Stream) -> Traffic<'_> {
+impl Way for GeneratorOnly {
+    fn traffic(&self, stream: Stream) -> Traffic<'_> {
         Traffic {
             programs: &self.generator,
             netns: self.netns.clone(),
-            ifindex: self.pair.near,
+            ifindex: self.ifindex,
             stream,
             sink: self.near.as_ref().unwrap_or(&self.far),
             daemons: Vec::new(),
@@ -111,11 +120,8 @@ impl GeneratorOnly {
 
 /// A generator that sends out of a device of the calling thread's namespace.
 fn generator(ifindex: u32, counted: Counted) -> Result<Programs> {
-    let programs = Programs::load(Load::at(Hook::Xdp))?;
-    match counted {
-        Counted::AtSink => programs.set_way(0, ifindex)?,
-        Counted::AtDevice => programs.end_at(0, ifindex)?,
-    }
+    let programs = Programs::load(Hook::Xdp, 0)?;
+    programs.redirect(0, ifindex, (counted == Counted::AtDevice).then_some("leave"))?;
     Ok(programs)
 }
 

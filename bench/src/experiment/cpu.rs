@@ -2,7 +2,7 @@
 //! CPU that a daemon uses, without traffic and with traffic of many flows.
 
 use super::setup::prepared;
-use super::{Experiment, Group, NO_FRAMES, Run, with_rules};
+use super::{Experiment, Run, with_rules};
 use crate::attempt::attempt;
 use crate::cpu_time::of_process;
 use crate::endpoints::udp::steady;
@@ -25,14 +25,9 @@ pub const CPU: Experiment = Experiment {
             and have traffic one after the other.",
     repeats: "*OVS Kernel Datapath Offload at 100GbE* (Chelsio T6), %CPU against the number of \
               flows: 0.34 % at 10k",
-    shown: &[],
-    long: false,
-    across: None,
-    more: "",
-    why: &[],
     seconds: [100, 200],
-    frames: NO_FRAMES,
     run,
+    ..Experiment::BASE
 };
 
 /// Flows, with a rule each.
@@ -49,8 +44,8 @@ const MAX_IDLE: &str = "set Open_vSwitch . other_config:max-idle=10000";
 const SPAN: Duration = Duration::from_secs(5);
 /// A daemon works now and then, so short spans scatter without meaning.
 const METRICS: [Metric; 2] = [
-    Metric { name: "CPU, idle", unit: "%", max_scatter: f64::INFINITY },
-    Metric { name: "CPU, 10K flows", unit: "%", max_scatter: f64::INFINITY },
+    Metric::new("CPU, idle", "%", f64::INFINITY),
+    Metric::new("CPU, 10K flows", "%", f64::INFINITY),
 ];
 
 fn run(run: &mut Run) -> Result<()> {
@@ -61,8 +56,8 @@ fn run(run: &mut Run) -> Result<()> {
         Ok(testbed)
     };
     run.in_groups(&with_rules(), &make, &mut |run, group| match group {
-        Group::Ready(testbeds) => all(run, &testbeds),
-        Group::Failed(system, why) => run.absent(system, &Parameters::new(), &METRICS, &why),
+        Ok(testbeds) => all(run, &testbeds),
+        Err((system, why)) => run.absent(system, &Parameters::new(), &METRICS, &why),
     });
     Ok(())
 }
@@ -73,15 +68,12 @@ fn all(run: &mut Run, testbeds: &[HostTestbed]) {
     let polls = testbeds.iter().any(|testbed| run.pollers.contains(&testbed.system));
     thread::sleep(if polls { QUIET } else { IDLE });
     let samples = run.plan.at_most(3).rounds;
-    let mut idle = observe(testbeds, samples).map(Vec::into_iter);
-    for testbed in testbeds {
-        let idle = match &mut idle {
-            Ok(series) => series.next().context("a daemon that was not observed"),
-            Err(e) => Err(anyhow!("{e:#}")),
-        };
+    let idle = observe(testbeds, samples);
+    for (number, testbed) in testbeds.iter().enumerate() {
+        let idle = idle.as_ref().map(|all| all[number].clone()).map_err(|e| anyhow!("{e:#}"));
         run.progress.say(&format!("{} under traffic", testbed.system.name()));
         let busy = attempt(|| under_traffic(testbed, samples));
-        let subject = run.subject(testbed.system, Parameters::new());
+        let subject = run.subject(testbed.system.name(), Parameters::new());
         for (metric, series) in METRICS.iter().zip([idle, busy]) {
             run.add(match series {
                 Ok(series) => subject.point(metric, &series),

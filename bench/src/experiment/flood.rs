@@ -5,13 +5,13 @@
 //! compared with the same packets while one megaflow drops them.
 
 use super::setup::purge;
-use super::{Entry, Experiment, NO_FRAMES, Number, Run};
+use super::{Entry, Experiment, Run};
 use crate::attempt::attempt;
 use crate::cpu_time::of_process;
 use crate::endpoints::tcp::bulk;
 use crate::flooder::Flooder;
 use crate::host_testbed::HostTestbed;
-use crate::measure::{Candidate, Sample};
+use crate::measure::Sample;
 use crate::point::{Metric, Parameters, parameters};
 use crate::rules::{Flood, Rules};
 use crate::system::{System, Tier};
@@ -25,25 +25,21 @@ pub const FLOOD: Experiment = Experiment {
     name: "flood",
     title: "TCP while another port floods the switch",
     about: "One TCP connection between two containers, while a third sends the smallest UDP \
-            packets as fast as one thread can; the switch drops all of them. They are dropped by \
-            one megaflow, or by a rule that reads addresses and ports (these are random, so each \
-            packet is a new flow), or by rules of many prefixes (so that flows have many masks). \
-            Sending the packets takes CPU from the TCP sender, which shares a CPU with the third \
-            container; the receiver and the daemon have the other. So the cost of new flows and \
-            masks is the ratio, in brackets, to the throughput while one megaflow drops the \
+            packets as fast as one thread can; the switch drops all of them: by one megaflow, or \
+            by a rule that reads the random addresses and ports (each packet is a new flow), or by \
+            rules of many prefixes (flows have many masks). The third container shares a CPU with \
+            the TCP sender; the receiver and the daemon have the other. So the cost of new flows \
+            and masks is the ratio, in brackets, to the throughput while one megaflow drops the \
             packets. Measuring begins four seconds after the flood, when a port has spent its \
-            saved-up budget for new flows. CPU is that of the daemon, in percent of one CPU. The \
-            numbers of packets and megaflows are in the file of results.",
+            saved-up budget for new flows. CPU is that of the daemon, in percent of one CPU.",
     repeats: "none of the papers' tables; it shows what a hostile container can do to its \
               neighbours",
     shown: &["throughput", "CPU of the daemon"],
     long: true,
     across: Some("flood"),
-    more: "",
-    why: &[],
     seconds: [230, 340],
-    frames: NO_FRAMES,
     run,
+    ..Experiment::BASE
 };
 
 /// Systems whose ports are plain veth pairs and whose daemon does not poll: a polling thread would
@@ -58,35 +54,12 @@ const AGAINST: &str = "the same with dropped packets";
 /// From the start of a flood until a port has spent its saved-up budget for new flows.
 const ONSET: Duration = Duration::from_secs(4);
 
-const NUMBERS: [Number<Sampled>; 4] = [
-    number("throughput", "Gbit/s", |s| Some(s.gbits), true),
-    number("CPU of the daemon", "%", |s| Some(s.cpu), false),
-    number("packets of the flood", "Mpps", |s| Some(s.mpps), false),
-    number("megaflows", "megaflows", |s| Some(s.megaflows), false),
+const METRICS: [Metric; 4] = [
+    Metric::new("throughput", "Gbit/s", 0.15),
+    Metric::new("CPU of the daemon", "%", 0.15).not_compared(),
+    Metric::new("packets of the flood", "Mpps", 0.15).not_compared(),
+    Metric::new("megaflows", "megaflows", 0.15).not_compared(),
 ];
-
-const fn number(
-    name: &'static str,
-    unit: &'static str,
-    of: fn(&Sampled) -> Option<f64>,
-    is_compared: bool,
-) -> Number<Sampled> {
-    Number { metric: Metric { name, unit, max_scatter: 0.15 }, of, is_compared }
-}
-
-#[derive(Clone, Debug)]
-struct Sampled {
-    gbits: f64,
-    cpu: f64,
-    mpps: f64,
-    megaflows: f64,
-}
-
-impl Sample for Sampled {
-    fn value(&self) -> f64 {
-        self.gbits
-    }
-}
 
 fn run(run: &mut Run) -> Result<()> {
     for system in run.selected_of(&SYSTEMS) {
@@ -95,7 +68,7 @@ fn run(run: &mut Run) -> Result<()> {
             attempt(|| HostTestbed::new(system, run.cpus, Rules::Normal)?.with_tcp()?.with_third());
         match made {
             Ok(testbed) => floods(run, testbed),
-            Err(e) => FLOODS.into_iter().for_each(|flood| absent(run, system, flood, &e)),
+            Err(e) => FLOODS.map(named).iter().for_each(|of| run.absent(system, of, &METRICS, &e)),
         }
     }
     Ok(())
@@ -112,32 +85,30 @@ fn floods(run: &mut Run, testbed: HostTestbed) {
     for flood in FLOODS {
         match once(flood) {
             Ok(_) => able.push(flood),
-            Err(e) => absent(run, system, flood, &e),
+            Err(e) => run.absent(system, &named(flood), &METRICS, &e),
         }
     }
     let once = &once;
     let entry = |flood: &Option<Flood>| {
         let flood = *flood;
-        let candidate: Candidate<'_, Sampled> = Box::new(move || once(flood));
-        let system = system.name().to_owned();
-        let (parameters, note, is_compared) = (named(flood), note.clone(), flood.is_some());
-        Entry { system, parameters, note, is_compared, candidate }
+        Entry {
+            subject: run.subject(system.name(), named(flood)),
+            note: note.clone(),
+            is_compared: flood.is_some(),
+            candidate: Box::new(move || once(flood)),
+        }
     };
     let dropped = able.iter().position(|flood| *flood == FLOODS[1]);
     let entries = able.iter().map(entry).collect();
-    run.turns((run.plan, 1), dropped.map(|at| (at, AGAINST)), entries, &NUMBERS);
-}
-
-fn absent(run: &mut Run, system: System, flood: Option<Flood>, why: &anyhow::Error) {
-    run.absent(system, &named(flood), NUMBERS.iter().map(|number| &number.metric), why);
+    run.turns((run.plan, 1), dropped.map(|at| (at, AGAINST)), entries, &METRICS);
 }
 
 fn named(flood: Option<Flood>) -> Parameters {
     parameters([("flood", flood.map_or("none", Flood::name).into())])
 }
 
-/// Measures TCP during one flood.
-fn measure(testbed: &mut HostTestbed, flood: Option<Flood>, window: Duration) -> Result<Sampled> {
+/// Measures TCP during one flood: the figures of [`METRICS`].
+fn measure(testbed: &mut HostTestbed, flood: Option<Flood>, window: Duration) -> Result<Sample> {
     testbed.instance.install(flood.map_or(Rules::Normal, Rules::Third))?;
     purge(testbed)?;
     let cpu = testbed.endpoints.cpus.traffic;
@@ -153,10 +124,6 @@ fn measure(testbed: &mut HostTestbed, flood: Option<Flood>, window: Duration) ->
     let (packets, used) = (sent() - sent_before, of_process(pid)?.saturating_sub(used_before));
     let megaflows = testbed.instance.megaflows().context("the daemon counts no megaflows")?;
     flooder.map_or(Ok(()), Flooder::stop)?;
-    Ok(Sampled {
-        gbits,
-        cpu: used.as_secs_f64() / seconds * 100.0,
-        mpps: packets as f64 / seconds / 1e6,
-        megaflows: megaflows as f64,
-    })
+    let cpu = used.as_secs_f64() / seconds * 100.0;
+    Ok(vec![gbits, cpu, packets as f64 / seconds / 1e6, megaflows as f64])
 }

@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Latency at half of OVS-DPDK's rate.
 
-use super::frames::{self, Case, FRAMES, latency, rate, warm_up};
-use super::{Experiment, NO_FRAMES, Run};
+use super::frames::cases::Case;
+use super::frames::{latency, warm_up};
+use super::{Experiment, Run};
 use crate::attempt::attempt;
 use crate::generator::Stream;
 use crate::measure::Series;
 use crate::pin::Cpus;
+use crate::point::Parameters;
 use crate::rules::Rules;
 use crate::system::System;
-use crate::testbed::Testbed;
+use crate::testbed::{Testbed, Way};
 use crate::topology::Remote;
 use anyhow::{Context, Result, anyhow};
 use std::time::Duration;
@@ -23,13 +25,9 @@ pub const HALF: Experiment = Experiment {
             known.",
     repeats: "*Virtual Switch Acceleration with OVS-TC*, 2.5 times lower latency than OVS-DPDK",
     shown: &["latency p50", "latency p99"],
-    long: false,
-    across: None,
-    more: "",
-    why: FRAMES,
     seconds: [30, 60],
-    frames: NO_FRAMES,
     run,
+    ..Experiment::BASE
 };
 
 /// The system whose rate is halved.
@@ -39,24 +37,22 @@ const WINDOWS: u32 = 3;
 const WINDOW: Duration = Duration::from_millis(300);
 
 fn run(run: &mut Run) -> Result<()> {
-    let case = Case { latency: true, ..Case::new(1, Rules::OneToOne(1)) };
+    let subject = (HALF.name, Parameters::new());
+    let case = Case { latency: true, ..Case::new(subject, 1, Rules::OneToOne(1)) };
     run.progress.say(&format!("the rate of {}", REFERENCE.name()));
-    let rate = match measured_before(run, &case) {
-        Some(rate) => Ok(rate),
-        None => attempt(|| half_of_reference(&case, run.cpus)),
-    };
+    let rate = attempt(|| half_of_reference(&case, run.cpus));
     for system in run.systems.clone() {
         run.progress.say(&format!("starting {}", system.name()));
-        let subject = run.subject(system, case.parameters.clone());
+        let subject = case.subject(system.name());
         let points = attempt(|| {
             let rate = rate.as_ref().map_err(|e| anyhow!("{e:#}"))?;
             let testbed = warm(system, &case, run.cpus)?;
             run.describe(system, &*testbed.instance);
-            Ok(latency::measure(&testbed, None, &case, &subject, *rate, run.plan).0)
+            Ok(latency::measure(&testbed, None, &case, &subject, *rate, run.plan).points)
         });
         match points {
             Ok(points) => points.into_iter().for_each(|point| run.add(point)),
-            Err(e) => run.absent(system, &case.parameters, &latency::METRICS, &e),
+            Err(e) => run.absent(system, &subject.parameters, &latency::METRICS[..3], &e),
         }
     }
     if let Ok(rate) = rate {
@@ -65,14 +61,7 @@ fn run(run: &mut Run) -> Result<()> {
     Ok(())
 }
 
-/// Half of the rate in frames a second, where another experiment has measured it.
-fn measured_before(run: &Run, case: &Case) -> Option<u32> {
-    let measured = frames::find(run.frames.as_deref()?, REFERENCE, Remote::Card, case)?;
-    let points = measured.points.as_ref().ok()?;
-    let rate = points.iter().find(|p| p.metric == rate::RATE.name)?.median?;
-    Some((rate * 1e6 / 2.0) as u32)
-}
-
+/// Half of the reference's rate, in frames a second.
 fn half_of_reference(case: &Case, cpus: Cpus) -> Result<u32> {
     let why = || format!("the rate of {} is not known", REFERENCE.name());
     let testbed = warm(REFERENCE, case, cpus).with_context(why)?;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Packets that a restart of the daemon costs.
 
-use super::{Experiment, NO_FRAMES, Reason, Run, with_rules};
+use super::{Experiment, Run, with_rules};
 use crate::attempt::attempt;
 use crate::endpoints::udp::numbered;
 use crate::host_testbed::HostTestbed;
@@ -18,32 +18,15 @@ use std::time::Duration;
 pub const RESTART: Experiment = Experiment {
     name: "restart",
     title: "A restart under load",
-    about: "10,000 numbered datagrams a second pass the switch while its daemon is stopped \
-            (`ovs-appctl exit`), is started again with `flow-restore-wait`, gets its rules back, \
-            and continues. Datagrams that do not arrive are lost; the delay is that of the \
-            slowest datagram. The goal is judged by the worst restart; the table has the median.",
+    about: "10,000 numbered datagrams a second pass the switch while its daemon is stopped (`ovs- \
+            appctl exit`), is started again with `flow-restore-wait`, gets its rules back, and \
+            continues. Datagrams that do not arrive are lost; the delay is that of the slowest \
+            that arrives. The goal is judged by the worst restart; the table has the median.",
     repeats: "none of the papers' tables; the BlueField page notes that rules are gone after a \
               restart",
-    shown: &[],
-    long: false,
-    across: None,
-    more: "",
-    why: &[
-        Reason { system: "Linux bridge", ..LOST_INSTEAD },
-        Reason { system: "OVS", ..LOST_INSTEAD },
-    ],
     seconds: [75, 100],
-    frames: NO_FRAMES,
     run,
-};
-
-/// Lost packets have no delay.
-const LOST_INSTEAD: Reason = Reason {
-    system: "",
-    metrics: &["longest delay"],
-    most: None,
-    words: "It loses the packets of that time, as the table above shows, and lost packets have no \
-            delay.",
+    ..Experiment::BASE
 };
 
 /// Traffic before and after a restart.
@@ -54,8 +37,8 @@ const TRIES: u32 = 3;
 const LISTEN_TIMEOUT: Duration = Duration::from_secs(20);
 /// Losses are counted, so their scatter is a result and no fault.
 const METRICS: [Metric; 2] = [
-    Metric { name: "packets lost", unit: "packets", max_scatter: f64::INFINITY },
-    Metric { name: "longest delay", unit: "ms", max_scatter: f64::INFINITY },
+    Metric::new("packets lost", "packets", f64::INFINITY),
+    Metric::new("longest delay", "ms", f64::INFINITY),
 ];
 
 fn run(run: &mut Run) -> Result<()> {
@@ -64,7 +47,7 @@ fn run(run: &mut Run) -> Result<()> {
         match attempt(|| restarts(run, system)) {
             Err(e) => run.absent(system, &Parameters::new(), &METRICS, &e),
             Ok(series) => {
-                let subject = run.subject(system, Parameters::new());
+                let subject = run.subject(system.name(), Parameters::new());
                 METRICS.iter().zip(&series).for_each(|(m, s)| run.add(subject.point(m, s)));
             }
         }
@@ -94,21 +77,21 @@ fn restarts(run: &mut Run, system: System) -> Result<[Series; 2]> {
     Ok([lost, delay])
 }
 
-/// Packets lost in a quiet second, the fewest of some tries. Unless there are none, losses during
-/// a restart would not be the restart's.
+/// Packets lost in the last of some quiet seconds, of which one without losses is enough. Otherwise
+/// losses during a restart would not be the restart's.
 fn lost_without_restart(testbed: &HostTestbed) -> Result<u64> {
-    let mut least = u64::MAX;
+    let mut lost = 0;
     for _ in 0..TRIES {
-        let delivery = numbered(&testbed.endpoints, || {
+        let quiet = || {
             thread::sleep(QUIET);
             Ok(())
-        })?;
-        least = least.min(delivery.lost);
-        if least == 0 {
+        };
+        lost = numbered(&testbed.endpoints, quiet)?.lost;
+        if lost == 0 {
             break;
         }
     }
-    Ok(least)
+    Ok(lost)
 }
 
 /// Restarts the daemon as Open vSwitch's own scripts do.

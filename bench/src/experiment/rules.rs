@@ -3,9 +3,9 @@
 
 mod answerer;
 
-use super::{Entry, Experiment, NO_FRAMES, Number, Run};
+use super::{Entry, Experiment, Run};
 use crate::attempt::attempt;
-use crate::measure::{Candidate, Sample};
+use crate::measure::Sample;
 use crate::pin::Cpus;
 use crate::point::{Metric, parameters};
 use crate::report::results::ANSWERER;
@@ -23,29 +23,23 @@ pub const RULES: Experiment = Experiment {
     name: "rules",
     title: "Adding OpenFlow rules",
     about: "`ovs-ofctl add-flows` of rules that are exact in port and 5-tuple, into an empty \
-            table, until the tool returns; it waits for a barrier after each rule. Tool and \
-            daemon have a CPU each. The tool's own time is included for every switch: the limit, \
-            in turn with every switch, is a server that polls, answers barriers and keeps \
-            nothing. The tool sleeps until it has an answer. Where an idle CPU halts at once and \
-            is slow to wake, waking it is most of a switch's time, unless the answer comes before \
-            the CPU has halted, some 4 µs after the request: Slipswitch answers when it has \
-            accepted a rule, and adds it while the tool prepares the next. Memory is the daemon's \
-            additional resident memory, divided by the number of rules. Open vSwitch keeps rules \
-            in the same way with every datapath, so one stands for all.",
+            table, until the tool returns; it waits for a barrier after each rule. Tool and daemon \
+            have a CPU each. The tool's own time is included: the limit, in turn with every \
+            switch, is a server that polls, answers barriers and keeps nothing. The tool sleeps \
+            until it has an answer, and waking an idle CPU is most of a switch's time, unless the \
+            answer comes before the CPU has halted: Slipswitch answers when it has accepted a \
+            rule, and adds it while the tool prepares the next. Memory is the daemon's additional \
+            resident memory, divided by the number of rules. Open vSwitch keeps rules in the same \
+            way with every datapath, so one stands for all.",
     repeats: "none of the papers' tables; 256 K rules are the largest point of *Virtual Switch \
               Acceleration with OVS-TC*",
-    shown: &[],
-    long: false,
     across: Some("rules"),
     more: "65,536 rules, too",
-    why: &[],
     seconds: [80, 240],
-    frames: NO_FRAMES,
     run,
+    ..Experiment::BASE
 };
 
-const ALL: [u32; 2] = [1 << 16, 1 << 18];
-const SOME: [u32; 1] = [1 << 18];
 /// One system of each daemon: the datapath does not matter here.
 const DAEMONS: [System; 2] = [System::OvsAfPacket, System::Slipswitch(Tier::Tcx)];
 const TOOL_TIMEOUT: Duration = Duration::from_secs(120);
@@ -54,67 +48,44 @@ const QUIET: Duration = Duration::from_secs(1);
 /// A file in a switch's directory.
 const FILE: &str = "many.txt";
 
-const NUMBERS: [Number<Added>; 2] = [
-    Number {
-        metric: Metric { name: "time to add", unit: "s", max_scatter: 0.10 },
-        of: |added| Some(added.seconds),
-        is_compared: true,
-    },
-    Number {
-        metric: Metric { name: "memory of a rule", unit: "bytes", max_scatter: 0.10 },
-        of: |added| added.memory,
-        is_compared: false,
-    },
+const METRICS: [Metric; 2] = [
+    Metric::new("time to add", "s", 0.10),
+    Metric::new("memory of a rule", "bytes", 0.10).not_compared(),
 ];
-
-#[derive(Clone, Copy)]
-struct Added {
-    seconds: f64,
-    /// Bytes for each rule; `None` where no rules are kept.
-    memory: Option<f64>,
-}
-
-impl Sample for Added {
-    fn value(&self) -> f64 {
-        self.seconds
-    }
-}
 
 /// The limit keeps no rules.
 fn run(run: &mut Run) -> Result<()> {
-    let numbers: &[u32] = if run.plan.full { &ALL } else { &SOME };
+    let numbers: &[u32] = if run.plan.full { &[1 << 16, 1 << 18] } else { &[1 << 18] };
     let plan = run.plan.at_most(if run.plan.full { 5 } else { 2 });
     let cpus = run.cpus;
     for rules in numbers.iter().copied() {
         let parameters = parameters([("rules", rules.into())]);
-        let entry = |name: &str, work: Box<dyn Fn() -> Result<Added>>| Entry {
-            system: name.to_owned(),
-            parameters: parameters.clone(),
+        let entry = |run: &Run, name: &str, work: Box<dyn Fn() -> Result<Sample>>| Entry {
+            subject: run.subject(name, parameters.clone()),
             note: None,
             is_compared: true,
-            candidate: Box::new(move || attempt(&work)) as Candidate<'_, Added>,
+            candidate: Box::new(move || attempt(&work)),
         };
-        let mut entries = vec![entry(ANSWERER, Box::new(move || by_answerer(cpus, rules)))];
+        let mut entries = vec![entry(run, ANSWERER, Box::new(move || by_answerer(cpus, rules)))];
         for system in run.selected_of(&DAEMONS) {
             // A daemon that cannot do it at all does not delay the others.
             match attempt(|| by_daemon(system, cpus, 1)) {
                 Ok(_) => {
                     let work = Box::new(move || by_daemon(system, cpus, rules));
-                    entries.push(entry(system.name(), work));
+                    entries.push(entry(run, system.name(), work));
                 }
-                Err(why) => {
-                    run.absent(system, &parameters, NUMBERS.iter().map(|n| &n.metric), &why);
-                }
+                Err(why) => run.absent(system, &parameters, &METRICS, &why),
             }
         }
         run.progress.say(&format!("{rules} rules, {} systems in turn", entries.len()));
-        run.turns((plan, 1), Some((0, ANSWERER)), entries, &NUMBERS);
+        run.turns((plan, 1), Some((0, ANSWERER)), entries, &METRICS);
     }
     Ok(())
 }
 
-/// Adds rules to a new daemon: an old one would use freed memory again.
-fn by_daemon(system: System, cpus: Cpus, rules: u32) -> Result<Added> {
+/// Adds rules to a new daemon, because an old one would use freed memory again: the seconds, and
+/// the bytes of memory for each rule.
+fn by_daemon(system: System, cpus: Cpus, rules: u32) -> Result<Sample> {
     let instance = system.start(cpus, Between::Frames)?;
     let switch = instance.switch().context("this system has no daemon")?;
     let pid = *instance.daemons().first().context("no daemon")?;
@@ -124,24 +95,25 @@ fn by_daemon(system: System, cpus: Cpus, rules: u32) -> Result<Added> {
     ensure!(text.contains(&format!("flow_count={rules}")), "not all rules are there: {text}");
     thread::sleep(QUIET);
     let bytes = resident(pid)?.saturating_sub(before);
-    Ok(Added { seconds, memory: Some(bytes as f64 / f64::from(rules)) })
+    Ok(vec![seconds, bytes as f64 / f64::from(rules)])
 }
 
-fn by_answerer(cpus: Cpus, rules: u32) -> Result<Added> {
+fn by_answerer(cpus: Cpus, rules: u32) -> Result<Sample> {
     let place = Place::new();
     let socket = place.file("answerer.mgmt");
     let _server = answerer::start(&socket, cpus.other)?;
     let seconds = add(&place, cpus, &format!("unix:{}", socket.display()), rules)?;
-    Ok(Added { seconds, memory: None })
+    Ok(vec![seconds, f64::NAN]) // keeps no rules
 }
 
 /// Seconds that the tool takes, on the CPU that daemons do not have.
 fn add(place: &Place, cpus: Cpus, target: &str, rules: u32) -> Result<f64> {
     place.write(FILE, Rules::OneToOne(rules).text());
     let (cpu, timeout) = (cpus.traffic, TOOL_TIMEOUT.as_secs());
+    // The tool does not ask for the names of tables and ports, which the limit cannot answer.
+    let tool = format!("ovs-ofctl --no-names --timeout={timeout}");
     let begin = Instant::now();
-    let output = place
-        .sh(&format!("taskset -c {cpu} ovs-ofctl --timeout={timeout} add-flows {target} {FILE}"));
+    let output = place.sh(&format!("taskset -c {cpu} {tool} add-flows {target} {FILE}"));
     let time = begin.elapsed();
     ensure!(output.ok(), "ovs-ofctl: {}", last_line(&output.text()));
     Ok(time.as_secs_f64())

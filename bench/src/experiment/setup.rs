@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Flow set-up: new flows a second, and how long a first packet takes.
+//! Flow set-up: new flows a second, and how long a first packet takes. How long a pass over all
+//! megaflows takes.
 
-use super::{Experiment, NO_FRAMES, Reason, Run, Task, with_rules};
+use super::{Experiment, Run, Task, with_rules};
 use crate::cpu_time::of_process;
 use crate::endpoints::udp::{NewFlows, begin_flows};
 use crate::host_testbed::HostTestbed;
 use crate::measure::Series;
 use crate::netns::run as sh;
-use crate::point::{Metric, Parameters};
+use crate::point::{Metric, Parameters, parameters};
 use crate::rules::{DESTINATIONS, Rules};
 use crate::system::System;
+use crate::system::vswitch::number_after;
 use anyhow::{Context, Result, bail, ensure};
 use slipswitch_tests::harness::wait_until;
 use std::time::Duration;
@@ -18,48 +20,34 @@ use std::time::Duration;
 pub const SETUP: Experiment = Experiment {
     name: "setup",
     title: "Flow set-up",
-    about: "UDP datagrams to destination addresses that the switch has not seen since its \
-            megaflows were removed, with an OpenFlow rule for each. Up to 64 are in flight, and \
-            with each that arrives another is sent: new flows a second, and the CPU time of all \
-            threads of the daemon for each. Then one at a time: how long the first packet of a \
-            flow takes, and a later one, from before it is sent until it is received. One thread \
-            sends and receives. A check makes sure that each flow has a megaflow when it has \
-            begun; for flows of one packet Slipswitch makes this many only with \
-            `other_config:upcall-cpu-percent=100`, which is set here. The limit is a redirect, \
-            for which no flow is new: it shows what the two endpoints can do.",
+    about: "UDP datagrams to destination addresses without a megaflow, with an OpenFlow rule for \
+            each. Up to 64 are in flight, and with each that arrives another is sent: new flows a \
+            second, and the CPU time of all threads of the daemon for each. Then one at a time: \
+            how long the first packet of a flow takes, and a later one, from before it is sent \
+            until it is received. One thread sends and receives. Each flow must have a megaflow \
+            when it has begun; for flows of one packet Slipswitch makes this many only with \
+            `other_config:upcall-cpu-percent=100`, which is set here. The limit is a redirect, for \
+            which no flow is new.",
     repeats: "none of the papers' tables; *Faster OVS Datapath with XDP* gives flow set-up as the \
               reason not to compile programs for each flow",
-    shown: &[],
-    long: false,
-    across: None,
     more: "65,536 flows in place of 16,384",
-    why: MISSES,
     seconds: [35, 100],
-    frames: NO_FRAMES,
     run,
+    ..Experiment::BASE
 };
 
-/// Why other switches may be ahead where flows begin.
-const MISSES: &[Reason] = &[
-    Reason { system: "OVS AF_XDP", ..AWAKE },
-    Reason { system: "OVS-DPDK", ..AWAKE },
-    Reason {
-        system: "OVS AF_PACKET",
-        metrics: &["first packet"],
-        most: None,
-        words: "Every packet passes its main thread, which is mostly still awake from the \
-                previous one; the daemon of Slipswitch sleeps by then, and waking it is most of \
-                the difference, above all where CPUs are virtual.",
-    },
-];
-
-/// The advantage of polling for first packets.
-const AWAKE: Reason = Reason {
-    system: "",
-    metrics: &["new flows", "first packet"],
-    most: None,
-    words: "Its thread polls on a CPU of its own, so that a first packet wakes no thread; the \
-            daemon of Slipswitch sleeps until the kernel has a packet for it.",
+/// How long a pass over all megaflows takes.
+pub const SWEEP: Experiment = Experiment {
+    name: "sweep",
+    title: "Collecting statistics",
+    about: "The duration of one pass over all megaflows, which reads their statistics, credits \
+            the rules and checks that each megaflow is still valid: the dump duration of \
+            `ovs-appctl upcall/show`, in whole milliseconds. Megaflows are made as above.",
+    across: Some("megaflows"),
+    more: "16,384 megaflows, too",
+    seconds: [35, 120],
+    run: run_sweep,
+    ..Experiment::BASE
 };
 
 /// Most datagrams that are in flight.
@@ -79,7 +67,7 @@ fn run(run: &mut Run) -> Result<()> {
     type Work = fn(&HostTestbed, u32) -> Result<f64>;
     let flows = if run.plan.full { 1 << 16 } else { 1 << 14 };
     let task = |name, unit, work: Work| Task {
-        metric: Metric { name, unit, max_scatter: 0.10 },
+        metric: Metric::new(name, unit, 0.10),
         parameters: Parameters::new(),
         rules: None,
         turns: 1,
@@ -99,6 +87,36 @@ fn run(run: &mut Run) -> Result<()> {
     let systems = [vec![System::BareTc], with_rules()].concat();
     run.compare(&systems, Some(System::BareTc), &make, &tasks);
     Ok(())
+}
+
+fn run_sweep(run: &mut Run) -> Result<()> {
+    let numbers: &[u32] = if run.plan.full { &[1 << 14, 1 << 16] } else { &[1 << 16] };
+    let cpus = run.cpus;
+    for flows in numbers.iter().copied() {
+        let task = Task {
+            metric: Metric::new("a pass over all megaflows", "ms", 0.15),
+            parameters: parameters([("megaflows", flows.into())]),
+            rules: None,
+            turns: 1,
+            work: Box::new(move |testbed: &HostTestbed| pass(testbed, flows)),
+        };
+        let make =
+            move |system| prepared(HostTestbed::new(system, cpus, Rules::Destinations(flows))?);
+        run.compare(&with_rules(), None, &make, &[task]);
+    }
+    Ok(())
+}
+
+/// Milliseconds of the last pass, when all megaflows are there.
+fn pass(testbed: &HostTestbed, flows: u32) -> Result<f64> {
+    let switch = testbed.switch()?;
+    // Gives each megaflow statistics to credit.
+    begin(testbed, flows, IN_FLIGHT / 2)?;
+    ensure_megaflows(testbed, flows)?;
+    switch.appctl("revalidator/wait");
+    let text = switch.appctl("upcall/show");
+    let duration = number_after(&text, "dump duration :");
+    Ok(duration.context("upcall/show has no dump duration")? as f64)
 }
 
 /// Flows that begin in a second.
@@ -122,7 +140,7 @@ fn cost(testbed: &HostTestbed, flows: u32) -> Result<f64> {
 
 /// Fails when too many flows have no megaflow, in systems that have megaflows: packets that pass
 /// without one do not show how long it takes to make them.
-pub fn ensure_megaflows(testbed: &HostTestbed, flows: u32) -> Result<()> {
+fn ensure_megaflows(testbed: &HostTestbed, flows: u32) -> Result<()> {
     let mut megaflows = testbed.instance.megaflows();
     let are_few = |megaflows: u64| megaflows * 100 < u64::from(flows) * ENOUGH;
     wait_until(COUNT_TIMEOUT, || {
@@ -160,6 +178,6 @@ pub fn purge(testbed: &HostTestbed) -> Result<()> {
 }
 
 /// Sends one datagram of each of the first `flows` flows, with at most `in_flight` on their way.
-pub fn begin(testbed: &HostTestbed, flows: u32, in_flight: u32) -> Result<NewFlows> {
+fn begin(testbed: &HostTestbed, flows: u32, in_flight: u32) -> Result<NewFlows> {
     begin_flows(&testbed.endpoints, flows, in_flight)
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Goals, judged by the points of a run.
 
+use super::number::number;
 use super::results::Results;
-use super::scale::number;
 use crate::measure::Series;
 use crate::point::Point;
 
@@ -29,45 +29,28 @@ impl Bound {
     }
 }
 
-/// Selects a point.
-#[derive(Clone, Copy, Debug)]
-pub struct Which {
-    pub experiment: &'static str,
-    pub system: &'static str,
-    pub metric: &'static str,
-    /// Parameters that the point must have, with their texts; others do not matter.
-    pub parameters: &'static [(&'static str, &'static str)],
-}
-
-/// The figure that a goal judges.
+/// The figure that a goal judges, of the points that it selects.
 #[derive(Clone, Copy, Debug)]
 pub enum Figure {
-    /// The first divided by the second.
-    Ratio(Which, Which),
-    /// A point's ratio to another figure that took turns with it.
-    Paired(Which),
-    /// The median of a point, in its unit.
-    Value(Which),
-    /// The largest of a point's samples, in its unit.
-    Worst(Which),
-}
-
-impl Figure {
-    /// The experiments that have its points.
-    pub fn experiments(self) -> Vec<&'static str> {
-        match self {
-            Figure::Ratio(of, to) => vec![of.experiment, to.experiment],
-            Figure::Paired(which) | Figure::Value(which) | Figure::Worst(which) => {
-                vec![which.experiment]
-            }
-        }
-    }
+    /// The median, in the point's unit.
+    Median,
+    /// The largest of the point's samples, in its unit.
+    Worst,
+    /// The point's ratio to another figure that took turns with it.
+    Paired,
+    /// The point divided by that of another system.
+    Against(&'static str),
 }
 
 /// A goal.
 #[derive(Clone, Copy, Debug)]
 pub struct Goal {
     pub words: &'static str,
+    pub experiment: &'static str,
+    pub metric: &'static str,
+    /// Parameters that a point must have, with their texts; others do not matter.
+    pub parameters: &'static [(&'static str, &'static str)],
+    pub system: &'static str,
     pub figure: Figure,
     pub bound: Bound,
     /// The system that does the least work for the same traffic. Its figure in place of
@@ -94,27 +77,41 @@ impl Goal {
     }
 
     fn value(&self, results: &Results) -> Result<f64, String> {
+        let point = self.find(results, self.system)?;
         match self.figure {
-            Figure::Value(which) => median(find(results, which)?),
-            Figure::Worst(which) => {
-                let point = find(results, which)?;
-                median(point).map(|_| Series(point.samples.clone()).max())
-            }
-            Figure::Paired(which) => {
-                let point = find(results, which)?;
+            Figure::Median => median(point),
+            Figure::Worst => median(point).map(|_| Series(point.samples.clone()).max()),
+            Figure::Paired => {
                 median(point)?;
                 let ratio = point.ratio_to.as_ref().map(|ratio| ratio.median);
                 ratio.ok_or_else(|| format!("{} took no turns with another", point.system))
             }
-            Figure::Ratio(of, to) => ratio(results, of, to),
+            Figure::Against(other) => ratio(point, self.find(results, other)?),
         }
     }
 
     /// The limit's ratio to the same system, if that is another system and both were measured.
     fn of_limit(&self, results: &Results) -> Option<f64> {
-        let Figure::Ratio(of, to) = self.figure else { return None };
-        let system = self.limit.filter(|limit| *limit != to.system)?;
-        ratio(results, Which { system, ..of }, to).ok()
+        let Figure::Against(other) = self.figure else { return None };
+        let limit = self.limit.filter(|limit| *limit != other)?;
+        ratio(self.find(results, limit).ok()?, self.find(results, other).ok()?).ok()
+    }
+
+    /// The only point of a system that the goal selects.
+    fn find<'a>(&'a self, results: &'a Results, system: &str) -> Result<&'a Point, String> {
+        let has = |point: &Point, name: &str, text: &str| {
+            point.parameters.get(name).is_some_and(|value| value.to_string() == text)
+        };
+        let fits = |point: &&Point| {
+            (point.system.as_str(), point.metric.as_str()) == (system, self.metric)
+                && self.parameters.iter().all(|(name, text)| has(point, name, text))
+        };
+        let mut found = results.of(self.experiment).filter(fits);
+        match (found.next(), found.next()) {
+            (Some(point), None) => Ok(point),
+            (None, _) => Err(format!("{} was not run with {system}", self.experiment)),
+            (Some(_), Some(_)) => Err(format!("{} has several such figures", self.experiment)),
+        }
     }
 
     /// A figure with enough digits for a reader to come to the same verdict.
@@ -131,10 +128,11 @@ impl Goal {
     /// A row of the table of goals.
     pub fn row(&self, results: &Results) -> String {
         let unit = match self.figure {
-            Figure::Ratio(..) | Figure::Paired(_) => String::new(),
-            Figure::Value(which) | Figure::Worst(which) => {
-                find(results, which).map(|p| format!(" {}", p.unit)).unwrap_or_default()
-            }
+            Figure::Against(_) | Figure::Paired => String::new(),
+            Figure::Median | Figure::Worst => self
+                .find(results, self.system)
+                .map(|point| format!(" {}", point.unit))
+                .unwrap_or_default(),
         };
         let of_limit = self.of_limit(results);
         let (measured, verdict) = match self.judge(results) {
@@ -152,8 +150,7 @@ impl Goal {
     }
 }
 
-fn ratio(results: &Results, of: Which, to: Which) -> Result<f64, String> {
-    let (of, to) = (find(results, of)?, find(results, to)?);
+fn ratio(of: &Point, to: &Point) -> Result<f64, String> {
     let ratio = match in_turn(of, to) {
         Some(ratio) => ratio,
         None => median(of)? / median(to)?,
@@ -164,9 +161,6 @@ fn ratio(results: &Results, of: Which, to: Which) -> Result<f64, String> {
 /// The ratio by rounds that took turns, one with the other or both with a third system: a machine's
 /// speed changes between minutes, so medians of different minutes are less comparable.
 fn in_turn(of: &Point, to: &Point) -> Option<f64> {
-    if of.parameters != to.parameters || of.metric != to.metric {
-        return None;
-    }
     match (&of.ratio_to, &to.ratio_to) {
         (Some(ours), _) if ours.system == to.system => Some(ours.median),
         (_, Some(theirs)) if theirs.system == of.system => Some(1.0 / theirs.median),
@@ -182,24 +176,6 @@ fn median(point: &Point) -> Result<f64, String> {
         let why = point.note.as_deref().unwrap_or("no samples");
         format!("{}: {}", point.system, why.lines().next().unwrap_or_default())
     })
-}
-
-fn find(results: &Results, which: Which) -> Result<&Point, String> {
-    let has = |p: &&Point| {
-        which
-            .parameters
-            .iter()
-            .all(|(name, value)| p.parameters.get(*name).is_some_and(|v| v.to_string() == *value))
-    };
-    let mut found = results
-        .of(which.experiment)
-        .filter(|p| p.system == which.system && p.metric == which.metric)
-        .filter(has);
-    match (found.next(), found.next()) {
-        (Some(point), None) => Ok(point),
-        (None, _) => Err(format!("{} was not run with {}", which.experiment, which.system)),
-        (Some(_), Some(_)) => Err(format!("{} has several such figures", which.experiment)),
-    }
 }
 
 #[cfg(test)]
@@ -222,29 +198,28 @@ mod tests {
         Results { points, ..Results::default() }
     }
 
-    fn which(system: &'static str) -> Which {
-        Which { experiment: "rates", system, metric: "rate", parameters: &[("flows", "65536")] }
-    }
-
-    fn goal() -> Goal {
-        Goal {
-            words: "64K flows against bare XDP",
-            figure: Figure::Ratio(which("Slipswitch xdp"), which("bare XDP redirect")),
-            bound: Bound::AtLeast(0.8),
-            limit: Some("bare XDP redirect"),
-        }
-    }
+    /// The rate of 64K flows against bare XDP, which is the limit, too.
+    const GOAL: Goal = Goal {
+        words: "64K flows against bare XDP",
+        experiment: "rates",
+        metric: "rate",
+        parameters: &[("flows", "65536")],
+        system: "Slipswitch xdp",
+        figure: Figure::Against("bare XDP redirect"),
+        bound: Bound::AtLeast(0.8),
+        limit: Some("bare XDP redirect"),
+    };
 
     #[test]
     fn goals_are_judged_by_the_points_with_their_parameters() {
-        assert_eq!(goal().judge(&results(8.0, 10.0)), Verdict::Met(0.8));
-        assert_eq!(goal().judge(&results(7.0, 10.0)), Verdict::Missed(0.7));
-        assert!(goal().row(&results(7.0, 10.0)).ends_with("| ≥ 0.8 | 0.70 | – | **missed** |"));
+        assert_eq!(GOAL.judge(&results(8.0, 10.0)), Verdict::Met(0.8));
+        assert_eq!(GOAL.judge(&results(7.0, 10.0)), Verdict::Missed(0.7));
+        assert!(GOAL.row(&results(7.0, 10.0)).ends_with("| ≥ 0.8 | 0.70 | – | **missed** |"));
     }
 
     #[test]
     fn a_near_miss_does_not_look_met() {
-        let row = |ours| goal().row(&results(ours, 10.0));
+        let row = |ours| GOAL.row(&results(ours, 10.0));
         assert!(row(7.996).ends_with("| ≥ 0.8 | 0.7996 | – | **missed** |"), "{}", row(7.996));
         assert!(row(8.004).ends_with("| ≥ 0.8 | 0.80 | – | met |"), "{}", row(8.004));
     }
@@ -252,12 +227,7 @@ mod tests {
     #[test]
     fn one_bad_sample_is_the_worst() {
         let mut results = results(0.0, 1.0);
-        let goal = Goal {
-            figure: Figure::Worst(which("Slipswitch xdp")),
-            bound: Bound::AtMost(0.0),
-            limit: None,
-            ..goal()
-        };
+        let goal = Goal { figure: Figure::Worst, bound: Bound::AtMost(0.0), ..GOAL };
         assert_eq!(goal.judge(&results), Verdict::Met(0.0));
         results.points.last_mut().unwrap().samples = vec![0.0, 0.0, 57.0];
         assert_eq!(goal.judge(&results), Verdict::Missed(57.0));
@@ -266,7 +236,7 @@ mod tests {
     #[test]
     fn a_paired_figure_is_judged_by_its_rounds() {
         let mut results = results(8.0, 10.0);
-        let goal = Goal { figure: Figure::Paired(which("Slipswitch xdp")), limit: None, ..goal() };
+        let goal = Goal { figure: Figure::Paired, ..GOAL };
         assert!(matches!(goal.judge(&results), Verdict::Unknown(_)));
         let ours = results.points.pop().unwrap();
         results.points.push(ours.against("Slipswitch xdp", &Series(vec![10.0, 16.0, 16.0])));
@@ -277,12 +247,8 @@ mod tests {
     fn a_goal_that_the_limit_misses_too_is_marked() {
         let mut results = results(8.0, 10.0);
         results.points.push(point("OVS-DPDK", 65_536, 1.0));
-        let against = |bound| Goal {
-            figure: Figure::Ratio(which("Slipswitch xdp"), which("OVS-DPDK")),
-            bound: Bound::AtLeast(bound),
-            ..goal()
-        };
-        let row = |bound| against(bound).row(&results);
+        let figure = Figure::Against("OVS-DPDK");
+        let row = |bound| Goal { figure, bound: Bound::AtLeast(bound), ..GOAL }.row(&results);
         assert!(row(8.0).ends_with("| ≥ 8 | 8.00 | 10.0 | met |"));
         assert!(row(9.0).ends_with("| ≥ 9 | 8.00 | 10.0 | **missed** |"));
         assert!(row(20.0).ends_with("| ≥ 20 | 8.00 | 10.0 | **missed**, also by the limit |"));
@@ -291,12 +257,12 @@ mod tests {
     #[test]
     fn a_goal_without_figures_is_neither_met_nor_missed() {
         let none = Results::default();
-        assert!(matches!(goal().judge(&none), Verdict::Unknown(_)));
+        assert!(matches!(GOAL.judge(&none), Verdict::Unknown(_)));
         let mut absent = results(8.0, 10.0);
         let last = absent.points.last_mut().unwrap();
         (last.median, last.note) = (None, Some("it does not start".into()));
-        assert!(goal().row(&absent).contains("not measured: Slipswitch xdp: it does not start"));
-        assert!(matches!(goal().judge(&results(1.0, 0.0)), Verdict::Unknown(_)));
+        assert!(GOAL.row(&absent).contains("not measured: Slipswitch xdp: it does not start"));
+        assert!(matches!(GOAL.judge(&results(1.0, 0.0)), Verdict::Unknown(_)));
     }
 
     #[test]
@@ -305,7 +271,7 @@ mod tests {
         let bare = Series(vec![8.0, 16.0, 16.0]);
         let ours = results.points.pop().unwrap();
         results.points.push(ours.against("bare XDP redirect", &bare));
-        assert_eq!(goal().judge(&results), Verdict::Missed(0.5));
+        assert_eq!(GOAL.judge(&results), Verdict::Missed(0.5));
     }
 
     #[test]
@@ -316,7 +282,7 @@ mod tests {
         let bare = results.points.remove(1);
         results.points.push(bare.against("bare generator", &Series(vec![5.0; 3])));
         results.points.push(ours.against("bare generator", &Series(vec![10.0; 3])));
-        assert_eq!(goal().judge(&results), Verdict::Met(0.8));
+        assert_eq!(GOAL.judge(&results), Verdict::Met(0.8));
     }
 
     #[test]
@@ -325,22 +291,14 @@ mod tests {
         let mut results = results(8.0, 5.0);
         let peer = point("OVS-DPDK", 65_536, 1.0);
         results.points.push(peer.against("bare XDP redirect", &Series(vec![10.0; 3])));
-        let against = Goal {
-            figure: Figure::Ratio(which("Slipswitch xdp"), which("OVS-DPDK")),
-            bound: Bound::AtLeast(9.0),
-            ..goal()
-        };
+        let figure = Figure::Against("OVS-DPDK");
+        let against = Goal { figure, bound: Bound::AtLeast(9.0), ..GOAL };
         assert!(against.row(&results).ends_with("| 8.00 | 10.0 | **missed** |"));
     }
 
     #[test]
     fn values_are_judged_in_their_unit() {
-        let goal = Goal {
-            words: "lost",
-            figure: Figure::Value(which("Slipswitch xdp")),
-            bound: Bound::AtMost(0.0),
-            limit: None,
-        };
+        let goal = Goal { figure: Figure::Median, bound: Bound::AtMost(0.0), ..GOAL };
         assert_eq!(goal.judge(&results(0.0, 1.0)), Verdict::Met(0.0));
         assert!(goal.row(&results(3.0, 1.0)).contains("| ≤ 0 Mpps | 3.00 Mpps | – | **missed** |"));
     }

@@ -2,17 +2,12 @@
 //! The page: goals, machine, and a section for each experiment, with its plots.
 
 use super::goals::{Goal, Verdict};
-use super::plot::{self, Frame, Line, Value as Drawn};
+use super::plot::{Line, Plot, Value as Drawn};
 use super::results::{Results, more_is_better};
-use super::scale::{Spread, number};
-use super::table::{Ahead, Table, one_line, shown, tables};
+use super::table::{Table, one_line, shown, tables};
 use crate::experiment::Experiment;
 use crate::point::{Point, Value};
-use indexmap::IndexMap;
 use std::fmt::Write as _;
-
-/// A plot is logarithmic if its largest value exceeds this times its smallest.
-const WIDE: f64 = 30.0;
 
 /// The page and its plots.
 #[derive(Debug)]
@@ -37,27 +32,25 @@ pub struct Layout<'a> {
 /// Writes the page. Plots are linked in `folder`, a path relative to the page; an empty one, for a
 /// page that goes to a terminal, has no links.
 pub fn page(results: &Results, layout: &Layout<'_>, folder: &str) -> Page {
-    let mut text = head(results, layout.minutes, folder);
-    facts(&mut text, results);
-    goals_table(&mut text, results, layout);
-    let mut plots = Vec::new();
-    text.push_str("\n## The compared systems\n\n| system | settings |\n|---|---|\n");
+    let mut page = Page { text: head(results, layout.minutes, folder), plots: Vec::new() };
+    page.text.push_str("\n## The machine and the run\n\n| | |\n|---|---|\n");
+    for (name, fact) in results.machine.iter().chain(&results.run) {
+        let _ = writeln!(page.text, "| {name} | {} |", one_line(fact));
+    }
+    goals(&mut page.text, results, layout);
+    page.text.push_str(SYSTEMS);
     for (system, setting) in &results.systems {
-        let _ = writeln!(text, "| {system} | {} |", one_line(setting));
+        let _ = writeln!(page.text, "| {system} | {} |", one_line(setting));
     }
     let (run, not_run): (Vec<&Experiment>, Vec<&Experiment>) =
         layout.experiments.iter().copied().partition(|experiment| results.has(experiment.name));
     for experiment in run {
-        section(&mut text, &mut plots, results, experiment, layout.systems, folder);
+        section(&mut page, results, experiment, layout.systems, folder);
     }
-    missing(&mut text, &not_run);
-    if !results.notes.is_empty() {
-        text.push_str("\n## Notes\n\n");
-    }
-    for note in &results.notes {
-        let _ = writeln!(text, "- {}", one_line(note));
-    }
-    Page { text, plots }
+    let not_run = not_run.iter().map(|e| format!("{}: `--only {}`", e.title, e.name));
+    list(&mut page.text, "Not part of this run", not_run);
+    list(&mut page.text, "Notes", results.notes.iter().map(|note| one_line(note)));
+    page
 }
 
 fn head(results: &Results, minutes: u64, folder: &str) -> String {
@@ -87,190 +80,120 @@ median of the rounds' ratios to the limit of the experiment, or to the system th
 they took turns. Bold: the best switch of a column (limits are no switches). `~`: figures that
 scatter widely, also when repeated. [1]: a note below the table. Plots show the smallest and the
 largest sample as a thin line.
-
 "
     )
 }
 
-fn facts(text: &mut String, results: &Results) {
-    text.push_str("## The machine and the run\n\n| | |\n|---|---|\n");
-    for (name, fact) in results.machine.iter().chain(&results.run) {
-        let _ = writeln!(text, "| {name} | {} |", one_line(fact));
-    }
-}
+/// Heading of the systems' table. The remarks explain most figures in which another switch is best.
+const SYSTEMS: &str = "
+## The compared systems
 
-fn goals_table(text: &mut String, results: &Results, layout: &Layout<'_>) {
+OVS AF_XDP and OVS-DPDK poll on a CPU of their own: no packet waits until a thread is awake, and
+only the rate per core accounts for that CPU. The Linux bridge forwards by destination address,
+without rules, flows and their statistics.
+
+| system | settings |
+|---|---|
+";
+
+const GOALS: &str = "
+The limit is the figure of a system that does the least possible work in place of Slipswitch: a
+redirect that finds and counts a packet's flow or, between hosts, reads no packet; an OpenFlow
+server that keeps no rule.
+
+| goal | bound | measured | limit | |
+|---|---|---|---|---|
+";
+
+fn goals(text: &mut String, results: &Results, layout: &Layout<'_>) {
     let goals = layout.goals;
     let verdicts: Vec<Verdict> = goals.iter().map(|g| g.judge(results)).collect();
     let met = verdicts.iter().filter(|v| matches!(v, Verdict::Met(_))).count();
     let missed = verdicts.iter().filter(|v| matches!(v, Verdict::Missed(_))).count();
-    let _ = writeln!(
-        text,
-        "\n## Goals\n\n{met} met, {missed} missed, {} not measured.",
-        goals.len() - met - missed
-    );
-    let (run, not_run): (Vec<&Goal>, Vec<&Goal>) = goals
-        .iter()
-        .partition(|goal| goal.figure.experiments().into_iter().all(|name| results.has(name)));
+    let rest = goals.len() - met - missed;
+    let _ = writeln!(text, "\n## Goals\n\n{met} met, {missed} missed, {rest} not measured.");
+    let (run, not_run): (Vec<&Goal>, Vec<&Goal>) =
+        goals.iter().partition(|goal| results.has(goal.experiment));
     if !not_run.is_empty() {
         text.push_str("\nGoals that are not in this table need experiments that were not run.\n");
     }
     if !run.is_empty() {
-        text.push_str(
-            "\nThe limit is the figure of a system that does the least possible work in place of \
-             Slipswitch: a redirect that finds and counts a packet's flow or, between hosts, reads \
-             no packet; an OpenFlow server that keeps no rule.\n\n\
-             | goal | bound | measured | limit | |\n|---|---|---|---|---|\n",
-        );
+        text.push_str(GOALS);
     }
     for goal in run {
         let _ = writeln!(text, "{}", goal.row(results));
     }
-    for experiment in layout.experiments.iter().filter(|experiment| experiment.long) {
-        let is_judged = |goal: &Goal| goal.figure.experiments().contains(&experiment.name);
-        if goals.iter().any(is_judged) && !results.has(experiment.name) {
-            let (title, name) = (experiment.title, experiment.name);
-            let _ = writeln!(
-                text,
-                "\n{title} ({name}) takes long: `make bench-full` judges its goals."
-            );
+    for Experiment { title, name, .. } in layout.experiments.iter().filter(|e| e.long) {
+        if not_run.iter().any(|goal| goal.experiment == *name) {
+            let judge = "takes long: `make bench-full` judges its goals";
+            let _ = writeln!(text, "\n{title} ({name}) {judge}.");
         }
     }
 }
 
 fn section(
-    text: &mut String,
-    plots: &mut Vec<(String, String)>,
+    page: &mut Page,
     results: &Results,
     experiment: &Experiment,
     systems: &[&str],
     folder: &str,
 ) {
+    let Page { text, plots } = page;
+    let Experiment { name, title, about, repeats, shown, more, .. } = experiment;
     let _ = writeln!(
         text,
-        "\n## {}\n\n{}\n\nRepeats: {}. Again, to the terminal: \
-         `cargo run --release -p slipswitch-bench -- --only {}`.",
-        experiment.title, experiment.about, experiment.repeats, experiment.name
+        "\n## {title}\n\n{about}\n\nRepeats: {repeats}. Again, to the terminal: \
+         `cargo run --release -p slipswitch-bench -- --only {name}`."
     );
-    let is_shown =
-        |p: &&Point| experiment.shown.is_empty() || experiment.shown.contains(&p.metric.as_str());
-    let points = results.of(experiment.name).filter(is_shown);
-    let tables = tables(points, experiment.across, systems);
-    if !results.is_full() && !experiment.more.is_empty() {
-        let _ = writeln!(text, "\nOnly `make bench-full` has {}.", experiment.more);
+    if !results.is_full() && !more.is_empty() {
+        let _ = writeln!(text, "\nOnly `make bench-full` has {more}.");
     }
-    for (number, table) in (1..).zip(&tables) {
-        let _ =
-            writeln!(text, "\n**{}** ({})\n\n{}", table.title(), better(table), table.markdown());
+    let is_shown = |p: &&Point| shown.is_empty() || shown.contains(&p.metric.as_str());
+    let points = results.of(name).filter(is_shown);
+    for (number, table) in (1..).zip(&tables(points, experiment.across, systems)) {
+        let (title, unit, rows) = (table.title(), table.unit, table.markdown());
+        let better = if more_is_better(unit) { "more" } else { "less" };
+        let _ = writeln!(text, "\n**{title}** ({unit}, {better} is better)\n\n{rows}");
         if let Some(svg) = draw(table, systems) {
-            let file = format!("{}-{number}.svg", experiment.name);
+            let file = format!("{name}-{number}.svg");
             if !folder.is_empty() {
-                let _ = writeln!(text, "![{}]({folder}/{file})", table.title());
+                let _ = writeln!(text, "![{title}]({folder}/{file})");
             }
             plots.push((file, svg));
         }
-        ahead(text, table, experiment);
     }
 }
 
-/// The experiments that were not run, and how to run them.
-fn missing(text: &mut String, experiments: &[&Experiment]) {
-    if !experiments.is_empty() {
-        text.push_str("\n## Not part of this run\n\n");
-    }
-    for Experiment { title, name, .. } in experiments {
-        let _ = writeln!(text, "- {title}: `--only {name}`");
+/// A section with a list, if it has any items.
+fn list(text: &mut String, heading: &str, items: impl Iterator<Item = String>) {
+    let items: String = items.map(|item| format!("- {item}\n")).collect();
+    if !items.is_empty() {
+        let _ = write!(text, "\n## {heading}\n\n{items}");
     }
 }
-
-fn better(table: &Table<'_>) -> String {
-    let which = if more_is_better(table.unit) { "more" } else { "less" };
-    format!("{}, {which} is better", table.unit)
-}
-
-/// Reports where another switch is ahead of Slipswitch, and why.
-fn ahead(text: &mut String, table: &Table<'_>, experiment: &Experiment) {
-    let mut ahead: IndexMap<(&str, &str), Vec<String>> = IndexMap::new();
-    let mut all = table.ahead();
-    all.sort_by_key(|ahead| ahead.system);
-    for Ahead { system, column, its, ours, clear } in all {
-        let at =
-            table.across.map_or(String::new(), |name| format!("at {name} {}: ", shown(column)));
-        let why = match clear {
-            true => experiment.reason(system, table.metric, column).unwrap_or(UNKNOWN),
-            false => SCATTER,
-        };
-        let place = format!("{at}{} against {}", number(its), number(ours));
-        ahead.entry((system, why)).or_default().push(place);
-    }
-    for ((system, why), places) in ahead {
-        let _ = writeln!(
-            text,
-            "\n{system} is ahead of every tier of Slipswitch here ({}). {why}",
-            places.join("; ")
-        );
-    }
-}
-
-const UNKNOWN: &str = "The reason is not known.";
-const SCATTER: &str =
-    "The difference is less than the scatter of the samples, or less than one in a hundred.";
 
 /// Lines if a count varies, bars if nothing does; no plot of fewer than two systems.
 fn draw(table: &Table<'_>, names: &[&str]) -> Option<String> {
-    let measured: Vec<&str> =
-        table.systems.iter().copied().filter(|s| !table.measured(s).is_empty()).collect();
-    if measured.len() < 2 {
+    let is_count = |column: &&Value| matches!(column, Value::Count(_));
+    if table.columns.len() > 1 && !table.columns.iter().all(is_count) {
         return None;
     }
-    let title = table.title();
-    let medians: Vec<f64> =
-        measured.iter().flat_map(|s| table.measured(s)).map(|(_, median)| median).collect();
-    let frame = Frame {
-        title: &title,
-        x: table.across.unwrap_or_default(),
-        y: table.unit,
-        spread: spread(&medians),
+    let line = |system: &&str| Line {
+        name: (*system).to_owned(),
+        style: names.iter().position(|name| name == system).unwrap_or(0),
+        values: (0..)
+            .zip(&table.columns)
+            .filter_map(|(number, column)| Some((number, drawn(table, system, column)?)))
+            .collect(),
     };
-    let style = |system: &str| names.iter().position(|n| *n == system).unwrap_or(0);
-    let counts: Option<Vec<f64>> = table.columns.iter().map(|c| as_count(c)).collect();
-    match (counts, &table.columns[..]) {
-        (_, [only]) => {
-            let bars: Vec<(String, usize, Drawn)> = measured
-                .iter()
-                .filter_map(|s| Some(((*s).to_owned(), style(s), drawn(table, s, only)?)))
-                .collect();
-            Some(plot::bars(&frame, &bars))
-        }
-        (Some(_), _) => {
-            let line = |system: &&str| Line {
-                name: (*system).to_owned(),
-                style: style(system),
-                values: table
-                    .columns
-                    .iter()
-                    .filter_map(|c| Some((as_count(c)?, drawn(table, system, c)?)))
-                    .collect(),
-            };
-            let lines: Vec<Line> = measured.iter().map(line).collect();
-            Some(plot::lines(&frame, &lines))
-        }
-        (None, _) => None,
-    }
-}
-
-/// Logarithmic if values are far apart, and none of them is 0.
-fn spread(medians: &[f64]) -> Spread {
-    let low = medians.iter().copied().fold(f64::INFINITY, f64::min);
-    let high = medians.iter().copied().fold(0.0, f64::max);
-    if low > 0.0 && high / low > WIDE { Spread::Log } else { Spread::Linear }
-}
-
-fn as_count(value: &Value) -> Option<f64> {
-    match value {
-        Value::Count(count) => Some(*count as f64),
-        Value::Text(_) => None,
-    }
+    let lines: Vec<Line> =
+        table.systems.iter().map(line).filter(|l| !l.values.is_empty()).collect();
+    let title = &table.title();
+    let (x, columns) = match table.across {
+        Some(name) => (name, table.columns.iter().map(|column| shown(column)).collect()),
+        None => ("", vec![String::new()]),
+    };
+    (lines.len() > 1).then(|| Plot { title, x, columns, y: table.unit, lines }.svg())
 }
 
 fn drawn(table: &Table<'_>, system: &str, column: &Value) -> Option<Drawn> {
@@ -286,10 +209,9 @@ fn drawn(table: &Table<'_>, system: &str, column: &Value) -> Option<Drawn> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiment::{NO_FRAMES, Reason};
     use crate::point::parameters;
     use crate::point::tests::rate_point;
-    use crate::report::goals::{Bound, Figure, Which};
+    use crate::report::goals::{Bound, Figure};
     use crate::report::results::{ALL_POINTS, POINTS};
 
     const MADE_UP: Experiment = Experiment {
@@ -297,23 +219,18 @@ mod tests {
         title: "Made up",
         about: "Figures for a test.",
         repeats: "nothing",
-        long: false,
         across: Some("flows"),
         shown: &["rate"],
         more: "more flows",
-        why: &[Reason { system: "OVS-DPDK", metrics: &["rate"], most: None, words: "It polls." }],
-        seconds: [1, 1],
-        frames: NO_FRAMES,
-        run: |_| Ok(()),
+        ..Experiment::BASE
     };
     const GOAL: Goal = Goal {
         words: "rate",
-        figure: Figure::Value(Which {
-            experiment: "made-up",
-            system: "Slipswitch xdp",
-            metric: "rate",
-            parameters: &[("flows", "1024")],
-        }),
+        experiment: "made-up",
+        metric: "rate",
+        parameters: &[("flows", "1024")],
+        system: "Slipswitch xdp",
+        figure: Figure::Median,
         bound: Bound::AtLeast(5.0),
         limit: None,
     };
@@ -365,7 +282,6 @@ mod tests {
              Only `make bench-full` has more flows.",
             "`make bench` (about 3 minutes)",
             "| flows → | 1 | 1K |",
-            "OVS-DPDK is ahead of every tier of Slipswitch here (at flows 1: 9.50 against 9.00). It polls.",
             "![Rate](benchmarks/made-up-1.svg)",
             "[benchmarks/results.json](benchmarks/results.json)",
             "- A note \\| of two lines.",
@@ -394,15 +310,6 @@ mod tests {
         let words = "Made up (made-up) takes long: `make bench-full` judges its goals.";
         assert!(page(&Results::default(), &layout, "benchmarks").text.contains(words));
         assert!(!page(&results(), &layout, "benchmarks").text.contains(words));
-    }
-
-    #[test]
-    fn a_lead_smaller_than_the_scatter_has_no_reason() {
-        let mut results = results();
-        results.points.iter_mut().for_each(|p| p.spread = Some(1.0));
-        let text = page(&results, &LAYOUT, "benchmarks").text;
-        assert!(text.contains("9.50 against 9.00). The difference is less than"), "{text}");
-        assert!(!text.contains("It polls."), "{text}");
     }
 
     #[test]

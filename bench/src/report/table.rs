@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The tables of an experiment: a row for each system, a column for each value of a parameter.
 
+use super::number::{count, number};
 use super::results::{Role, more_is_better};
-use super::scale::{count, number};
 use crate::point::{Point, Value};
 
 /// One metric of an experiment.
@@ -18,24 +18,6 @@ pub struct Table<'a> {
     pub columns: Vec<&'a Value>,
     pub systems: Vec<&'a str>,
     points: Vec<&'a Point>,
-}
-
-/// A smaller difference, as a share of the larger figure, is not clear.
-const ALIKE: f64 = 0.01;
-/// Smaller figures are shown as 0.000.
-const UNSEEN: f64 = 0.0005;
-
-/// Another switch that is ahead of each tier of Slipswitch in a column.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Ahead<'a> {
-    pub system: &'a str,
-    pub column: &'a Value,
-    /// Its median.
-    pub its: f64,
-    /// The best median of Slipswitch.
-    pub ours: f64,
-    /// The difference is larger than the spread of both, and than [`ALIKE`].
-    pub clear: bool,
 }
 
 /// The only column of a table without a varying parameter.
@@ -108,12 +90,6 @@ impl<'a> Table<'a> {
         self.points.iter().copied().find(|p| p.system == system && self.value_of(p) == column)
     }
 
-    /// The points of a system that were measured, with their columns.
-    pub fn measured(&self, system: &str) -> Vec<(&'a Value, f64)> {
-        let of = |column: &&'a Value| Some((*column, self.point(system, column)?.median?));
-        self.columns.iter().filter_map(of).collect()
-    }
-
     pub fn title(&self) -> String {
         let mut title = capital(self.metric);
         for (name, value) in &self.fixed {
@@ -179,51 +155,16 @@ impl<'a> Table<'a> {
 
     /// The median of the best switch in a column; limits are no switches.
     fn best(&self, column: &Value) -> Option<f64> {
-        self.best_of(column, |role| role != Role::Limit).map(|(_, median)| median)
-    }
-
-    /// The best of the systems of some roles in a column, with its median.
-    pub fn best_of(&self, column: &Value, role: impl Fn(Role) -> bool) -> Option<(&'a str, f64)> {
-        let more = more_is_better(self.unit);
-        let medians = self
-            .systems
-            .iter()
-            .filter(|s| role(Role::of(s)))
-            .filter_map(|s| Some((*s, self.point(s, column)?.median?)));
-        medians.reduce(|best, next| {
-            if if more { next.1 > best.1 } else { next.1 < best.1 } { next } else { best }
-        })
-    }
-
-    /// Other switches that are ahead of each tier of Slipswitch.
-    pub fn ahead(&self) -> Vec<Ahead<'a>> {
-        let more = more_is_better(self.unit);
-        let mut ahead = Vec::new();
-        for column in &self.columns {
-            let Some((best, ours)) = self.best_of(column, |role| role == Role::Ours) else {
-                continue;
-            };
-            let spread = |system| self.point(system, column).and_then(|p| p.spread);
-            for system in self.systems.iter().filter(|s| Role::of(s) == Role::Peer) {
-                let its = self.point(system, column).and_then(|p| p.median);
-                let wins = |its: &f64| if more { *its > ours } else { *its < ours };
-                let Some(its) = its.filter(wins) else { continue };
-                if its.max(ours) < UNSEEN {
-                    continue;
-                }
-                let spreads: f64 = [spread(system), spread(best)].into_iter().flatten().sum();
-                let clear = (its - ours).abs() > spreads.max(its.max(ours) * ALIKE);
-                ahead.push(Ahead { system, column, its, ours, clear });
-            }
-        }
-        ahead
+        let switches = self.systems.iter().filter(|s| Role::of(s) != Role::Limit);
+        let medians = switches.filter_map(|s| self.point(s, column)?.median);
+        medians.reduce(if more_is_better(self.unit) { f64::max } else { f64::min })
     }
 }
 
 /// A parameter's value for a reader.
 pub fn shown(value: &Value) -> String {
     match value {
-        Value::Count(number) => count(*number as f64),
+        Value::Count(number) => count(*number),
         Value::Text(text) => text.clone(),
     }
 }
@@ -269,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn another_switch_that_is_ahead_is_in_bold_and_named() {
+    fn another_switch_that_is_ahead_is_in_bold() {
         let points = [
             point("OVS-DPDK", "1:1", 1, 9.9),
             point("OVS-DPDK", "1:1", 1024, 1.0),
@@ -277,35 +218,8 @@ mod tests {
             point("Slipswitch tcx", "1:1", 1, 3.0),
             point("Slipswitch xdp", "1:1", 1024, 9.5),
         ];
-        let tables = tables(points.iter(), Some("flows"), &["bare XDP redirect"]);
-        assert!(tables[0].markdown().contains("| OVS-DPDK | **9.90 ±0** | 1.00 ±0 |"));
-        let column = &Value::Count(1);
-        let ahead = Ahead { system: "OVS-DPDK", column, its: 9.9, ours: 9.5, clear: true };
-        assert_eq!(tables[0].ahead(), [ahead]);
-    }
-
-    #[test]
-    fn a_lead_smaller_than_the_scatter_is_not_clear() {
-        let mut points = [point("OVS-DPDK", "1:1", 1, 9.9), point("Slipswitch xdp", "1:1", 1, 9.5)];
-        for (spreads, clear) in [([0.1, 0.2], true), ([0.3, 0.2], false)] {
-            for (point, spread) in points.iter_mut().zip(spreads) {
-                point.spread = Some(spread);
-            }
-            assert_eq!(tables(points.iter(), Some("flows"), &[])[0].ahead()[0].clear, clear);
-        }
-    }
-
-    #[test]
-    fn a_lead_that_no_table_shows_is_not_clear() {
-        let ahead = |its, ours| {
-            let points =
-                [point("OVS-DPDK", "1:1", 1, its), point("Slipswitch xdp", "1:1", 1, ours)];
-            let tables = tables(points.iter(), Some("flows"), &[]);
-            tables[0].ahead().iter().map(|ahead| ahead.clear).collect::<Vec<_>>()
-        };
-        assert_eq!(ahead(10.2, 10.0), [true]);
-        assert_eq!(ahead(10.05, 10.0), [false]);
-        assert!(ahead(0.0004, 0.0).is_empty());
+        let text = tables(points.iter(), Some("flows"), &["bare XDP redirect"])[0].markdown();
+        assert!(text.contains("| OVS-DPDK | **9.90 ±0** | 1.00 ±0 |"), "{text}");
     }
 
     #[test]
@@ -315,7 +229,6 @@ mod tests {
             point.unit = "µs".into();
         }
         let tables = tables(points.iter(), Some("flows"), &["bare XDP redirect"]);
-        assert!(tables[0].ahead().is_empty());
         assert!(tables[0].markdown().contains("| Slipswitch tcx | **20.0 ±0** |"));
     }
 

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Rules, and the megaflows that follow from them, before anything is measured.
 
-use super::Case;
+use super::cases::Case;
 use crate::generator::{Live, Pace, Stream};
-use crate::testbed::Testbed;
+use crate::rules::Rules;
+use crate::testbed::{Testbed, Way};
 use anyhow::Result;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -26,7 +27,11 @@ const SETTLE: [Duration; 2] = [Duration::from_millis(300), Duration::from_secs(1
 /// not as it should be then.
 pub fn warm_up(testbed: &mut Testbed, case: &Case) -> Result<Option<String>> {
     testbed.instance.install(case.rules)?;
-    let missing = if case.rules.flows().is_some() { fill(testbed, case.flows)? } else { None };
+    // One megaflow has all flows of a prefix.
+    let missing = match case.rules {
+        Rules::Prefix => None,
+        _ => fill(testbed, case.flows)?,
+    };
     let [least, most] = SETTLE;
     let steady = testbed.traffic(Stream::flood(case.flows)).settle(least, most)?;
     let rising = || format!("the rate still rose after {} s of traffic", most.as_secs());

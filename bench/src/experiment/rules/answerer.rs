@@ -6,18 +6,12 @@ use crate::attempt::Worker;
 use anyhow::{Context, Result, bail};
 use openflow::Version;
 use openflow::frame::{Frames, HEADER_SIZE, Negotiation, hello, negotiate};
-use openflow::message::{
-    Body, Capabilities, Message, MultipartReply, MultipartRequest, Protocol, SwitchFeatures,
-    Versions,
-};
+use openflow::message::{Body, Message, Protocol, Versions};
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Length in bytes of the longest request that needs an answer. Rules are longer; they are not
-/// decoded.
-const REQUEST: usize = HEADER_SIZE + 8;
 /// Bytes read at once.
 const READ: usize = 1 << 16;
 
@@ -78,37 +72,18 @@ fn agreed(first: &[u8]) -> Result<Version> {
     }
 }
 
-/// Answers a tool, which asks for the names of tables and ports before the first rule, and then
-/// for barriers. There are no tables and ports.
+/// Answers a barrier. It has no body; messages with a body, such as rules, are not decoded.
 fn reply(message: &[u8], version: Version) -> Result<Option<Vec<u8>>> {
-    if message.len() > REQUEST {
+    if message.len() > HEADER_SIZE {
         return Ok(None);
     }
     let protocol = Protocol::new(version);
-    let Ok(Message { xid, body }) = Message::decode(message, &protocol) else { return Ok(None) };
-    let reply = match body {
-        Body::BarrierRequest => Message::new(xid, Body::BarrierReply),
-        Body::FeaturesRequest => Message::new(xid, Body::FeaturesReply(without_ports())),
-        Body::MultipartRequest(MultipartRequest::Table) => {
-            Message::reply(xid, MultipartReply::Table(Vec::new()))
+    match Message::decode(message, &protocol) {
+        Ok(Message { xid, body: Body::BarrierRequest }) => {
+            let reply = Message::new(xid, Body::BarrierReply).encode(&protocol);
+            reply.map(Some).context("encoding a reply")
         }
-        Body::MultipartRequest(MultipartRequest::PortDesc(_)) => {
-            Message::reply(xid, MultipartReply::PortDesc(Vec::new()))
-        }
-        _ => return Ok(None),
-    };
-    reply.encode(&protocol).map(Some).context("encoding a reply")
-}
-
-fn without_ports() -> SwitchFeatures {
-    SwitchFeatures {
-        datapath_id: 1,
-        n_buffers: 0,
-        n_tables: 1,
-        auxiliary_id: 0,
-        capabilities: Capabilities::empty(),
-        actions: SwitchFeatures::ALL_OF10_ACTIONS,
-        ports: Vec::new(),
+        _ => Ok(None),
     }
 }
 
