@@ -50,8 +50,6 @@ pub struct Entry {
     pub version: u64,
     /// Number of the last pass that saw it in the datapath, or had begun when it was added.
     pub seen: u64,
-    /// Translated in the slow path for each packet (a reason for texts).
-    pub slow_path: Option<&'static str>,
 }
 
 impl Entry {

@@ -440,7 +440,6 @@ impl SlowPath {
             created: round.now,
             version: round.version,
             seen: 0, // not yet
-            slow_path: translation.slow_path,
         };
         if !self.megaflows.insert(ufid, entry, &self.revalidator.passes) {
             return true; // an upcall was faster
@@ -495,7 +494,6 @@ impl SlowPath {
         entry.version = version;
         entry.effects = translation.effects;
         entry.recirc = translation.recirc_ids;
-        entry.slow_path = translation.slow_path;
         if megaflow.actions == entry.actions {
             Verdict::Keep
         } else {

@@ -206,7 +206,7 @@ impl Tracer {
     }
 
     /// Returns all output after the `Flow:` line: the tree, the final flow, the megaflow, the
-    /// datapath actions, and why the packet is dropped or slow. `key` is the translated key, with
+    /// datapath actions, and the reason for a failed translation. `key` is the translated key, with
     /// its OpenFlow in_port, in `bridge` of `snapshot`.
     pub fn render(
         &self,
@@ -239,11 +239,6 @@ impl Tracer {
         );
         if let Some(error) = translation.error {
             let _ = writeln!(out, "Translation failed ({error}), packet is dropped.");
-        } else if let Some(reason) = translation.slow_path {
-            let _ = writeln!(
-                out,
-                "This flow is handled by the userspace slow path because it:\n  - {reason}"
-            );
         }
         out
     }

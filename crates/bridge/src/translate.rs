@@ -195,9 +195,6 @@ pub struct Translation {
     pub effects: Vec<Effect>,
     /// Reason why the packet is dropped, when the pipeline could not be followed to its end.
     pub error: Option<TranslationError>,
-    /// The datapath cannot run the actions by itself: each packet must come up, for this
-    /// reason. `None` for all that is translated now.
-    pub slow_path: Option<&'static str>,
     /// Pipelines that `actions` recirculate to or report from; the megaflow owns them.
     pub recirc_ids: Vec<RecircRef>,
 }

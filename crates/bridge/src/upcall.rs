@@ -283,7 +283,6 @@ struct New<'a> {
     megaflow: Megaflow,
     effects: Vec<Effect>,
     recirc: Vec<RecircRef>,
-    slow_path: Option<&'static str>,
     /// Version of the snapshot that it was translated on.
     version: u64,
     now: Millis,
@@ -357,7 +356,7 @@ impl Handler {
         if translation.error.is_some() {
             slow.counters.errors.fetch_add(1, Ordering::Relaxed);
         }
-        let Translation { mask, effects, error, slow_path, recirc_ids: recirc, .. } = translation;
+        let Translation { mask, effects, error, recirc_ids: recirc, .. } = translation;
         let bytes = upcall.packet.len() as u64;
         let seen =
             FlowStats { packets: 1, bytes, used: now, tcp_flags: upcall.key.tcp_flags.get() };
@@ -369,7 +368,7 @@ impl Handler {
         let version = self.snapshot.version();
         let is_wanted = upcall.kind == UpcallKind::Miss && !self.is_first(upcall, &megaflow, now);
         let key = upcall.key;
-        let new = New { key, megaflow, effects, recirc, slow_path, version, now };
+        let new = New { key, megaflow, effects, recirc, version, now };
         (actions, is_wanted.then_some(new))
     }
 
@@ -412,7 +411,7 @@ impl Handler {
     }
 
     fn install(&mut self, datapath: &dyn Datapath, new: New<'_>) {
-        let New { key, megaflow, effects, recirc, slow_path, version, now } = new;
+        let New { key, megaflow, effects, recirc, version, now } = new;
         let slow = &self.slow;
         if slow.published.version() != version {
             return; // what is below would take it back
@@ -436,7 +435,6 @@ impl Handler {
             created: now,
             version,
             seen: 0, // not yet
-            slow_path,
         };
         let mut ufid = megaflow.ufid;
         if let Some(refused) = self.put(datapath, &megaflow, entry) {

@@ -215,7 +215,6 @@ impl<'a> Context<'a> {
             mask: final_mask(ctx.mask, &original),
             effects: ctx.effects,
             error: ctx.error,
-            slow_path: None,
             recirc_ids: ctx.recirc_ids,
         }
     }
