@@ -37,12 +37,15 @@ pub mod pipeline;
 pub mod port;
 pub mod recirc;
 pub mod revalidator;
+pub mod revalidator_state;
 pub mod rule;
+pub mod slow_path;
 pub mod snapshot;
 pub mod switch;
 #[cfg(test)]
 pub(crate) mod testing;
 pub mod trace;
 pub mod translate;
-pub mod upcall;
+mod unknown_flows;
+mod upcall;
 mod wakeup;

@@ -11,7 +11,7 @@
 //! A pass over many megaflows costs milliseconds, nearly all of them waiting for memory. A pass
 //! also slows packet processing, as it moves the counters that it reads out of the caches of the
 //! packet CPUs. Where the database does not set the interval, the interval grows with the cost of a
-//! pass (`RevalidatorState::pause`), up to [`LONGEST_PAUSE`]; it does not grow while tables change,
+//! pass (`RevalidatorState::pause`), up to 4 s; it does not grow while tables change,
 //! or while megaflows may have to make room (`Room`). A request for statistics in the meantime
 //! triggers a pass ([`crate::switch::Switch::collect_statistics`]).
 //!
@@ -25,173 +25,29 @@
 //! is kept though it is too specific. A megaflow is stale until the next pass comes to it
 //! (milliseconds).
 
-use crate::effect::{self, Effect};
 use crate::megaflows::{self, Entry};
+use crate::revalidator_state::{LEAST_REST, LONGEST_PAUSE};
+use crate::slow_path::SlowPath;
 use crate::snapshot::Snapshot;
-use crate::upcall::{SlowPath, translate_key};
 use crate::wakeup::{Wakeup, Woken};
 use classifier::MiniMatch;
-use clock::{Millis, OncePer};
+use clock::Millis;
 use datapath::shards::Groups;
 use datapath::{Actions, Datapath, FlowStats, PortNo, Ufid};
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering, fence};
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Settings (`Open_vSwitch:other_config`) and measurements of passes.
-#[derive(Debug)]
-pub struct RevalidatorState {
-    /// `max-idle`, milliseconds.
-    pub max_idle: AtomicU64,
-    /// `max-revalidator`, milliseconds between passes.
-    pub interval: AtomicU64,
-    /// The database sets `max-revalidator`: the interval between passes does not grow.
-    pub is_interval_given: AtomicBool,
-    /// `flow-limit`.
-    pub configured_limit: AtomicU64,
-    /// Length of the last full pass in nanoseconds; [`UNKNOWN`] before there was one.
-    cost: AtomicU64,
-    /// Passes since start.
-    pub passes: AtomicU64,
-    /// Highest number of megaflows seen, and a running average.
-    pub max_flows: AtomicU64,
-    /// See `max_flows`.
-    pub average_flows: AtomicU64,
-    /// Version that every megaflow was checked against.
-    pub done_version: AtomicU64,
-    /// Passes are suspended (`revalidator/pause`).
-    pub paused: AtomicBool,
-    /// Some rules have timeouts of a few seconds: their last use must be credited in time.
-    pub is_awaited: AtomicBool,
-    /// Limits the rate of the passes that are requested because a port is pressed.
-    pub(crate) pressed: OncePer,
-    /// Start of the last finished pass, in milliseconds: everything that packets did earlier is
-    /// credited.
-    credited: AtomicI64,
-}
-
-impl Default for RevalidatorState {
-    fn default() -> Self {
-        RevalidatorState {
-            max_idle: AtomicU64::new(10_000),
-            interval: AtomicU64::new(500),
-            is_interval_given: AtomicBool::new(false),
-            configured_limit: AtomicU64::new(200_000),
-            cost: AtomicU64::new(UNKNOWN),
-            passes: AtomicU64::new(0),
-            max_flows: AtomicU64::new(0),
-            average_flows: AtomicU64::new(0),
-            done_version: AtomicU64::new(0),
-            paused: AtomicBool::new(false),
-            is_awaited: AtomicBool::new(false),
-            pressed: OncePer::new(Duration::from_millis(PRESSED)),
-            credited: AtomicI64::new(0),
-        }
-    }
-}
-
-/// The longest time between two passes, unless the database asks for a longer one.
-pub const LONGEST_PAUSE: Duration = Duration::from_secs(4);
-/// The same while rules have timeouts, which count in seconds.
-const LONGEST_AWAITED: Duration = Duration::from_secs(2);
 /// Shortest time over which the rate of new megaflows is measured.
-const LOOK: Duration = Duration::from_millis(100);
-/// Passes take at most one part in this many of the thread's time.
-const SHARE: u32 = 400;
-
-/// Shortest time between two passes, whatever is requested: to wake up for each rule of a burst
-/// would take longer than the passes.
-const LEAST_REST: Duration = Duration::from_millis(1);
-/// Milliseconds between two passes while a port is pressed.
-const PRESSED: u64 = 250;
-/// Value of `RevalidatorState::cost` before the first full pass.
-const UNKNOWN: u64 = u64::MAX;
-/// About the time that it takes to hand work to another thread and to receive the notice that the
+const RATE_WINDOW: Duration = Duration::from_millis(100);
+/// Time that it takes, about, to hand work to another thread and to receive the notice that the
 /// work is done.
 const SHORT: Duration = Duration::from_micros(50);
 /// Highest number of megaflows for which a pass may be taken to last [`SHORT`] at most.
 const FEW_ENOUGH: usize = 32;
-
-impl RevalidatorState {
-    /// Length of the last full pass; `None` before there was one.
-    pub fn last_pass(&self) -> Option<Duration> {
-        let ns = self.cost.load(Ordering::Relaxed);
-        (ns != UNKNOWN).then(|| Duration::from_nanos(ns))
-    }
-
-    /// Returns an upper estimate of the time until the thread has made a pass that is requested
-    /// now: another pass may be under way, followed by its rest.
-    pub(crate) fn until_passed(&self) -> Duration {
-        let cost = self.last_pass().unwrap_or_default();
-        cost.saturating_mul(2).saturating_add(cost.max(LEAST_REST))
-    }
-
-    /// Returns true when every megaflow was checked against snapshot `version`.
-    pub(crate) fn is_done(&self, version: u64) -> bool {
-        self.done_version.load(Ordering::Acquire) >= version
-    }
-
-    /// Returns the time up to which everything that packets did is credited.
-    pub(crate) fn credited(&self) -> Millis {
-        Millis(self.credited.load(Ordering::Acquire))
-    }
-
-    fn interval(&self) -> Duration {
-        Duration::from_millis(self.interval.load(Ordering::Relaxed).max(100))
-    }
-
-    /// Returns the time from a pass that took `cost` to the next one when nothing happens.
-    /// `is_tight` means that there is hardly room for another megaflow.
-    fn pause(&self, cost: Duration, is_tight: bool) -> Duration {
-        let interval = self.interval();
-        if is_tight || self.is_interval_given.load(Ordering::Relaxed) {
-            return interval;
-        }
-        let is_awaited = self.is_awaited.load(Ordering::Relaxed);
-        let longest = if is_awaited { LONGEST_AWAITED } else { LONGEST_PAUSE };
-        cost.saturating_mul(SHARE).clamp(interval, interval.max(longest))
-    }
-}
-
-/// Whether the datapath may have megaflows that the switch has no record of.
-#[derive(Debug)]
-pub(crate) struct UnknownFlows {
-    /// Number of times that there was a reason to expect such megaflows.
-    expected: AtomicU64,
-    /// Number of these reasons at the start of the last pass that has dealt with all the megaflows
-    /// it found.
-    met: AtomicU64,
-}
-
-impl Default for UnknownFlows {
-    /// There may be some from the start.
-    fn default() -> Self {
-        UnknownFlows { expected: AtomicU64::new(1), met: AtomicU64::new(0) }
-    }
-}
-
-impl UnknownFlows {
-    fn expect(&self) {
-        self.expected.fetch_add(1, Ordering::AcqRel);
-    }
-
-    /// Returns the number of reasons up to now, for [`UnknownFlows::met`].
-    fn expected(&self) -> u64 {
-        self.expected.load(Ordering::Acquire)
-    }
-
-    /// A pass that began when there were this many reasons has dealt with all unknown flows.
-    fn met(&self, expected: u64) {
-        self.met.fetch_max(expected, Ordering::AcqRel);
-    }
-
-    fn may_be_there(&self) -> bool {
-        self.met.load(Ordering::Acquire) != self.expected()
-    }
-}
 
 /// Work of a pass in addition to crediting statistics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -299,7 +155,7 @@ impl SlowPath {
                 if entry.credited.packets == 0 && stats.packets > 0 {
                     *used.entry(entry.in_port).or_default() += 1;
                 }
-                credit(self, entry, *stats);
+                self.credit(entry, *stats);
             }
             Some(match what {
                 Pass::Statistics => Verdict::Keep,
@@ -348,72 +204,12 @@ impl SlowPath {
         if what != Pass::Statistics {
             state.done_version.store(version, Ordering::Release);
         }
-        state.credited.store(now.0, Ordering::Release);
+        state.record_credited(now);
         let cost = start.elapsed();
-        let ms = u64::try_from(cost.as_millis()).unwrap_or(u64::MAX);
         if what == Pass::Full {
-            let ns = u64::try_from(cost.as_nanos()).unwrap_or(u64::MAX);
-            state.cost.store(ns, Ordering::Relaxed);
-            state.max_flows.fetch_max(count, Ordering::Relaxed);
-            let average = state.average_flows.load(Ordering::Relaxed);
-            state.average_flows.store((average + count) / 2, Ordering::Relaxed);
-            self.adapt_limit(ms, count);
+            state.record_pass(cost, count);
+            self.adapt_limit(u64::try_from(cost.as_millis()).unwrap_or(u64::MAX), count);
         }
-    }
-
-    /// Sets `flow-limit`: passes may lower it for a while, and never raise it above this.
-    pub fn set_flow_limit(&self, limit: usize) {
-        self.revalidator.configured_limit.store(limit as u64, Ordering::Relaxed);
-        self.flow_limit.store(limit, Ordering::Relaxed);
-    }
-
-    /// Returns true when some megaflow may disagree with the newest snapshot, so that a pass would
-    /// find work. An upcall checks the version after it has installed a megaflow, and removes the
-    /// megaflow when the version is not the one that it translated on. So a megaflow that this call
-    /// does not see is not stale, or is removed.
-    pub(crate) fn may_be_stale(&self) -> bool {
-        // Between our store to the version and our load of the number of megaflows; its
-        // counterpart is in `Megaflows::insert`.
-        fence(Ordering::SeqCst);
-        // In this order: a pass that has met the unknown flows has made entries for them before.
-        self.unknown_flows.may_be_there() || !self.megaflows.is_empty()
-    }
-
-    /// Notes that the datapath may have received megaflows that the switch has no record of: a pass
-    /// will look for them.
-    pub fn expect_unknown_flows(&self) {
-        self.unknown_flows.expect();
-        self.wakeup.nudge();
-    }
-
-    /// Removes a megaflow and credits its last counts. Where several threads do so at once the
-    /// datapath gives its last counts to one of them. Only that thread removes the entry: so the
-    /// counts are credited, and no thread removes the entry of a megaflow that was installed since.
-    pub fn remove(&self, ufid: Ufid) {
-        if let Some(last) = self.datapath().and_then(|datapath| datapath.remove(ufid)) {
-            self.removed(ufid, last);
-        }
-    }
-
-    /// [`SlowPath::remove`] for many, which may be much faster.
-    fn remove_many(&self, ufids: &[Ufid]) {
-        if let Some(datapath) = self.datapath().filter(|_| !ufids.is_empty()) {
-            datapath.remove_many(ufids, &mut |ufid, last| self.removed(ufid, last));
-        }
-    }
-
-    fn removed(&self, ufid: Ufid, last: FlowStats) {
-        if let Some(mut entry) = self.megaflows.remove(ufid) {
-            credit(self, &mut entry, last);
-        }
-    }
-
-    /// While held (`flow-restore-wait`: the tables are not filled yet) passes only credit:
-    /// nothing is revalidated, expired, or removed because no rule explains it. The pass after
-    /// that does it all.
-    pub fn hold(&self, held: bool) {
-        self.expect_unknown_flows(); // or there would be nothing to wait for
-        self.held.store(held, Ordering::Release);
     }
 
     /// Adopts a megaflow of the datapath that the switch has no record of, with the actions that
@@ -423,7 +219,7 @@ impl SlowPath {
         let Some(dump) = datapath.flow(ufid) else { return true }; // gone meanwhile
         let matching = dump.flow.matching;
         let key = matching.key();
-        let Some(translation) = translate_key(self, round.snapshot, key, None, round.now) else {
+        let Some(translation) = self.translate(round.snapshot, key, None, round.now) else {
             return false;
         };
         let megaflow = self.megaflow(key, &translation);
@@ -454,7 +250,7 @@ impl SlowPath {
     /// Returns the longest idle time of a megaflow, in milliseconds: near the limit idle megaflows
     /// are removed sooner, so that live ones keep their place.
     fn idle_limit(&self, count: u64) -> u64 {
-        let max_idle = self.revalidator.max_idle.load(Ordering::Relaxed);
+        let max_idle = self.revalidator.max_idle_ms.load(Ordering::Relaxed);
         let limit = self.flow_limit.load(Ordering::Relaxed) as u64;
         if count >= limit { max_idle.min(100) } else { max_idle }
     }
@@ -479,12 +275,12 @@ impl SlowPath {
         &self,
         snapshot: &Arc<Snapshot>,
         version: u64,
-        entry: &mut crate::megaflows::Entry,
+        entry: &mut Entry,
         now: Millis,
     ) -> Verdict {
         let matching = entry.matching.expand();
         let key = matching.key();
-        let Some(translation) = translate_key(self, snapshot, key, None, now) else {
+        let Some(translation) = self.translate(snapshot, key, None, now) else {
             return Verdict::Remove;
         };
         let megaflow = self.megaflow(key, &translation);
@@ -501,30 +297,6 @@ impl SlowPath {
             Verdict::Modify(megaflow.actions)
         }
     }
-}
-
-/// Credits the difference between `stats` and the counts that were credited already.
-fn credit(slow: &SlowPath, entry: &mut crate::megaflows::Entry, stats: FlowStats) {
-    let packets = stats.packets.saturating_sub(entry.credited.packets);
-    let bytes = stats.bytes.saturating_sub(entry.credited.bytes);
-    let flags = stats.tcp_flags & !entry.credited.tcp_flags;
-    if packets > 0 || flags != 0 {
-        let (effects, seen) = (&entry.effects, FlowStats { packets, bytes, ..stats });
-        if packets > 0 && refresh_learned(slow, effects, stats.used) {
-            effect::apply_but_learning(effects, &seen, &slow.events);
-        } else {
-            effect::apply(effects, &seen, &slow.events);
-        }
-    }
-    entry.credited = stats;
-}
-
-/// Refreshes learned flows that are there already. Else each pass would have an event for each
-/// megaflow that learns, and there may be more of these than the control thread's queue holds.
-fn refresh_learned(slow: &SlowPath, effects: &[Effect], used: Millis) -> bool {
-    slow.has_learner()
-        && effects.iter().any(effect::learns)
-        && effect::refresh_learned(effects, used, &slow.published.newest())
 }
 
 /// The revalidator's thread, and one for the datapath's housekeeping. Dropping it stops and joins
@@ -602,7 +374,7 @@ impl Room {
     /// the limit are reached, or the limit would be reached at the recent rate of new megaflows.
     fn is_tight(&mut self, now: Instant, flows: usize, limit: usize) -> bool {
         let elapsed = now.duration_since(self.looked);
-        if elapsed >= LOOK {
+        if elapsed >= RATE_WINDOW {
             self.rate = flows.saturating_sub(self.flows) as f64 / elapsed.as_secs_f64();
             (self.looked, self.flows) = (now, flows);
         }
@@ -683,23 +455,5 @@ mod tests {
         assert!(at(2500, 150_000), "more");
         assert!(!at(3000, 150_000), "many, and no more of them");
         assert!(at(3500, 175_000) && at(4000, 175_000), "hardly any room");
-    }
-
-    #[test]
-    fn dear_passes_are_rarer_unless_the_database_says_how_often() {
-        let state = RevalidatorState::default();
-        let ms = Duration::from_millis;
-        assert_eq!(state.pause(ms(1), false), ms(500));
-        assert_eq!(state.pause(ms(4), false), ms(1600));
-        assert_eq!(state.pause(ms(200), false), LONGEST_PAUSE);
-        assert_eq!(state.pause(ms(200), true), ms(500), "there is no room");
-        state.is_awaited.store(true, Ordering::Relaxed);
-        assert_eq!(state.pause(ms(200), false), LONGEST_AWAITED, "rules may time out");
-        state.is_interval_given.store(true, Ordering::Relaxed);
-        assert_eq!(state.pause(ms(200), false), ms(500));
-        state.interval.store(10_000, Ordering::Relaxed);
-        assert_eq!(state.pause(ms(1), false), ms(10_000));
-        state.is_interval_given.store(false, Ordering::Relaxed);
-        assert_eq!(state.pause(ms(200), false), ms(10_000));
     }
 }

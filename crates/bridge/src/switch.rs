@@ -14,9 +14,9 @@ use crate::meter::MeterIds;
 use crate::pipeline::{Change, Pipeline};
 use crate::port::Port;
 use crate::revalidator::{Pass, Revalidator};
+use crate::slow_path::SlowPath;
 use crate::snapshot::{BridgeIndex, BridgeView, Snapshot};
 use crate::translate::{Request, Translation};
-use crate::upcall::SlowPath;
 use clock::{Clock, Millis};
 use datapath::{Datapath, FlowStats, PortError, PortKind, PortSpec};
 use flow::Key;
@@ -396,7 +396,7 @@ impl Switch {
             *k = *k & !m | v;
         }
         key.in_port = in_port.0.into();
-        let translation = self.slow.translate(Request {
+        let translation = self.slow.translate_counted(Request {
             packet: Some(packet),
             actions: Some(actions),
             ..Request::new(snapshot, index, key, &self.slow.recirc, self.clock.now())

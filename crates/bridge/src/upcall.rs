@@ -3,207 +3,49 @@
 //!
 //! Runs on packet threads. An upcall reads the newest snapshot and installs through the datapath's
 //! `Flows`. It waits for the control thread only where a packet has made a flow (`learn`), which
-//! must be there before the packet leaves, and for a short time ([`Sender::await_learned`]). When
+//! must be there before the packet leaves, and for a short time (`Sender::await_learned`). When
 //! the table is at its limit, or the datapath refuses, packets are still forwarded, each by its own
 //! translation.
 
 mod seen_filter;
 
 use crate::effect::{self, Effect};
-use crate::event::{Event, Sender};
+use crate::event::Event;
 use crate::intern::RecentInterner;
-use crate::megaflows::{Entry, Megaflows};
-use crate::recirc::{RecircRef, RecircTable};
-use crate::revalidator::{RevalidatorState, UnknownFlows};
+use crate::megaflows::Entry;
+use crate::recirc::RecircRef;
+use crate::slow_path::{SlowPath, datapath_actions};
 use crate::snapshot::Snapshot;
-use crate::translate::{self, Request, Translation};
-use crate::wakeup::Wakeup;
+use crate::translate::{self, Translation};
 use classifier::MiniMatch;
-use clock::{Clock, Millis, OncePer};
-use datapath::scratch::Scratch;
-use datapath::shards::Groups;
+use clock::Millis;
 use datapath::{
     Action, Actions, Datapath, DropReason, FlowStats, Megaflow, PortNo, Refusal, Upcall,
     UpcallFactory, UpcallKind, Upcaller, Userdata, exact_mask, is_exact,
 };
-use flow::{Field, Key, Mask, Match};
-use packet::Packet;
-use rcu::{Publisher, Reader};
+use flow::Key;
+use rcu::Reader;
 use seen_filter::SeenOnce;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, Weak};
-use std::thread::ThreadId;
-use std::time::Duration;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 /// Megaflows that a port may have for each that there is still room for: one port alone gets eight
 /// ninths of the limit.
 const PORT_TO_ROOM: usize = 8;
 
-/// Milliseconds between two warnings of the same kind.
-const TELL_INTERVAL: u64 = 60_000;
-
-/// Counters of upcalls and the revalidator (`upcall/show`, `coverage/show`).
-#[derive(Debug, Default)]
-pub struct UpcallCounters {
-    /// Misses translated.
-    pub misses: AtomicU64,
-    /// Megaflows installed.
-    pub installed: AtomicU64,
-    /// Megaflows that the datapath refused, by reason, in the order of [`Refusal::ALL`].
-    pub refused: [AtomicU64; Refusal::ALL.len()],
-    /// Megaflows not installed because of the flow limit.
-    pub over_limit: AtomicU64,
-    /// Megaflows made as narrow as can be, because the datapath had no room for their masks.
-    pub narrowed: AtomicU64,
-    /// Megaflows not installed because the port had all that may be one port's.
-    pub over_share: AtomicU64,
-    /// Megaflows not installed because the port has too many misses and this was the first of
-    /// its kind.
-    pub seen_once: AtomicU64,
-    /// Translations that failed.
-    pub errors: AtomicU64,
-    /// All translations: of packets, of megaflows in passes, of traces.
-    pub translations: AtomicU64,
-}
-
-impl UpcallCounters {
-    /// Megaflows that the datapath refused for this reason.
-    pub fn refusals(&self, reason: Refusal) -> u64 {
-        self.refusal(reason).map_or(0, |n| n.load(Ordering::Relaxed))
-    }
-
-    fn count_refusal(&self, reason: Refusal) {
-        if let Some(n) = self.refusal(reason) {
-            n.fetch_add(1, Ordering::Relaxed);
-        }
-    }
-
-    fn refusal(&self, reason: Refusal) -> Option<&AtomicU64> {
-        Refusal::ALL.iter().position(|r| *r == reason).and_then(|at| self.refused.get(at))
-    }
-}
-
-/// State that upcalls, the revalidator and the control thread share about one datapath.
-#[derive(Debug)]
-pub struct SlowPath {
-    /// Newest state of all bridges.
-    pub published: Publisher<Snapshot>,
-    /// Megaflows that were installed.
-    pub megaflows: Megaflows,
-    /// Frozen pipelines.
-    pub recirc: RecircTable,
-    /// Way to the control thread.
-    pub events: Sender,
-    /// The switch's clock.
-    pub clock: Clock,
-    /// Highest number of megaflows; the revalidator adapts it.
-    pub flow_limit: AtomicUsize,
-    /// `upcall/disable-megaflows` clears it: every megaflow then matches one microflow.
-    pub megaflows_enabled: AtomicBool,
-    /// Counters of upcalls and the revalidator.
-    pub counters: UpcallCounters,
-    /// Settings and measurements of the revalidator.
-    pub revalidator: RevalidatorState,
-    /// Megaflows that the switch has no record of are left alone; see [`SlowPath::hold`].
-    pub(crate) held: AtomicBool,
-    /// Whether the datapath may have megaflows that the switch has no record of.
-    pub(crate) unknown_flows: UnknownFlows,
-    /// Held during a pass.
-    pub(crate) passing: Mutex<()>,
-    /// Buffer for the megaflows that a pass finds in the datapath.
-    pub(crate) swept: Scratch<Groups<FlowStats>>,
-    /// Wakes the revalidator's thread.
-    pub(crate) wakeup: Arc<Wakeup>,
-    /// Limits the rate of the warning about narrowed megaflows.
-    told_of_masks: OncePer,
-    /// Thread that learns flows, where the packets are on other threads.
-    learner: OnceLock<ThreadId>,
-    datapath: Attached,
-}
-
-/// The datapath, once it is attached. The datapath owns the slow path, by its upcall factory; a
-/// strong reference from here would keep both alive for ever.
-#[derive(Default)]
-struct Attached(OnceLock<Weak<dyn Datapath>>);
-
-impl Attached {
-    fn get(&self) -> Option<Arc<dyn Datapath>> {
-        self.0.get()?.upgrade()
-    }
-}
-
-impl std::fmt::Debug for Attached {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(self.get().as_ref().map_or("no datapath", |d| d.name()))
-    }
-}
-
 impl SlowPath {
-    /// A slow path that publishes `published` and sends to `events`. No datapath yet.
-    pub fn new(
-        published: Publisher<Snapshot>,
-        events: Sender,
-        clock: Clock,
-        flow_limit: usize,
-    ) -> Arc<SlowPath> {
-        let wakeup = Arc::<Wakeup>::default();
-        let slow = SlowPath {
-            published,
-            megaflows: Megaflows::new(Arc::clone(&wakeup)),
-            recirc: RecircTable::default(),
-            events,
-            clock,
-            flow_limit: AtomicUsize::new(flow_limit),
-            megaflows_enabled: AtomicBool::new(true),
-            counters: UpcallCounters::default(),
-            revalidator: RevalidatorState::default(),
-            held: AtomicBool::new(false),
-            unknown_flows: UnknownFlows::default(),
-            passing: Mutex::new(()),
-            swept: Scratch::default(),
-            wakeup,
-            told_of_masks: OncePer::new(Duration::from_millis(TELL_INTERVAL)),
-            learner: OnceLock::new(),
-            datapath: Attached::default(),
-        };
-        slow.set_flow_limit(flow_limit);
-        Arc::new(slow)
-    }
-
-    /// Joins the slow path with the datapath that it serves; upcalls start to be answered.
+    /// Joins the slow path with the datapath that it serves: from now on upcalls are answered.
     /// Called once.
-    pub fn attach(self: &Arc<Self>, datapath: Arc<dyn Datapath>) {
-        if self.datapath.0.set(Arc::downgrade(&datapath)).is_ok() {
+    pub(crate) fn attach(self: &Arc<Self>, datapath: Arc<dyn Datapath>) {
+        if self.attached.set(&datapath) {
             datapath.set_upcall_factory(Arc::new(Factory(Arc::clone(self))));
         }
-    }
-
-    /// Marks the calling thread as the thread that learns flows: other threads wait for it. Without
-    /// such a thread no thread waits.
-    pub(crate) fn learns_here(&self) {
-        let _ = self.learner.set(std::thread::current().id()); // the first stays
-    }
-
-    /// Returns true when a thread was marked as the learner: it receives learned flows by a queue.
-    pub(crate) fn has_learner(&self) -> bool {
-        self.learner.get().is_some()
-    }
-
-    /// The datapath; `None` before [`SlowPath::attach`], and when its owner has dropped it.
-    pub fn datapath(&self) -> Option<Arc<dyn Datapath>> {
-        self.datapath.get()
-    }
-
-    /// Translates, and counts the translation.
-    pub fn translate(&self, request: Request<'_>) -> Translation {
-        self.counters.translations.fetch_add(1, Ordering::Relaxed);
-        translate::translate(request)
     }
 
     /// Counts a megaflow that was made narrower, and logs it at a limited rate.
     fn count_narrowed(&self, now: Millis) {
         self.counters.narrowed.fetch_add(1, Ordering::Relaxed);
-        if self.told_of_masks.is_due(now) {
+        if self.narrowed_warning.is_due(now) {
             tracing::warn!(
                 target: "ofproto",
                 "the datapath has as many masks as it may have: new megaflows match every field \
@@ -218,38 +60,6 @@ impl SlowPath {
         let limit = self.flow_limit.load(Ordering::Relaxed);
         let room = limit.saturating_sub(self.megaflows.len());
         self.megaflows.of_port(port) < room.saturating_mul(PORT_TO_ROOM)
-    }
-
-    /// Returns the match and actions that a datapath needs to treat packets like `key` (a
-    /// datapath's key) as `translation` does.
-    pub fn megaflow(&self, key: &Key, translation: &Translation) -> Megaflow {
-        let actions = datapath_actions(translation.actions.clone(), translation.error.is_some());
-        self.megaflow_of(key, &translation.mask, actions.into())
-    }
-
-    fn megaflow_of(&self, key: &Key, mask: &Mask, actions: Actions) -> Megaflow {
-        let mut mask = *mask;
-        for field in [Field::InPortOxm, Field::RecircId, Field::PacketType] {
-            mask.set_exact(field);
-        }
-        if !self.megaflows_enabled.load(Ordering::Relaxed) {
-            mask = exact_mask(key);
-        }
-        self.megaflow_under(key, &mask, actions)
-    }
-
-    fn megaflow_under(&self, key: &Key, mask: &Mask, actions: Actions) -> Megaflow {
-        let matching = Match::new(key, mask);
-        Megaflow { ufid: self.megaflows.ufid(&matching), matching, actions }
-    }
-}
-
-/// A translation's actions in the form in which a datapath keeps them.
-fn datapath_actions(actions: Vec<Action>, failed: bool) -> Vec<Action> {
-    match (actions.is_empty(), failed) {
-        (false, _) => actions,
-        (true, true) => vec![Action::Drop(DropReason::TranslationError)],
-        (true, false) => vec![Action::Drop(DropReason::Flow)],
     }
 }
 
@@ -349,7 +159,7 @@ impl Handler {
         let snapshot = self.snapshot.read();
         let now = slow.clock.now();
         slow.counters.misses.fetch_add(1, Ordering::Relaxed);
-        let Some(translation) = translate_key(slow, snapshot, upcall.key, Some(upcall.packet), now)
+        let Some(translation) = slow.translate(snapshot, upcall.key, Some(upcall.packet), now)
         else {
             return (Arc::new([Action::Drop(DropReason::UnknownPort)]), None);
         };
@@ -376,8 +186,7 @@ impl Handler {
     /// in OVS. Replies to these packets may need these flows.
     fn await_learned(&mut self) {
         let learns = std::mem::take(&mut self.learns);
-        let here = std::thread::current().id();
-        if learns && self.slow.learner.get().is_some_and(|learner| *learner != here) {
+        if learns && self.slow.has_learner_elsewhere() {
             self.slow.events.await_learned();
         }
     }
@@ -481,21 +290,4 @@ impl Handler {
 fn is_learned_anew(effect: &Effect, snapshot: &Snapshot) -> bool {
     let Effect::LearnFlow { bridge, flow } = effect else { return false };
     snapshot.bridge(*bridge).is_some_and(|bridge| !flow.is_in(bridge))
-}
-
-/// Translates a packet (or any packet, when `None`) with a datapath's key. `None` when its
-/// port or its recirculation id belongs to no bridge.
-pub(crate) fn translate_key(
-    slow: &SlowPath,
-    snapshot: &Snapshot,
-    key: &Key,
-    packet: Option<&Packet>,
-    now: Millis,
-) -> Option<Translation> {
-    let place = translate::locate(snapshot, key, &slow.recirc).ok()?;
-    Some(slow.translate(Request {
-        packet,
-        frozen: place.frozen,
-        ..Request::new(snapshot, place.bridge, place.key, &slow.recirc, now)
-    }))
 }

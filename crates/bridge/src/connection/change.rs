@@ -258,7 +258,7 @@ impl Connections {
             .unwrap_or(datapath::PortNo::NONE);
         let mut key = flow::extract::key_of(packet.data(), packet_in.in_port().0);
         key.pkt_mark = told.pkt_mark;
-        let translation = slow.translate(Request {
+        let translation = slow.translate_counted(Request {
             packet: Some(&packet),
             frozen: Some(Arc::new(state)),
             ..Request::new(&snapshot, origin.bridge, key, &slow.recirc, origin.now)

@@ -122,7 +122,7 @@ pub(super) fn run(
     let snapshot = slow.published.newest();
     let now = daemon.clock.now();
     let mut tracer = if arguments.names { Tracer::with_names() } else { Tracer::new() };
-    let translation = slow.translate(Request {
+    let translation = slow.translate_counted(Request {
         packet: packet.as_ref(),
         frozen: slow.recirc.state(place.key.recirc_id.get()),
         effects: if packet.is_some() { EffectsMode::Collect } else { EffectsMode::Suppress },

@@ -30,9 +30,9 @@ pub(super) fn sync(context: &mut Context<'_>, state: &mut State, wanted: &Desire
         return;
     }
     let revalidator = &context.switch.slow_path().revalidator;
-    revalidator.max_idle.store(new.max_idle, Ordering::Relaxed);
+    revalidator.max_idle_ms.store(new.max_idle, Ordering::Relaxed);
     let interval = new.max_revalidator.unwrap_or(MAX_REVALIDATOR);
-    revalidator.interval.store(interval, Ordering::Relaxed);
+    revalidator.interval_ms.store(interval, Ordering::Relaxed);
     revalidator.is_interval_given.store(new.max_revalidator.is_some(), Ordering::Relaxed);
     if new.flow_limit != state.tunables.flow_limit || !state.configured {
         revalidator.configured_limit.store(new.flow_limit, Ordering::Relaxed);
