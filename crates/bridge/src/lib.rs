@@ -46,6 +46,7 @@ pub mod switch;
 pub(crate) mod testing;
 pub mod trace;
 pub mod translate;
+pub mod translation;
 mod unknown_flows;
 mod upcall;
 mod wakeup;

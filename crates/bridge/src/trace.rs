@@ -11,7 +11,7 @@
 
 use crate::rule::Rule;
 use crate::snapshot::{BridgeIndex, BridgeView, Snapshot};
-use crate::translate::Translation;
+use crate::translation::Translation;
 use flow::text::{format_key, format_match, format_megaflow};
 use flow::{Field, Key, Mask, Match, Subfield};
 use openflow::PortNo;

@@ -5,7 +5,7 @@
 //! [`translate`] runs the OpenFlow pipeline of a bridge (tables, groups, NORMAL, patch ports
 //! into other bridges) on a key, symbolically: it neither changes nor sends a packet. Its result
 //! is the datapath actions that do so, the bits of the key that the result depends on (the
-//! [`Mask`]), and the other consequences of such packets ([`Effect`]s). It reads one immutable
+//! [`Mask`](flow::Mask)), and the other consequences of such packets ([`Effect`](crate::effect::Effect)s). It reads one immutable
 //! [`Snapshot`] and the MAC tables, and changes nothing but the [`RecircTable`].
 //!
 //! # Soundness
@@ -70,16 +70,17 @@ mod output;
 mod tests;
 mod vlan;
 
+pub use crate::translation::{Translation, TranslationError};
 pub(crate) use context::miss_action;
-pub use freeze::{LocateError, Located, controller_packet_in, locate};
+pub(crate) use freeze::controller_packet_in;
+pub use freeze::{LocateError, Located, locate};
 pub(crate) use vlan::header_on;
 
-use crate::effect::Effect;
-use crate::recirc::{FrozenState, RecircRef, RecircTable};
+use crate::recirc::{FrozenState, RecircTable};
 use crate::snapshot::{BridgeIndex, Snapshot};
 use crate::trace::Tracer;
 use clock::Millis;
-use flow::{Key, Mask};
+use flow::Key;
 use openflow::action::Action;
 use packet::Packet;
 use std::sync::Arc;
@@ -155,48 +156,6 @@ impl<'a> Request<'a> {
             actions: None,
         }
     }
-}
-
-/// Why a translation gave a drop.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
-pub enum TranslationError {
-    /// No bridge with this index.
-    #[error("Bridge not found")]
-    BridgeNotFound,
-    /// More than [`MAX_DEPTH`] levels.
-    #[error("Recursion too deep")]
-    RecursionTooDeep,
-    /// More than [`MAX_RESUBMITS`] lookups, or more than [`MAX_BUCKETS`] buckets of groups.
-    #[error("Too many resubmits")]
-    TooManyResubmits,
-    /// More than [`MAX_STACK_BYTES`].
-    #[error("Stack too deep")]
-    StackTooDeep,
-    /// More than [`MAX_ACTIONS`] datapath actions.
-    #[error("Too many datapath actions")]
-    TooManyActions,
-    /// `recirc_id` of the key is of no frozen pipeline.
-    #[error("No recirculation context")]
-    NoRecirculationContext,
-    /// More MPLS labels than a key holds.
-    #[error("Too many MPLS labels")]
-    TooManyMplsLabels,
-}
-
-/// Result of a translation.
-#[derive(Clone, Debug, Default)]
-pub struct Translation {
-    /// Datapath actions; empty is a drop.
-    pub actions: Vec<datapath::Action>,
-    /// Bits of the datapath's key that the actions depend on. `in_port`, `recirc_id`, `packet_type`
-    /// and `dl_type` are always exact; no register or metadata bit is set.
-    pub mask: Mask,
-    /// Other consequences of packets of this megaflow; empty with [`EffectsMode::Suppress`].
-    pub effects: Vec<Effect>,
-    /// Reason why the packet is dropped, when the pipeline could not be followed to its end.
-    pub error: Option<TranslationError>,
-    /// Pipelines that `actions` recirculate to or report from; the megaflow owns them.
-    pub recirc_ids: Vec<RecircRef>,
 }
 
 /// Translates; see the module's text. Takes some microseconds, more with long pipelines; never

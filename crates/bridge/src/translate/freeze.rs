@@ -274,7 +274,7 @@ pub fn locate(
 /// A paused pipeline's [`PacketIn::continuation`] is the recirculation id in 4 bytes, big-endian.
 /// The sender of the packet-in must hold the id ([`RecircTable::hold`]) until the controller
 /// resumes. To resume, translate with the state of that id as [`super::Request::frozen`].
-pub fn controller_packet_in(
+pub(crate) fn controller_packet_in(
     key: &Key,
     userdata: &Userdata,
     packet: &Packet,

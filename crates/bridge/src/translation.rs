@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The result of a translation.
+
+use crate::effect::Effect;
+use crate::recirc::RecircRef;
+use flow::Mask;
+
+/// Reason for which a translation gave a drop. The limits are in [`crate::translate`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
+pub enum TranslationError {
+    /// No bridge has the index of the request.
+    #[error("Bridge not found")]
+    BridgeNotFound,
+    /// More than `MAX_DEPTH` nested levels.
+    #[error("Recursion too deep")]
+    RecursionTooDeep,
+    /// More than `MAX_RESUBMITS` table lookups, or more than `MAX_BUCKETS` buckets of groups.
+    #[error("Too many resubmits")]
+    TooManyResubmits,
+    /// More than `MAX_STACK_BYTES` on the stack of `push` and `pop`.
+    #[error("Stack too deep")]
+    StackTooDeep,
+    /// More than `MAX_ACTIONS` datapath actions.
+    #[error("Too many datapath actions")]
+    TooManyActions,
+    /// The `recirc_id` of the key belongs to no frozen pipeline.
+    #[error("No recirculation context")]
+    NoRecirculationContext,
+    /// More MPLS labels than a key holds.
+    #[error("Too many MPLS labels")]
+    TooManyMplsLabels,
+}
+
+/// Result of a translation.
+#[derive(Clone, Debug, Default)]
+pub struct Translation {
+    /// Datapath actions; empty is a drop.
+    pub actions: Vec<datapath::Action>,
+    /// Bits of the datapath's key that the actions depend on. `in_port`, `recirc_id`, `packet_type`
+    /// and `dl_type` are always exact; no register or metadata bit is set.
+    pub mask: Mask,
+    /// Other consequences of the megaflow's packets; empty with `EffectsMode::Suppress`.
+    pub effects: Vec<Effect>,
+    /// Reason why the packet is dropped, when the pipeline could not be followed to its end.
+    pub error: Option<TranslationError>,
+    /// Pipelines that `actions` recirculate to or report from; the megaflow owns them.
+    pub recirc_ids: Vec<RecircRef>,
+}
