@@ -11,12 +11,14 @@
 //! eviction, and is put back if it was used. `fin_timeout` brings the time forward. As in OVS the
 //! queue follows once in a while ([`Queue::advance`]).
 
-use super::table::{Table, Timed};
 use crate::rule::Rule;
 use clock::Millis;
 use flow::{FieldValue, Subfield};
 use imbl::{OrdMap, OrdSet};
 use std::sync::Arc;
+
+/// Rules that may expire, by [`Rule::id`].
+pub(super) type Timed = imbl::HashMap<u64, Arc<Rule>>;
 
 /// Order of eviction in a group, lowest first: importance, then expiry time.
 type Worth = (u16, i64);
@@ -50,7 +52,8 @@ pub(super) struct Queue {
 }
 
 impl Queue {
-    fn new(fields: &[Subfield], rules: &Timed) -> Queue {
+    /// Returns a queue of `rules`, grouped by `fields`.
+    pub(super) fn new(fields: &[Subfield], rules: &Timed) -> Queue {
         let mut queue = Queue {
             fields: fields.to_vec(),
             groups: OrdMap::new(),
@@ -61,6 +64,11 @@ impl Queue {
         };
         rules.values().for_each(|rule| queue.insert(rule));
         queue
+    }
+
+    /// Returns true when the queue groups rules by `fields`.
+    pub(super) fn groups_by(&self, fields: &[Subfield]) -> bool {
+        self.fields == fields
     }
 
     fn key(&self, rule: &Rule) -> Vec<FieldValue> {
@@ -115,7 +123,7 @@ impl Queue {
     }
 
     /// Returns the rule to evict first. `rules` are those of the table.
-    fn first(&mut self, rules: &Timed) -> Option<Arc<Rule>> {
+    pub(super) fn first(&mut self, rules: &Timed) -> Option<Arc<Rule>> {
         // Bounds the loop: each rule moves at most once, however fast packets use the rules.
         let mut may_be_moved = self.places.len();
         loop {
@@ -140,51 +148,6 @@ impl Queue {
         for rule in sooner {
             self.move_to_its_place(rule);
         }
-    }
-}
-
-impl Table {
-    /// Returns the rule to evict so that a new one has room. `Ok(None)`: there is room. `Err`: the
-    /// table is full and nothing may be evicted.
-    pub(super) fn make_room(&mut self) -> Result<Option<Arc<Rule>>, TableFull> {
-        let config = &self.eviction;
-        match config.limit {
-            Some(limit) if self.rules().len() >= limit as usize => {}
-            _ => return Ok(None),
-        }
-        if !config.is_on() {
-            return Err(TableFull);
-        }
-        let (queue, rules) = self.queue();
-        queue.first(rules).map(Some).ok_or(TableFull)
-    }
-
-    /// Returns the rules to evict after the limit was lowered, in order of eviction.
-    pub(super) fn excess(&mut self) -> Vec<Arc<Rule>> {
-        let config = &self.eviction;
-        let limit = config.limit.filter(|_| config.is_on());
-        let count = limit.map_or(0, |limit| self.rules().len().saturating_sub(limit as usize));
-        let mut excess = Vec::with_capacity(count);
-        if count > 0 {
-            let (queue, rules) = self.queue();
-            let mut queue = queue.clone(); // they are not gone yet
-            while excess.len() < count
-                && let Some(rule) = queue.first(rules)
-            {
-                queue.remove(&rule);
-                excess.push(rule);
-            }
-        }
-        excess
-    }
-
-    /// Returns the rules that may be evicted, in that order and by number. Builds the order when
-    /// there is none, or when it was built for other fields.
-    fn queue(&mut self) -> (&mut Queue, &Timed) {
-        let Table { eviction, timed, queue, .. } = self;
-        let timed: &Timed = timed;
-        let kept = queue.take().filter(|kept| kept.fields == eviction.groups);
-        (queue.insert(kept.unwrap_or_else(|| Queue::new(&eviction.groups, timed))), timed)
     }
 }
 

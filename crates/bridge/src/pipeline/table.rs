@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! One OpenFlow table.
 
-use super::eviction::Queue;
+use super::eviction::{Queue, TableFull, Timed};
 use crate::rule::Rule;
 use crate::snapshot::{TableMiss, TableStats, TableView};
 use classifier::{Classifier, Entry};
@@ -38,17 +38,14 @@ pub(crate) fn as_added<'a>(rules: impl Iterator<Item = &'a Arc<Rule>>) -> Vec<Ar
     rules
 }
 
-/// Rules by [`Rule::id`].
-pub(super) type Timed = imbl::HashMap<u64, Arc<Rule>>;
-
 /// One table: its rules and its settings.
 #[derive(Clone, Debug, Default)]
 pub struct Table {
     rules: Classifier<Rule>,
     /// Rules that may expire; only they may be evicted.
-    pub(super) timed: Timed,
+    timed: Timed,
     /// The same rules in order of eviction, once the table has been full and evicts.
-    pub(super) queue: Option<Queue>,
+    queue: Option<Queue>,
     stats: Arc<TableStats>,
     /// Handling of a packet that no rule matches.
     pub miss: TableMiss,
@@ -135,6 +132,49 @@ impl Table {
             self.insert(rule);
         }
         gone.into_iter()
+    }
+
+    /// Returns the rule to evict so that a new one has room. `Ok(None)`: there is room. `Err`: the
+    /// table is full and nothing may be evicted.
+    pub(super) fn make_room(&mut self) -> Result<Option<Arc<Rule>>, TableFull> {
+        let config = &self.eviction;
+        match config.limit {
+            Some(limit) if self.rules().len() >= limit as usize => {}
+            _ => return Ok(None),
+        }
+        if !config.is_on() {
+            return Err(TableFull);
+        }
+        let (queue, rules) = self.queue();
+        queue.first(rules).map(Some).ok_or(TableFull)
+    }
+
+    /// Returns the rules to evict after the limit was lowered, in order of eviction.
+    pub(super) fn excess(&mut self) -> Vec<Arc<Rule>> {
+        let config = &self.eviction;
+        let limit = config.limit.filter(|_| config.is_on());
+        let count = limit.map_or(0, |limit| self.rules().len().saturating_sub(limit as usize));
+        let mut excess = Vec::with_capacity(count);
+        if count > 0 {
+            let (queue, rules) = self.queue();
+            let mut queue = queue.clone(); // they are not gone yet
+            while excess.len() < count
+                && let Some(rule) = queue.first(rules)
+            {
+                queue.remove(&rule);
+                excess.push(rule);
+            }
+        }
+        excess
+    }
+
+    /// Returns the rules that may be evicted, in that order and by number. Builds the order when
+    /// there is none, or when it was built for other fields.
+    fn queue(&mut self) -> (&mut Queue, &Timed) {
+        let Table { eviction, timed, queue, .. } = self;
+        let timed: &Timed = timed;
+        let kept = queue.take().filter(|kept| kept.groups_by(&eviction.groups));
+        (queue.insert(kept.unwrap_or_else(|| Queue::new(&eviction.groups, timed))), timed)
     }
 
     /// Moves rules with lowered timeouts to their present place in the order of eviction.
