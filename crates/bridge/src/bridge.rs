@@ -32,7 +32,7 @@ pub struct Bridge {
     /// Tables and groups.
     pub pipeline: Pipeline,
     /// OpenFlow meters of the bridge.
-    pub meters: MeterTable,
+    pub(crate) meters: MeterTable,
     /// Settings that translation reads.
     pub config: BridgeConfig,
     /// Learned MAC addresses.
@@ -48,7 +48,7 @@ pub struct Bridge {
 }
 
 /// The release of Open vSwitch whose behaviour this switch follows, as OFPMP_DESC reports it.
-pub const OVS_VERSION: &str = "3.1.0";
+pub(crate) const OVS_VERSION: &str = "3.1.0";
 /// The datapath description in OFPMP_DESC where `other_config:dp-desc` is absent.
 pub const DATAPATH_DESCRIPTION: &str = concat!("Slipswitch ", env!("CARGO_PKG_VERSION"));
 

@@ -59,7 +59,7 @@ mod statistics;
 mod table_features;
 
 pub use asynchronous::PortEvent;
-pub use flow_text::{format_flow, format_flows};
+pub use flow_text::format_flows;
 pub use origin::Kind;
 pub use packet_queue::{PacketQueueStats, RateLimit};
 pub use session::{CloseCause, ConnectionCounters, ConnectionStatus, Options};
@@ -264,7 +264,7 @@ impl Connections {
     /// Returns true when packets without a matching rule are to be sent up: when some connection of
     /// OpenFlow 1.0 to 1.2 would receive them. [`Connections::receive`] and [`Connections::run`]
     /// write the result into the bridge's configuration.
-    pub fn wants_packet_in_on_miss(&self, bridge: BridgeIndex) -> bool {
+    pub(crate) fn wants_packet_in_on_miss(&self, bridge: BridgeIndex) -> bool {
         self.sessions.values().any(|s| {
             s.bridge == bridge
                 && s.controller_id == 0
@@ -274,7 +274,7 @@ impl Connections {
     }
 
     /// Returns true when some connection receives packets with an expired TTL.
-    pub fn wants_invalid_ttl(&self, bridge: BridgeIndex) -> bool {
+    pub(crate) fn wants_invalid_ttl(&self, bridge: BridgeIndex) -> bool {
         self.sessions.values().any(|s| {
             s.bridge == bridge && s.wants(AsyncKind::PacketIn, PacketInReason::InvalidTtl as u8)
         })

@@ -4,7 +4,7 @@
 //! Packet threads and the revalidator send events with a [`Sender`]; the control thread takes them
 //! later. Sending never waits. An event without room is dropped and counted. The change of a MAC
 //! table is kept in a flag and cannot be lost. A packet that has made a flow may wait until the
-//! flow is added ([`Sender::await_learned`]).
+//! flow is added (`Sender::await_learned`).
 
 use crate::ids::BridgeIndex;
 use crate::learned_flow::LearnedFlow;
@@ -137,7 +137,7 @@ impl Sender {
     /// Waits until all flows sent so far are added, so that packets caused by this packet find the
     /// flows that it made. The wait is bounded, because the thread has other packets. There is no
     /// wait while the control thread is known to be late. The control thread must not call this.
-    pub fn await_learned(&self) {
+    pub(crate) fn await_learned(&self) {
         let mut learning = self.learning();
         if learning.overdue > learning.done {
             return;
@@ -152,7 +152,7 @@ impl Sender {
     }
 
     /// Records that the next `count` flows that were sent are added or refused.
-    pub fn tell_learned(&self, count: u64) {
+    pub(crate) fn tell_learned(&self, count: u64) {
         if count > 0 {
             self.learning().done += count;
             self.0.learned.notify_all();

@@ -40,7 +40,7 @@ pub struct Count {
 
 impl Count {
     /// Adds packets and bytes to the counter.
-    pub fn credit(&self, packets: u64, bytes: u64) {
+    pub(crate) fn credit(&self, packets: u64, bytes: u64) {
         self.packets.fetch_add(packets, Ordering::Relaxed);
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
     }

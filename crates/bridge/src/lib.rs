@@ -18,6 +18,7 @@
 //!                          revalidator:    sweep ── effects, retranslate ──▶ keep/modify/remove
 //! ```
 #![forbid(unsafe_code)]
+#![warn(unreachable_pub)]
 
 mod barrier_budget;
 mod bond;
@@ -32,7 +33,7 @@ mod intern;
 mod learned_flow;
 pub mod mac_table;
 pub mod megaflows;
-pub mod meter;
+mod meter;
 pub mod pipeline;
 pub mod port;
 pub mod recirc;

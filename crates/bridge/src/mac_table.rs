@@ -27,9 +27,9 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard};
 
 /// Default number of addresses (`other_config:mac-table-size`).
-pub const DEFAULT_CAPACITY: usize = 8192;
+pub(crate) const DEFAULT_CAPACITY: usize = 8192;
 /// Default age in seconds (`other_config:mac-aging-time`).
-pub const DEFAULT_AGEING: u32 = 300;
+pub(crate) const DEFAULT_AGEING: u32 = 300;
 /// How long a gratuitous ARP locks an entry against reflections over a bond, milliseconds.
 const GRATUITOUS_ARP_LOCK: i64 = 5_000;
 
@@ -216,7 +216,7 @@ impl MacTable {
     }
 
     /// Which bridge's.
-    pub fn bridge(&self) -> BridgeIndex {
+    pub(crate) fn bridge(&self) -> BridgeIndex {
         self.bridge
     }
 
@@ -297,7 +297,7 @@ impl MacTable {
 
     /// True when the table takes it that `mac` is at `port`, as a packet shows: behind
     /// [`MacTable::learn`] it is there. Changes nothing.
-    pub fn accepts(&self, vlan: u16, mac: [u8; 6], port: PortNo) -> bool {
+    pub(crate) fn accepts(&self, vlan: u16, mac: [u8; 6], port: PortNo) -> bool {
         let inner = self.lock();
         !is_multicast(&mac)
             && inner.learns(vlan)
@@ -307,12 +307,12 @@ impl MacTable {
 
     /// A gratuitous ARP for `mac` came within the last 5 s by another port than a bond; a bond
     /// then must not learn it from its reflection.
-    pub fn is_locked(&self, vlan: u16, mac: [u8; 6], now: Millis) -> bool {
+    pub(crate) fn is_locked(&self, vlan: u16, mac: [u8; 6], now: Millis) -> bool {
         self.lock().entries.get(&(vlan, mac)).is_some_and(|p| p.locked_until > now)
     }
 
     /// Where `mac` is, if known. Never for multicast or in a flood VLAN.
-    pub fn lookup(&self, vlan: u16, mac: [u8; 6]) -> Option<PortNo> {
+    pub(crate) fn lookup(&self, vlan: u16, mac: [u8; 6]) -> Option<PortNo> {
         if is_multicast(&mac) {
             return None;
         }
@@ -350,13 +350,13 @@ impl MacTable {
     }
 
     /// A port is there (again): addresses may be learned on it.
-    pub fn open_port(&self, port: PortNo) {
+    pub(crate) fn open_port(&self, port: PortNo) {
         self.lock().closed.remove(&port);
     }
 
     /// A port went away: its entries go, static ones too, and none comes any more, for what its
     /// megaflows counted last is credited only later.
-    pub fn close_port(&self, port: PortNo) {
+    pub(crate) fn close_port(&self, port: PortNo) {
         self.lock().closed.insert(port);
         self.flush_port(port);
     }
@@ -372,7 +372,7 @@ impl MacTable {
     }
 
     /// Removes what was not seen for longer than the age; how many. Called about once a second.
-    pub fn expire(&self, now: Millis) -> usize {
+    pub(crate) fn expire(&self, now: Millis) -> usize {
         if self.deadline().is_none_or(|deadline| now < deadline) {
             return 0;
         }
@@ -385,7 +385,7 @@ impl MacTable {
     }
 
     /// Before this time nothing expires; `None` when nothing will.
-    pub fn deadline(&self) -> Option<Millis> {
+    pub(crate) fn deadline(&self) -> Option<Millis> {
         let inner = self.lock();
         inner.oldest.map(|oldest| oldest + i64::from(inner.ageing) * 1_000)
     }

@@ -22,13 +22,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Number of megaflows that [`Megaflows::visit`] visits under one lock, when the lock is to be
 /// short.
-pub const FEW: usize = 1;
+pub(crate) const FEW: usize = 1;
 /// Number of megaflows under one lock when each takes well below a microsecond.
-pub const MANY: usize = 64;
+pub(crate) const MANY: usize = 64;
 
 /// One megaflow, as the switch sees it.
 #[derive(Debug)]
-pub struct Entry {
+pub(crate) struct Entry {
     /// The datapath's number of the port.
     pub in_port: PortNo,
     /// The megaflow's match, with the datapath's `in_port` and `recirc_id`. Its key, zero where the
@@ -55,7 +55,7 @@ pub struct Entry {
 impl Entry {
     /// Returns the time when a packet last used the megaflow; the time of installation, if none
     /// has.
-    pub fn last_used(&self) -> Millis {
+    pub(crate) fn last_used(&self) -> Millis {
         self.credited.used.max(self.created)
     }
 
@@ -136,7 +136,7 @@ impl Megaflows {
     }
 
     /// Number of megaflows of packets from `port`.
-    pub fn of_port(&self, port: PortNo) -> usize {
+    pub(crate) fn of_port(&self, port: PortNo) -> usize {
         self.ports().get(&port).copied().unwrap_or(0)
     }
 
@@ -146,13 +146,13 @@ impl Megaflows {
     }
 
     /// Reads where some megaflows will be, before each is added; see [`shards::prefetch`].
-    pub fn prefetch(&self, flows: &[&Megaflow]) {
+    pub(crate) fn prefetch(&self, flows: &[&Megaflow]) {
         shards::prefetch(flows, |n| self.locked(n), |shard, ufid| shard.contains_key(&ufid));
     }
 
     /// Adds an entry; returns false (and drops `entry`) when the identity is there already.
     /// `passes` counts the passes that have begun.
-    pub fn insert(&self, ufid: Ufid, mut entry: Entry, passes: &AtomicU64) -> bool {
+    pub(crate) fn insert(&self, ufid: Ufid, mut entry: Entry, passes: &AtomicU64) -> bool {
         let mut shard = self.shard(ufid);
         if shard.contains_key(&ufid) {
             return false;
@@ -174,7 +174,7 @@ impl Megaflows {
     }
 
     /// Removes the megaflow `ufid` and returns its entry; `None` when there is none.
-    pub fn remove(&self, ufid: Ufid) -> Option<Entry> {
+    pub(crate) fn remove(&self, ufid: Ufid) -> Option<Entry> {
         let removed = self.shard(ufid).remove(&ufid);
         if let Some(entry) = &removed {
             self.len.fetch_sub(1, Ordering::Relaxed);
@@ -197,7 +197,7 @@ impl Megaflows {
     /// entries nor the counters that they lead to lie together. So the visit goes by shards, and
     /// first reads the memory of a whole group that it will write: such reads do not wait for each
     /// other, the locked additions of counters would.
-    pub fn visit<T, V>(
+    pub(crate) fn visit<T, V>(
         &self,
         flows: &Groups<T>,
         together: usize,
@@ -220,7 +220,7 @@ impl Megaflows {
     }
 
     /// Returns the identities of all megaflows for which `wanted` returns true.
-    pub fn select(&self, mut wanted: impl FnMut(&Entry) -> bool) -> Vec<Ufid> {
+    pub(crate) fn select(&self, mut wanted: impl FnMut(&Entry) -> bool) -> Vec<Ufid> {
         let mut out = Vec::new();
         for shard in &self.shards {
             let shard = shard.lock().unwrap_or_else(PoisonError::into_inner);

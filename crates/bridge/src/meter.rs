@@ -23,14 +23,14 @@ struct Meter {
 /// bridge takes the lowest free number ([`MeterIds`]), because faster tiers have room for a
 /// thousand meters, indexed by number.
 #[derive(Debug, Default)]
-pub struct MeterTable {
+pub(crate) struct MeterTable {
     meters: HashMap<u32, Meter>,
 }
 
 /// Allocator of datapath meter numbers. The number of a removed meter stays allocated while
 /// megaflows may name it, because another meter must not police their packets.
 #[derive(Debug, Default)]
-pub struct MeterIds {
+pub(crate) struct MeterIds {
     /// Numbers of meters that exist, or that existed and may still be named.
     used: BTreeSet<u32>,
     /// Numbers of removed meters that the published snapshot may still name.
@@ -74,18 +74,22 @@ impl MeterIds {
 
 impl MeterTable {
     /// Returns true when meter `id` exists.
-    pub fn contains(&self, id: u32) -> bool {
+    pub(crate) fn contains(&self, id: u32) -> bool {
         self.meters.contains_key(&id)
     }
 
     /// Returns the map of OpenFlow numbers to datapath numbers, for snapshots.
-    pub fn view(&self) -> Arc<HashMap<u32, u32>> {
+    pub(crate) fn view(&self) -> Arc<HashMap<u32, u32>> {
         Arc::new(self.meters.iter().map(|(id, m)| (*id, m.dp_id)).collect())
     }
 
-    /// Carries out `mm` and returns the removed meters. The caller removes their rules, too. On an
-    /// error nothing has changed.
-    pub fn modify(
+    /// Carries out `mm` and returns the removed meters. The caller removes their rules, too.
+    ///
+    /// # Errors
+    ///
+    /// Fails when the meter exists already or does not exist, or when the datapath has no meters, no
+    /// free meter, or no support for the bands. Nothing has changed then.
+    pub(crate) fn modify(
         &mut self,
         mm: &MeterMod,
         datapath: Option<&dyn Meters>,
@@ -133,13 +137,21 @@ impl MeterTable {
     }
 
     /// Returns the configuration of meter `id`, or of all meters ([`meter_id::ALL`]) by number.
-    pub fn configs(&self, id: u32) -> Result<Vec<MeterConfig>, OfError> {
+    ///
+    /// # Errors
+    ///
+    /// Fails when meter `id` does not exist.
+    pub(crate) fn configs(&self, id: u32) -> Result<Vec<MeterConfig>, OfError> {
         Ok(self.named(id)?.into_iter().map(|(_, m)| m.config.clone()).collect())
     }
 
     /// Returns the statistics of meter `id`, or of all meters. `uses` counts the rules that use a
     /// meter.
-    pub fn stats(
+    ///
+    /// # Errors
+    ///
+    /// Fails when meter `id` does not exist.
+    pub(crate) fn stats(
         &self,
         id: u32,
         datapath: Option<&dyn Meters>,

@@ -15,7 +15,7 @@ mod table;
 mod tests;
 
 pub(crate) use flow_mod::permit;
-pub use group_mod::{MAX_GROUPS, properties};
+pub(crate) use group_mod::properties;
 pub(crate) use table::as_added;
 pub use table::{EvictionConfig, Table};
 
@@ -92,7 +92,7 @@ impl Default for Filter {
 
 impl Filter {
     /// Returns true when the filter selects every rule of its tables except hidden ones.
-    pub fn is_unrestricted(&self) -> bool {
+    pub(crate) fn is_unrestricted(&self) -> bool {
         self.matching.mask().is_wildcard()
             && self.strict_priority.is_none()
             && self.cookie_mask == 0
@@ -218,7 +218,7 @@ impl Pipeline {
 
     /// Returns the rules that `filter` selects: by table, in the order in which they were added.
     /// Hidden rules are left out, except those of [`INTERNAL_TABLE`] when the filter names that
-    /// table.
+    /// table. A filter for table 255 selects from all tables ([`TABLE_ALL`]).
     pub fn select(&self, filter: &Filter) -> Result<Vec<Arc<Rule>>, OfError> {
         let shown = |rule: &Rule| !rule.hidden || filter.table == INTERNAL_TABLE;
         let mut out = Vec::new();
@@ -248,7 +248,12 @@ impl Pipeline {
 
     /// Adds or refreshes a flow that a `learn` action made. `used` is the arrival time of its
     /// packet. An empty result means that packets see no difference.
-    pub fn learn(
+    ///
+    /// # Errors
+    ///
+    /// Fails when the table does not exist, is full, or belongs to the switch. Nothing has changed
+    /// then.
+    pub(crate) fn learn(
         &mut self,
         flow: &LearnedFlow,
         used: Millis,
@@ -288,7 +293,7 @@ impl Pipeline {
 
     /// Removes rules whose timeouts have expired at `now`. The use of rules is known up to
     /// `credited`.
-    pub fn expire(&mut self, now: Millis, credited: Millis) -> Vec<Change> {
+    pub(crate) fn expire(&mut self, now: Millis, credited: Millis) -> Vec<Change> {
         let expired: Vec<_> = self.tables.iter().flat_map(|t| t.expired(now, credited)).collect();
         let mut out = Vec::new();
         for (rule, reason) in expired {
@@ -309,12 +314,12 @@ impl Pipeline {
     }
 
     /// Returns true when [`Pipeline::expire`] may have rules to remove at some time.
-    pub fn has_timeouts(&self) -> bool {
+    pub(crate) fn has_timeouts(&self) -> bool {
         self.tables.iter().any(Table::has_timeouts)
     }
 
     /// Removes every rule, hidden ones too, and every group, before the bridge is removed.
-    pub fn clear(&mut self) -> Vec<Change> {
+    pub(crate) fn clear(&mut self) -> Vec<Change> {
         let out = self.clear_rules();
         self.groups = Arc::default();
         out

@@ -27,11 +27,11 @@ use std::hash::{BuildHasher, Hash, Hasher};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
 /// How many states without a reference can still be looked up.
-pub const RETIRED: usize = 1024;
+pub(crate) const RETIRED: usize = 1024;
 
 /// A run of actions left to do, with what they need to know of the rule they come from.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FrozenStep {
+pub(crate) struct FrozenStep {
     /// Table that the actions are in (`resubmit` without a table goes there).
     pub table: u8,
     /// Cookie of the rule, all ones when there is none.
@@ -42,7 +42,7 @@ pub struct FrozenStep {
 
 /// Data of a packet-in that the packet's key does not hold.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct FrozenPacketIn {
+pub(crate) struct FrozenPacketIn {
     /// Data of `controller(userdata=...)`.
     pub userdata: Arc<[u8]>,
     /// The rule is a table-miss rule, or there was none.
@@ -55,27 +55,27 @@ pub struct FrozenState {
     /// Bridge that translation goes on in.
     pub bridge: BridgeIndex,
     /// Table that froze.
-    pub table: u8,
+    pub(crate) table: u8,
     /// Pipeline fields to restore: registers, metadata, OpenFlow in_port, actset_output. All
     /// else in it is zero.
     pub metadata: Key,
     /// The stack of `push` and `pop`, bottom first.
-    pub stack: Vec<StackEntry>,
+    pub(crate) stack: Vec<StackEntry>,
     /// The action set.
-    pub action_set: Vec<Action>,
+    pub(crate) action_set: Vec<Action>,
     /// Steps that remain to be run, first to last.
-    pub steps: Vec<FrozenStep>,
+    pub(crate) steps: Vec<FrozenStep>,
     /// The packet enters the bridge: `table` decides the actions, and there are no steps.
-    pub enters: bool,
+    pub(crate) enters: bool,
     /// The datapath has hashed the packets that come back: their `dp_hash` is valid.
-    pub hashed: bool,
+    pub(crate) hashed: bool,
     /// For states that only carry a packet-in's metadata.
-    pub packet_in: Option<FrozenPacketIn>,
+    pub(crate) packet_in: Option<FrozenPacketIn>,
 }
 
 /// One entry of the stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct StackEntry {
+pub(crate) struct StackEntry {
     /// Value that was pushed, right-aligned in the 128 bits.
     pub value: u128,
     /// Number of bits that were pushed.
@@ -116,17 +116,12 @@ impl Drop for Node {
 
 /// Keeps a frozen state alive. Clones count as one more reference.
 #[derive(Clone, Debug)]
-pub struct RecircRef(Arc<Node>);
+pub(crate) struct RecircRef(Arc<Node>);
 
 impl RecircRef {
     /// The id in [`datapath::Action::Recirc`] and in keys. Never 0.
-    pub fn id(&self) -> u32 {
+    pub(crate) fn id(&self) -> u32 {
         self.0.id
-    }
-
-    /// The state.
-    pub fn state(&self) -> &Arc<FrozenState> {
-        &self.0.state
     }
 }
 
@@ -200,7 +195,7 @@ impl RecircTable {
     }
 
     /// The id of `state`: that of an equal living or just retired state, else a new one.
-    pub fn intern(&self, state: FrozenState) -> RecircRef {
+    pub(crate) fn intern(&self, state: FrozenState) -> RecircRef {
         let digest = state.digest(&self.seed);
         // References that die here must do so after the lock is released, as their end takes it.
         let mut passing = Vec::new();
@@ -241,26 +236,16 @@ impl RecircTable {
         drop(inner); // before `node`, whose end may take the lock
         found
     }
-
-    /// A reference to a living id, to keep it alive for longer (a paused pipeline).
-    pub fn hold(&self, id: u32) -> Option<RecircRef> {
-        lock(&self.inner).live.get(&id).and_then(Weak::upgrade).map(RecircRef)
-    }
-
-    /// Number of ids with a reference.
-    pub fn len(&self) -> usize {
-        lock(&self.inner).live.values().filter(|n| n.strong_count() > 0).count()
-    }
-
-    /// True when no id has a reference.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Returns the number of ids with a reference.
+    fn live(table: &RecircTable) -> usize {
+        lock(&table.inner).live.values().filter(|node| node.strong_count() > 0).count()
+    }
 
     fn state(table: u8) -> FrozenState {
         FrozenState {
@@ -292,12 +277,12 @@ mod tests {
         let c = t.intern(state(2));
         assert_eq!(a.id(), b.id());
         assert_ne!(a.id(), c.id());
-        assert_eq!(t.len(), 2);
+        assert_eq!(live(&t), 2);
         let id = a.id();
         drop(a);
-        assert_eq!(t.len(), 2);
+        assert_eq!(live(&t), 2);
         drop(b);
-        assert_eq!(t.len(), 1);
+        assert_eq!(live(&t), 1);
         // Packets on their way still find it, and it comes back under its id.
         assert_eq!(t.state(id).map(|s| s.table), Some(1));
         assert_eq!(t.intern(state(1)).id(), id);
@@ -316,6 +301,6 @@ mod tests {
             drop(t.intern(s));
         }
         assert_eq!(t.state(id), None);
-        assert!(t.is_empty());
+        assert_eq!(live(&t), 0);
     }
 }

@@ -5,7 +5,7 @@
 //! last pass to rules, tables, groups and MAC entries. When the snapshot has changed since the
 //! megaflow was translated, the pass translates it again and keeps it, changes its actions, or
 //! removes it. It removes a megaflow that was idle too long. Passes run on one thread
-//! ([`Revalidator`]) every `max-revalidator` milliseconds and soon after each publication. They run
+//! (`Revalidator`) every `max-revalidator` milliseconds and soon after each publication. They run
 //! on the control thread when a caller requests exact statistics or the clock is warped.
 //!
 //! A pass over many megaflows costs milliseconds, nearly all of them waiting for memory. A pass
@@ -94,7 +94,7 @@ impl SlowPath {
     /// Credits statistics if that takes a short time: not when another pass runs, and not when
     /// there are many megaflows. For a thread that must not wait. Returns the time up to which
     /// everything that packets did is credited.
-    pub fn collect(&self) -> Millis {
+    pub(crate) fn collect(&self) -> Millis {
         let few = self.megaflows.len() <= FEW;
         if let Some(alone) = self.passing.try_lock().ok().filter(|_| few) {
             self.pass_alone(Pass::Statistics, &alone);
@@ -302,14 +302,18 @@ impl SlowPath {
 /// The revalidator's thread, and one for the datapath's housekeeping. Dropping it stops and joins
 /// both.
 #[derive(Debug)]
-pub struct Revalidator {
+pub(crate) struct Revalidator {
     wakeup: Arc<Wakeup>,
     threads: Vec<JoinHandle<()>>,
 }
 
 impl Revalidator {
     /// Starts passes over `slow`'s megaflows.
-    pub fn start(slow: Arc<SlowPath>) -> std::io::Result<Revalidator> {
+    ///
+    /// # Errors
+    ///
+    /// Fails when a thread cannot be started.
+    pub(crate) fn start(slow: Arc<SlowPath>) -> std::io::Result<Revalidator> {
         let mut revalidator = Revalidator { wakeup: Arc::clone(&slow.wakeup), threads: Vec::new() };
         let (housekeeping, due) = sync_channel(1);
         let keeper = Arc::clone(&slow);
@@ -324,17 +328,17 @@ impl Revalidator {
     }
 
     /// Asks for a pass now, because the tables have changed.
-    pub fn request_pass(&self) {
+    pub(crate) fn request_pass(&self) {
         self.wakeup.request_pass();
     }
 
     /// Ends a long sleep of the thread, because ports or settings have changed.
-    pub fn nudge(&self) {
+    pub(crate) fn nudge(&self) {
         self.wakeup.nudge();
     }
 
     /// Blocks until `is_done` after a pass, or until passes are paused, for at most `timeout`.
-    pub fn wait(&self, slow: &SlowPath, timeout: Duration, is_done: impl Fn() -> bool) {
+    pub(crate) fn wait(&self, slow: &SlowPath, timeout: Duration, is_done: impl Fn() -> bool) {
         let paused =
             || slow.revalidator.paused.load(Ordering::Relaxed) || slow.held.load(Ordering::Acquire);
         self.wakeup.wait(timeout, || is_done() || paused());

@@ -15,7 +15,7 @@ pub struct Latest(AtomicI64);
 
 impl Latest {
     /// Returns a value whose first event was at `time`.
-    pub fn new(time: Millis) -> Latest {
+    pub(crate) fn new(time: Millis) -> Latest {
         Latest(AtomicI64::new(time.0))
     }
 
@@ -25,7 +25,7 @@ impl Latest {
     }
 
     /// There was one at `time`.
-    pub fn note(&self, time: Millis) {
+    pub(crate) fn note(&self, time: Millis) {
         self.0.fetch_max(time.0, Ordering::Relaxed);
     }
 }
@@ -40,12 +40,12 @@ pub struct RuleStats {
 
 impl RuleStats {
     /// Counters at zero, last used at `now` (a new rule's idle time starts then).
-    pub fn new(now: Millis) -> RuleStats {
+    pub(crate) fn new(now: Millis) -> RuleStats {
         RuleStats { used: Latest::new(now), ..RuleStats::default() }
     }
 
     /// Adds packets that the rule matched. `used` is when the last came.
-    pub fn credit(&self, packets: u64, bytes: u64, used: Millis) {
+    pub(crate) fn credit(&self, packets: u64, bytes: u64, used: Millis) {
         self.packets.fetch_add(packets, Ordering::Relaxed);
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
         self.used.note(used);
@@ -57,39 +57,39 @@ impl RuleStats {
     }
 
     /// When a packet last matched, or when the rule was added.
-    pub fn used(&self) -> Millis {
+    pub(crate) fn used(&self) -> Millis {
         self.used.get()
     }
 }
 
 /// Timeouts in seconds, 0 for none. `fin_timeout` may shorten them from a packet thread.
 #[derive(Debug, Default)]
-pub struct Timeouts {
+pub(crate) struct Timeouts {
     /// Low 16 bits idle, next 16 bits hard.
     both: std::sync::atomic::AtomicU32,
 }
 
 impl Timeouts {
     /// Timeouts in seconds.
-    pub fn new(idle: u16, hard: u16) -> Timeouts {
+    pub(crate) fn new(idle: u16, hard: u16) -> Timeouts {
         Timeouts {
             both: std::sync::atomic::AtomicU32::new(u32::from(hard) << 16 | u32::from(idle)),
         }
     }
 
     /// Idle timeout in seconds.
-    pub fn idle(&self) -> u16 {
+    pub(crate) fn idle(&self) -> u16 {
         (self.both.load(Ordering::Relaxed) & 0xffff) as u16
     }
 
     /// Hard timeout in seconds.
-    pub fn hard(&self) -> u16 {
+    pub(crate) fn hard(&self) -> u16 {
         (self.both.load(Ordering::Relaxed) >> 16) as u16
     }
 
     /// Lowers each timeout to the given one where that is non-zero and less (or there was
     /// none). For `fin_timeout`.
-    pub fn reduce(&self, idle: u16, hard: u16) {
+    pub(crate) fn reduce(&self, idle: u16, hard: u16) {
         let less = |old: u16, new: u16| if new != 0 && (old == 0 || new < old) { new } else { old };
         let _ = self.both.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |v| {
             let (i, h) = ((v & 0xffff) as u16, (v >> 16) as u16);
@@ -114,7 +114,7 @@ pub struct Rule {
     /// OpenFlow cookie.
     pub cookie: u64,
     /// Idle and hard timeout, in seconds; 0 means none.
-    pub timeouts: Timeouts,
+    pub(crate) timeouts: Timeouts,
     /// For eviction; higher stays longer.
     pub importance: u16,
     /// Flags that stay with the flow ([`FlowFlags::STATE`]).
@@ -138,24 +138,24 @@ static NEXT_ID: AtomicU64 = AtomicU64::new(1);
 
 impl Rule {
     /// A number for [`Rule::id`].
-    pub fn next_id() -> u64 {
+    pub(crate) fn next_id() -> u64 {
         NEXT_ID.fetch_add(1, Ordering::Relaxed)
     }
 
     /// True when the rule has a timeout or may get one (`fin_timeout`).
-    pub fn may_expire(&self) -> bool {
+    pub(crate) fn may_expire(&self) -> bool {
         self.timeouts.idle() != 0
             || self.timeouts.hard() != 0
             || self.any_action(&|a| matches!(a, openflow::Action::FinTimeout { .. }))
     }
 
     /// True when some action, nested ones included, satisfies `wanted`.
-    pub fn any_action(&self, wanted: &dyn Fn(&openflow::Action) -> bool) -> bool {
+    pub(crate) fn any_action(&self, wanted: &dyn Fn(&openflow::Action) -> bool) -> bool {
         any_action(&self.actions, wanted)
     }
 
     /// True when the rule may output to `port` by name (`out_port` of OpenFlow requests).
-    pub fn outputs_to(&self, port: openflow::PortNo) -> bool {
+    pub(crate) fn outputs_to(&self, port: openflow::PortNo) -> bool {
         use openflow::Action;
         self.any_action(&|a| match a {
             Action::Output { port: p, .. }
@@ -168,7 +168,7 @@ impl Rule {
 
     /// Tables and cookies of the flows that go when the last rule that learns them goes
     /// (`learn` with `delete_learned`).
-    pub fn deletes_learned(&self) -> impl Iterator<Item = (u8, u64)> {
+    pub(crate) fn deletes_learned(&self) -> impl Iterator<Item = (u8, u64)> {
         self.actions.iter().filter_map(|a| match a {
             openflow::Action::Learn(l) if l.delete_learned => Some((l.table, l.cookie)),
             _ => None,
@@ -176,13 +176,13 @@ impl Rule {
     }
 
     /// True when the rule uses `group` (`out_group` of OpenFlow requests).
-    pub fn uses_group(&self, group: u32) -> bool {
+    pub(crate) fn uses_group(&self, group: u32) -> bool {
         self.any_action(&|a| matches!(a, openflow::Action::Group(g) if *g == group))
     }
 }
 
 /// True when some action, nested ones included, satisfies `wanted`.
-pub fn any_action(
+pub(crate) fn any_action(
     actions: &[openflow::Action],
     wanted: &dyn Fn(&openflow::Action) -> bool,
 ) -> bool {

@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Number of tables: 0 to 254.
-pub const TABLES: usize = 255;
+pub(crate) const TABLES: usize = 255;
 
 /// All bridges of the switch that share one datapath.
 #[derive(Debug, Default)]
@@ -50,7 +50,7 @@ impl Snapshot {
 pub struct BridgeView {
     /// Name of the bridge in the database, unique in the switch.
     pub name: String,
-    /// OpenFlow tables, [`TABLES`] of them.
+    /// OpenFlow tables 0 to 254.
     pub tables: TableArray,
     /// Ports by OpenFlow number.
     pub ports: Arc<HashMap<PortNo, PortView>>,
@@ -92,7 +92,7 @@ impl TableArray {
     }
 
     /// Table `id`, to change in this copy.
-    pub fn get_mut(&mut self, id: usize) -> Option<&mut TableView> {
+    pub(crate) fn get_mut(&mut self, id: usize) -> Option<&mut TableView> {
         let block = Arc::make_mut(self.0.get_mut(id / BLOCK)?);
         Arc::make_mut(block.get_mut(id % BLOCK / CHUNK)?).get_mut(id % CHUNK)
     }
@@ -140,7 +140,7 @@ pub struct TableStats {
 
 impl TableStats {
     /// Adds lookups.
-    pub fn credit(&self, matched: bool, packets: u64) {
+    pub(crate) fn credit(&self, matched: bool, packets: u64) {
         let counter = if matched { &self.matched } else { &self.missed };
         counter.fetch_add(packets, Ordering::Relaxed);
     }

@@ -87,6 +87,10 @@ impl Switch {
     /// Returns a switch without bridges over `datapath`. It answers the datapath's upcalls from now
     /// on. `threads` false leaves out the revalidator thread (dummy mode: the caller makes passes).
     /// With threads, the calling thread is the one that calls [`Switch::learn`].
+    ///
+    /// # Errors
+    ///
+    /// Fails when the threads cannot be started.
     pub fn new(
         datapath: Arc<dyn Datapath>,
         clock: Clock,
@@ -209,7 +213,12 @@ impl Switch {
         changes
     }
 
-    /// Opens a port and adds it to a bridge. On an error nothing has changed.
+    /// Opens a port and adds it to a bridge. Returns its OpenFlow number.
+    ///
+    /// # Errors
+    ///
+    /// Fails when the bridge does not exist, has a port of that name or no free number, or when the
+    /// datapath cannot open the device. Nothing has changed then.
     pub fn add_port(
         &mut self,
         index: BridgeIndex,
@@ -302,7 +311,13 @@ impl Switch {
         changed
     }
 
-    /// Carries out a flow mod; see [`crate::pipeline::Pipeline::flow_mod`].
+    /// Carries out a flow mod. The caller has checked its actions against its match
+    /// ([`openflow::action`]'s consistency check). Returns the changes to rules.
+    ///
+    /// # Errors
+    ///
+    /// Fails when the bridge does not exist or the tables refuse the flow mod, with the error for the
+    /// controller. Nothing has changed then.
     pub fn flow_mod(
         &mut self,
         index: BridgeIndex,
@@ -314,7 +329,13 @@ impl Switch {
         bridge.pipeline.flow_mod(fm, &|id| meters.contains(id), now)
     }
 
-    /// Carries out a meter mod. Rules that use a removed meter are removed, too.
+    /// Carries out a meter mod. Rules that use a removed meter are removed, too. Returns the removed
+    /// rules.
+    ///
+    /// # Errors
+    ///
+    /// Fails when the bridge does not exist or the meter mod is refused, with the error for the
+    /// controller. Nothing has changed then.
     pub fn meter_mod(
         &mut self,
         index: BridgeIndex,

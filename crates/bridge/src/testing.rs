@@ -32,14 +32,14 @@ pub(crate) struct World {
 
 impl World {
     /// One bridge with ports 1 to `ports`.
-    pub fn new(ports: u32) -> World {
+    pub(crate) fn new(ports: u32) -> World {
         let mut w = World { snapshot: Snapshot::default(), recirc: RecircTable::new() };
         w.add_bridge(ports);
         w
     }
 
     /// One more bridge.
-    pub fn add_bridge(&mut self, ports: u32) -> BridgeIndex {
+    pub(crate) fn add_bridge(&mut self, ports: u32) -> BridgeIndex {
         let index = BridgeIndex(self.snapshot.bridges.len());
         let table = || TableView {
             rules: Classifier::new(),
@@ -62,7 +62,7 @@ impl World {
         index
     }
 
-    pub fn bridge(&mut self, index: BridgeIndex) -> &mut BridgeView {
+    pub(crate) fn bridge(&mut self, index: BridgeIndex) -> &mut BridgeView {
         let slot = self.snapshot.bridges[index.0].as_mut().unwrap(); // tests name bridges that are there
         if Arc::get_mut(slot).is_none() {
             *slot = Arc::new(copy(slot));
@@ -70,11 +70,11 @@ impl World {
         Arc::get_mut(slot).unwrap() // made unique above
     }
 
-    pub fn br0(&mut self) -> &mut BridgeView {
+    pub(crate) fn br0(&mut self) -> &mut BridgeView {
         self.bridge(BridgeIndex(0))
     }
 
-    pub fn add_port(&mut self, bridge: BridgeIndex, number: u32) {
+    pub(crate) fn add_port(&mut self, bridge: BridgeIndex, number: u32) {
         let dp = DpPort(100 * bridge.0 as u32 + number);
         let port = PortNo(number);
         let b = self.bridge(bridge);
@@ -104,17 +104,17 @@ impl World {
         Arc::make_mut(&mut self.snapshot.ports).insert(dp, (bridge, port));
     }
 
-    pub fn port(&mut self, number: u32, change: impl FnOnce(&mut PortView)) {
+    pub(crate) fn port(&mut self, number: u32, change: impl FnOnce(&mut PortView)) {
         change(Arc::make_mut(&mut self.br0().ports).get_mut(&PortNo(number)).unwrap()); // tests name ports that are there
     }
 
     /// The bundle of a port of bridge 0.
-    pub fn bundle(&mut self, number: u32, change: impl FnOnce(&mut BundleView)) {
+    pub(crate) fn bundle(&mut self, number: u32, change: impl FnOnce(&mut BundleView)) {
         self.bundle_on(BridgeIndex(0), number, change);
     }
 
     /// [`World::bundle`] of another bridge.
-    pub fn bundle_on(
+    pub(crate) fn bundle_on(
         &mut self,
         bridge: BridgeIndex,
         number: u32,
@@ -126,7 +126,7 @@ impl World {
     }
 
     /// Joins two ports into a patch.
-    pub fn patch(&mut self, a: (BridgeIndex, u32), b: (BridgeIndex, u32)) {
+    pub(crate) fn patch(&mut self, a: (BridgeIndex, u32), b: (BridgeIndex, u32)) {
         for (me, peer) in [(a, b), (b, a)] {
             let dp = DpPort(100 * me.0.0 as u32 + me.1);
             Arc::make_mut(&mut self.snapshot.ports).remove(&dp);
@@ -140,11 +140,11 @@ impl World {
 
     /// Adds a rule to bridge 0: `rule` is a match that may begin with `table=N,` and
     /// `priority=N,`.
-    pub fn rule(&mut self, rule: &str, actions: impl Into<Vec<Action>>) -> Arc<Rule> {
+    pub(crate) fn rule(&mut self, rule: &str, actions: impl Into<Vec<Action>>) -> Arc<Rule> {
         self.rule_on(BridgeIndex(0), rule, actions)
     }
 
-    pub fn rule_on(
+    pub(crate) fn rule_on(
         &mut self,
         bridge: BridgeIndex,
         text: &str,
@@ -166,7 +166,7 @@ impl World {
         rule
     }
 
-    pub fn clear_rules(&mut self) {
+    pub(crate) fn clear_rules(&mut self) {
         for id in 0..crate::snapshot::TABLES {
             let t = &mut self.br0().tables[id];
             t.rules = Classifier::new();
@@ -174,7 +174,7 @@ impl World {
     }
 
     /// Adds a group to bridge 0; buckets are (weight, watch port, actions).
-    pub fn group(
+    pub(crate) fn group(
         &mut self,
         id: u32,
         kind: GroupKind,
@@ -202,7 +202,7 @@ impl World {
     }
 
     /// Has the first buckets of a group of bridge 0 watch these groups.
-    pub fn watch_groups(&mut self, id: u32, watched: &[u32]) {
+    pub(crate) fn watch_groups(&mut self, id: u32, watched: &[u32]) {
         let group = Arc::make_mut(&mut self.br0().groups).get_mut(&id).and_then(Arc::get_mut);
         let buckets = &mut group.unwrap().buckets; // tests name groups that are there
         for (bucket, watched) in buckets.iter_mut().zip(watched) {
@@ -211,11 +211,11 @@ impl World {
     }
 
     /// Translates a key with an OpenFlow in_port of bridge 0.
-    pub fn translate(&self, key: &Key) -> Translation {
+    pub(crate) fn translate(&self, key: &Key) -> Translation {
         self.run(key, EffectsMode::Collect, None, None)
     }
 
-    pub fn run(
+    pub(crate) fn run(
         &self,
         key: &Key,
         effects: EffectsMode,
@@ -238,7 +238,7 @@ impl World {
     }
 
     /// Translates a key with a datapath port.
-    pub fn translate_dp(&self, key: &Key) -> Option<Translation> {
+    pub(crate) fn translate_dp(&self, key: &Key) -> Option<Translation> {
         let found = locate(&self.snapshot, key, &self.recirc).ok()?;
         Some(translate(Request {
             snapshot: &self.snapshot,
@@ -255,23 +255,23 @@ impl World {
     }
 
     /// Datapath actions of a flow, as text.
-    pub fn dp(&self, flow: &str) -> String {
+    pub(crate) fn dp(&self, flow: &str) -> String {
         datapath::text::format_plain(&self.translate(&key(flow)).actions)
     }
 
     /// Megaflow of a flow, as text.
-    pub fn mega(&self, flow: &str) -> String {
+    pub(crate) fn mega(&self, flow: &str) -> String {
         let k = key(flow);
         let t = self.translate(&k);
         flow::text::format_megaflow(&Match::new(&k, &t.mask), &flow::text::no_names)
     }
 
     /// Returns the text that `ofproto/trace` prints after the `Flow:` line.
-    pub fn trace(&self, flow: &str) -> String {
+    pub(crate) fn trace(&self, flow: &str) -> String {
         self.trace_with(flow, EffectsMode::Suppress)
     }
 
-    pub fn trace_with(&self, flow: &str, effects: EffectsMode) -> String {
+    pub(crate) fn trace_with(&self, flow: &str, effects: EffectsMode) -> String {
         let k = key(flow);
         let mut tracer = Tracer::new();
         let t = self.run(&k, effects, Some(&mut tracer), None);

@@ -177,7 +177,7 @@ impl Tracer {
     }
 
     /// Returns the tree alone.
-    pub fn tree(&self) -> String {
+    pub(crate) fn tree(&self) -> String {
         let mut out = String::new();
         self.print(&mut out, &self.roots, 0);
         out

@@ -44,5 +44,5 @@ pub struct Translation {
     /// Reason why the packet is dropped, when the pipeline could not be followed to its end.
     pub error: Option<TranslationError>,
     /// Pipelines that `actions` recirculate to or report from; the megaflow owns them.
-    pub recirc_ids: Vec<RecircRef>,
+    pub(crate) recirc_ids: Vec<RecircRef>,
 }

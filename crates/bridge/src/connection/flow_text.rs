@@ -15,7 +15,7 @@ const DEFAULT_PRIORITY: u32 = 32_768;
 
 /// Formats one rule as a line without line feed. Ports are shown by number, as OVS prints them
 /// here.
-pub fn format_flow(rule: &Rule, now: Millis) -> String {
+fn format_flow(rule: &Rule, now: Millis) -> String {
     let (packets, bytes) = rule.stats.counts();
     let mut out = String::new();
     if rule.table != 0 {

@@ -29,7 +29,7 @@ impl Clone for ActionPool {
 
 impl ActionPool {
     /// Returns a list equal to `actions`: a remembered one, if there is one.
-    pub fn share(&mut self, actions: &Actions) -> Actions {
+    pub(super) fn share(&mut self, actions: &Actions) -> Actions {
         if actions.len() > LONG {
             return Arc::clone(actions);
         }

@@ -14,9 +14,14 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 impl Pipeline {
-    /// Carries out `fm`. `meter_exists` returns whether a meter exists. On an error nothing has
-    /// changed. The caller has checked actions against the match (see [`openflow::action`]'s
-    /// consistency check).
+    /// Carries out `fm`. `meter_exists` returns whether a meter exists. The caller has checked
+    /// actions against the match (see [`openflow::action`]'s consistency check).
+    ///
+    /// # Errors
+    ///
+    /// Fails when the flow mod names a group or meter that does not exist, overlaps another rule
+    /// (with CHECK_OVERLAP), finds its table full, or changes the switch's own rules. Nothing has
+    /// changed then.
     pub fn flow_mod(
         &mut self,
         fm: &FlowMod,
@@ -87,6 +92,10 @@ impl Pipeline {
     }
 
     /// Adds a rule of the switch itself, above every OpenFlow priority and hidden from controllers.
+    ///
+    /// # Errors
+    ///
+    /// Fails when the table does not exist or is full. Nothing has changed then.
     pub fn add_hidden(
         &mut self,
         table: u8,
@@ -114,7 +123,11 @@ impl Pipeline {
     /// rule. The value of reg0 selects: to the controllers, drop, or (a fragment) drop. A packet
     /// that arrives by an unrelated resubmission is dropped. Translation needs the rules only to
     /// count packets.
-    pub fn add_internal(&mut self, now: Millis) -> Result<(), OfError> {
+    ///
+    /// # Errors
+    ///
+    /// Fails when the table is full, which a new one is not.
+    pub(crate) fn add_internal(&mut self, now: Millis) -> Result<(), OfError> {
         let of = |field: flow::Field, value: u128| {
             let mut m = flow::Match::ANY;
             m.set(field, value);
@@ -135,6 +148,10 @@ impl Pipeline {
 
     /// Adds the initial rule of a bridge without controllers: every packet in table 0, at the
     /// lowest priority. It is an ordinary rule: visible, and deletable.
+    ///
+    /// # Errors
+    ///
+    /// Fails when the table is full. Nothing has changed then.
     pub fn add_default(
         &mut self,
         actions: openflow::action::Actions,
@@ -304,7 +321,7 @@ impl Pipeline {
     }
 
     /// Removes the rules that use one of these meters (OpenFlow 1.3 section 6.5).
-    pub fn remove_users_of_meters(&mut self, meters: &[u32]) -> Vec<Change> {
+    pub(crate) fn remove_users_of_meters(&mut self, meters: &[u32]) -> Vec<Change> {
         let mut changes = Vec::new();
         if meters.is_empty() {
             return changes;
@@ -332,6 +349,10 @@ impl Pipeline {
 }
 
 /// Refuses flow mods that no controller may send, whatever the tables hold.
+///
+/// # Errors
+///
+/// Fails for an emergency flow, and for a rule among the switch's own.
 pub(crate) fn permit(fm: &FlowMod) -> Result<(), OfError> {
     // There is no emergency flow cache. OpenFlow has no better error, and OVS sends the same.
     if fm.flags.contains(FlowFlags::EMERGENCY) {

@@ -14,11 +14,15 @@ use openflow::{Action, OfError};
 use std::sync::Arc;
 
 /// Most groups of one bridge.
-pub const MAX_GROUPS: usize = 65_536;
+const MAX_GROUPS: usize = 65_536;
 
 impl Pipeline {
-    /// Carries out `gm`. On an error nothing has changed. Deleting a group deletes the rules that
-    /// use it.
+    /// Carries out `gm`. Deleting a group deletes the rules that use it; these are returned.
+    ///
+    /// # Errors
+    ///
+    /// Fails when the group or a bucket exists already or does not exist, is not valid, or closes a
+    /// loop of groups, and when there are 65,536 groups. Nothing has changed then.
     pub fn group_mod(&mut self, gm: &GroupMod, now: Millis) -> Result<Vec<Change>, OfError> {
         match gm.command {
             GroupCommand::Add => self.add_group(gm, now),
@@ -212,7 +216,7 @@ fn selection(properties: &GroupProperties) -> Result<Selection, OfError> {
 }
 
 /// Returns the group properties from which `selection` was made.
-pub fn properties(selection: &Selection) -> GroupProperties {
+pub(crate) fn properties(selection: &Selection) -> GroupProperties {
     let (method, param, fields): (&str, u64, Vec<(Field, flow::FieldValue)>) = match selection {
         Selection::Default => ("", 0, Vec::new()),
         Selection::Hash { basis, fields } => ("hash", u64::from(*basis), fields.clone()),

@@ -245,6 +245,10 @@ pub struct Located {
 }
 
 /// Finds bridge, OpenFlow port and frozen pipeline for a key that a datapath extracted.
+///
+/// # Errors
+///
+/// Fails when no bridge has the key's port, or no frozen pipeline has its recirculation id.
 pub fn locate(
     snapshot: &Snapshot,
     key: &Key,
@@ -272,8 +276,8 @@ pub fn locate(
 /// megaflow was removed long ago).
 ///
 /// A paused pipeline's [`PacketIn::continuation`] is the recirculation id in 4 bytes, big-endian.
-/// The sender of the packet-in must hold the id ([`RecircTable::hold`]) until the controller
-/// resumes. To resume, translate with the state of that id as [`super::Request::frozen`].
+/// It is valid as long as the megaflow exists, and for some time afterwards ([`RecircTable::state`]).
+/// To resume, translate with the state of that id as [`super::Request::frozen`].
 pub(crate) fn controller_packet_in(
     key: &Key,
     userdata: &Userdata,
