@@ -218,11 +218,12 @@ impl Pipeline {
 
     /// Returns the rules that `filter` selects: by table, in the order in which they were added.
     /// Hidden rules are left out, except those of [`INTERNAL_TABLE`] when the filter names that
-    /// table. A filter for table 255 selects from all tables ([`TABLE_ALL`]).
-    pub fn select(&self, filter: &Filter) -> Result<Vec<Arc<Rule>>, OfError> {
+    /// table.
+    pub fn select(&self, filter: &Filter) -> Vec<Arc<Rule>> {
         let shown = |rule: &Rule| !rule.hidden || filter.table == INTERNAL_TABLE;
         let mut out = Vec::new();
-        for table in self.tables_named(filter.table)? {
+        let tables = if filter.table == TABLE_ALL { 0..=254 } else { filter.table..=filter.table };
+        for table in tables {
             let Some(table) = self.table(table) else { continue };
             match filter.strict_priority {
                 Some(priority) => {
@@ -236,14 +237,7 @@ impl Pipeline {
                 }
             }
         }
-        Ok(out)
-    }
-
-    fn tables_named(&self, table: u8) -> Result<std::ops::RangeInclusive<u8>, OfError> {
-        match table {
-            TABLE_ALL => Ok(0..=254),
-            one => Ok(one..=one),
-        }
+        out
     }
 
     /// Adds or refreshes a flow that a `learn` action made. `used` is the arrival time of its

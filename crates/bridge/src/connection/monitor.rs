@@ -194,7 +194,7 @@ impl Connections {
         }
         let wants_initial = fresh.by_id.values().any(|m| m.flags.contains(MonitorFlags::INITIAL));
         let rules =
-            if wants_initial { bridge.pipeline.select(&Filter::default())? } else { Vec::new() };
+            if wants_initial { bridge.pipeline.select(&Filter::default()) } else { Vec::new() };
         let backlog = rules
             .into_iter()
             .filter(|r| !fresh.flags(FlowUpdateEvent::Initial, r, None).is_empty())

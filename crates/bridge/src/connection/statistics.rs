@@ -42,16 +42,13 @@ impl Connections {
         let reply = match request {
             Q::Desc => MultipartReply::Desc(Box::new(bridge.description.clone())),
             Q::Flow(q) => {
-                let job = Job {
-                    xid: origin.xid,
-                    rules: rules(bridge, &q)?.into_iter(),
-                    nicira: q.nicira,
-                };
+                let job =
+                    Job { xid: origin.xid, rules: rules(bridge, &q).into_iter(), nicira: q.nicira };
                 return Ok(Reply::Long(job));
             }
             Q::Aggregate(q) => {
                 let mut stats = AggregateStats::default();
-                for rule in rules(bridge, &q)? {
+                for rule in rules(bridge, &q) {
                     let (packets, bytes) = rule.stats.counts();
                     stats.packet_count = stats.packet_count.saturating_add(packets);
                     stats.byte_count = stats.byte_count.saturating_add(bytes);
@@ -136,7 +133,7 @@ impl Connections {
 }
 
 /// Returns the requested rules by table, in the order in which they were added.
-fn rules(bridge: &Bridge, q: &FlowStatsRequest) -> Result<Vec<Arc<Rule>>, OfError> {
+fn rules(bridge: &Bridge, q: &FlowStatsRequest) -> Vec<Arc<Rule>> {
     bridge.pipeline.select(&Filter {
         matching: q.matching,
         strict_priority: None,

@@ -40,14 +40,14 @@ impl Pipeline {
             FlowModCommand::Modify | FlowModCommand::ModifyStrict => {
                 self.modify_flows(fm, meter_exists, now)
             }
-            FlowModCommand::Delete | FlowModCommand::DeleteStrict => self.delete_flows(fm),
+            FlowModCommand::Delete | FlowModCommand::DeleteStrict => Ok(self.delete_flows(fm)),
         }
     }
 
     /// Handles a deletion from [`INTERNAL_TABLE`], which controllers may not change. A deletion
     /// that selects no rule is no error there either.
     fn leave_internal(&self, fm: &FlowMod) -> Result<Vec<Change>, OfError> {
-        let nothing = self.select(&Filter::from(fm))?.is_empty();
+        let nothing = self.select(&Filter::from(fm)).is_empty();
         if nothing { Ok(Vec::new()) } else { Err(OfError::OFPBRC_EPERM) }
     }
 
@@ -216,7 +216,7 @@ impl Pipeline {
         meter_exists: &dyn Fn(u32) -> bool,
         now: Millis,
     ) -> Result<Vec<Change>, OfError> {
-        let found = self.select(&Filter::from(fm))?;
+        let found = self.select(&Filter::from(fm));
         let adds = found.is_empty() && adds_when_nothing_matches(fm);
         // A modification that changes nothing may name groups and meters that do not exist.
         if adds || !found.is_empty() {
@@ -242,17 +242,17 @@ impl Pipeline {
         Ok(changes)
     }
 
-    fn delete_flows(&mut self, fm: &FlowMod) -> Result<Vec<Change>, OfError> {
+    fn delete_flows(&mut self, fm: &FlowMod) -> Vec<Change> {
         let filter = Filter::from(fm);
         let mut changes = Vec::new();
         if filter.is_unrestricted() {
             self.empty_tables(filter.table, &mut changes);
         } else {
-            for rule in self.select(&filter)? {
+            for rule in self.select(&filter) {
                 self.remove_rule(rule, FlowRemovedReason::Delete, &mut changes);
             }
         }
-        Ok(changes)
+        changes
     }
 
     /// Removes all rules of `table` except hidden ones ([`TABLE_ALL`]: of all tables), and the
@@ -315,7 +315,7 @@ impl Pipeline {
             return;
         }
         let filter = Filter { table, cookie, cookie_mask: u64::MAX, ..Filter::default() };
-        for rule in self.select(&filter).unwrap_or_default() {
+        for rule in self.select(&filter) {
             self.remove_rule(rule, FlowRemovedReason::Delete, changes);
         }
     }

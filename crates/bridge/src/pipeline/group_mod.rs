@@ -70,7 +70,7 @@ impl Pipeline {
         }
         // A single scan of all rules covers any number of deleted groups.
         let out_group = if all { GROUP_ANY } else { id };
-        for rule in self.select(&Filter { out_group, ..Filter::default() }).unwrap_or_default() {
+        for rule in self.select(&Filter { out_group, ..Filter::default() }) {
             if !all || rule.any_action(&|a| matches!(a, Action::Group(_))) {
                 self.remove_rule(rule, FlowRemovedReason::GroupDelete, &mut changes);
             }
