@@ -1,115 +1,113 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Learned MAC addresses of one bridge.
 //!
-//! # What it is
-//! A map from (VLAN, MAC) to the OpenFlow port that the address was last seen on, bounded in
-//! size and age. NORMAL looks destinations up in it; [`crate::effect::apply`] teaches it
-//! sources, in the upcall and from the revalidator's statistics, so that an address stays as
-//! long as its traffic flows in the datapath.
+//! # Task
+//! The table maps (VLAN, MAC) to the OpenFlow port that the address was last seen on. It is bounded
+//! in size and age. NORMAL looks destinations up in it. [`crate::effect::apply`] enters sources, in
+//! the upcall and from the revalidator's statistics, so that an address stays as long as its traffic
+//! flows in the datapath.
 //!
 //! # Invariants
-//! - Never more than the capacity. When full, a new address takes the place of the least
-//!   recently used one *of the port that has most*, static entries counted, so one port with
-//!   random sources cannot push the others out. Static entries themselves stay (OVS may evict
-//!   them).
-//! - Translation depends on nothing in here but (VLAN, MAC) → port; [`MacTable::learn`] and
-//!   the other writers say when that changed, and the caller then revalidates.
-//! - A lookup does not look at the clock. An entry that is past its age counts until
-//!   [`MacTable::expire`] takes it, as in OVS: errs on the side of forwarding to one port.
+//! - When the table is full, a new address takes the place of the least recently used one *of a port
+//!   that has most*, so one port with random sources cannot push the others out. As in OVS this
+//!   holds for static entries, too: they count, and they are evicted. Their time of use is that of
+//!   the last `fdb/add`; traffic does not renew it.
+//! - The table has more entries than its capacity only when the capacity was lowered and more static
+//!   entries are left. Learned entries beyond the capacity expire at once.
+//! - Translation depends on nothing in the table except (VLAN, MAC) → port. [`MacTable::learn`] and
+//!   the other writers return whether that changed, and the caller then revalidates.
+//! - A lookup does not compare ages. An entry past its age counts until `MacTable::expire` removes
+//!   it, as in OVS: this errs on the side of forwarding to one port.
 //!
-//! Any thread; every call takes one short lock, `expire`, `flush` and `entries` a longer one.
+//! Any thread may call. Every call takes one short lock, `expire`, `flush` and `entries` a longer
+//! one.
+
+mod port_heap;
 
 use crate::ids::BridgeIndex;
 use clock::Millis;
 use hashbrown::{HashMap, HashSet};
 use openflow::PortNo;
+use port_heap::PortHeap;
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard};
 
-/// Default number of addresses (`other_config:mac-table-size`).
+/// Default capacity, in entries (`other_config:mac-table-size`).
 pub(crate) const DEFAULT_CAPACITY: usize = 8192;
-/// Default age in seconds (`other_config:mac-aging-time`).
+/// Default age in seconds after which an unused entry expires (`other_config:mac-aging-time`).
 pub(crate) const DEFAULT_AGEING: u32 = 300;
-/// How long a gratuitous ARP locks an entry against reflections over a bond, milliseconds.
-const GRATUITOUS_ARP_LOCK: i64 = 5_000;
+/// Time in milliseconds for which a gratuitous ARP locks an entry against reflections over a bond.
+const GRATUITOUS_ARP_LOCK_MS: i64 = 5_000;
 
 type Address = (u16, [u8; 6]);
 
 #[derive(Clone, Copy, Debug)]
 struct Place {
     port: PortNo,
-    /// Key in [`OnPort::by_use`] of the port: unique and growing.
+    /// Position in the order of use: unique, higher for a later use.
     turn: u64,
-    /// When last seen; `None` is static.
+    /// Time at which a packet last had the address as its source; `None` for a static entry.
     seen: Option<Millis>,
     locked_until: Millis,
 }
 
-/// The entries of one port.
-#[derive(Debug, Default)]
-struct OnPort {
-    /// Learned addresses, least recently used first.
-    by_use: BTreeMap<u64, Address>,
-    /// The number of static entries.
-    statics: usize,
-}
-
-impl OnPort {
-    fn len(&self) -> usize {
-        self.by_use.len() + self.statics
-    }
-}
+/// The addresses of one port by [`Place::turn`]: the least recently used first.
+type ByUse = BTreeMap<u64, Address>;
 
 #[derive(Debug)]
 struct Inner {
     entries: HashMap<Address, Place>,
-    /// Ports that have entries.
-    ports: HashMap<PortNo, OnPort>,
+    /// Addresses of each port that has any.
+    ports: HashMap<PortNo, ByUse>,
+    /// The same ports, the one with most addresses first.
+    by_count: PortHeap,
+    /// The highest [`Place::turn`] so far.
     turn: u64,
-    /// No learned address was last seen before; `None` when there is none.
+    /// Lower bound of [`Place::seen`] of all learned addresses; `None` when there are none.
     oldest: Option<Millis>,
     capacity: usize,
     ageing: u32,
     flood_vlans: Vec<u16>,
-    /// Ports that went away.
+    /// Removed ports: nothing is learned on them.
     closed: HashSet<PortNo>,
     stats: MacStats,
 }
 
-/// What happened to a MAC table since it was made or its counters were cleared.
+/// Counters of a MAC table since its creation or since they were cleared.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MacStats {
     /// Addresses learned.
     pub learned: u64,
-    /// Addresses that were not seen for too long.
+    /// Learned addresses that were not seen for too long, or for which a lowered capacity has no
+    /// room.
     pub expired: u64,
     /// Addresses that made room for others.
     pub evicted: u64,
-    /// Addresses that came from another port than before.
+    /// Learned addresses that came from another port than before.
     pub moved: u64,
 }
 
-/// How full a MAC table is.
+/// Number of entries of a MAC table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MacUsage {
-    /// Addresses in it.
+    /// Addresses in the table, learned and static.
     pub entries: usize,
-    /// At most so many.
+    /// Highest number of `entries`.
     pub capacity: usize,
-    /// Static ones among `entries`.
+    /// Static addresses in the table.
     pub static_entries: usize,
 }
 
 /// One line of `fdb/show`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MacEntry {
-    /// Where the address is.
+    /// OpenFlow port of the address.
     pub port: PortNo,
-    /// VLAN, 0 for none.
+    /// VLAN of the address; 0 for none.
     pub vlan: u16,
-    /// Address.
+    /// The learned or static address.
     pub mac: [u8; 6],
-    /// Seconds since it was last seen; `None` is static.
+    /// Seconds since the address was last seen; `None` for a static entry.
     pub age: Option<u64>,
 }
 
@@ -118,17 +116,15 @@ pub struct MacEntry {
 pub enum StaticAdd {
     /// The address was not in the table.
     Added,
-    /// The address was in the table otherwise.
+    /// The address was in the table with another port, or was learned.
     Replaced {
-        /// Its port until now.
+        /// Port of the replaced entry.
         port: PortNo,
         /// The replaced entry was static, too.
         was_static: bool,
     },
-    /// The table had the entry.
+    /// The table had this static entry already.
     Unchanged,
-    /// Nothing changed: the table is full of static entries.
-    Full,
 }
 
 /// Learned MAC addresses of one bridge, by VLAN. Any thread; short locks only.
@@ -152,12 +148,10 @@ impl Inner {
     }
 
     fn unlink(&mut self, place: &Place) {
-        let Some(on_port) = self.ports.get_mut(&place.port) else { return };
-        match place.seen {
-            Some(_) => drop(on_port.by_use.remove(&place.turn)),
-            None => on_port.statics = on_port.statics.saturating_sub(1),
-        }
-        if on_port.len() == 0 {
+        let Some(by_use) = self.ports.get_mut(&place.port) else { return };
+        by_use.remove(&place.turn);
+        self.by_count.set(place.port, by_use.len());
+        if by_use.is_empty() {
             self.ports.remove(&place.port);
         }
     }
@@ -168,42 +162,72 @@ impl Inner {
         Some(place)
     }
 
+    /// Enters `address` as the one used last. Replaces its entry, if there is one.
     fn put(&mut self, address: Address, port: PortNo, seen: Option<Millis>, locked_until: Millis) {
         self.turn += 1;
         let place = Place { port, turn: self.turn, seen, locked_until };
-        let on_port = self.ports.entry(port).or_default();
-        match seen {
-            Some(seen) => {
-                self.oldest = Some(self.oldest.map_or(seen, |oldest| oldest.min(seen)));
-                on_port.by_use.insert(place.turn, address);
-            }
-            None => on_port.statics += 1,
+        match self.entries.get(&address).copied() {
+            // The number of the port's addresses stays, and so does the port's place among others.
+            Some(old) if old.port == port => drop(self.by_use(port).remove(&old.turn)),
+            Some(old) => self.unlink(&old),
+            None => {}
+        }
+        let by_use = self.by_use(port);
+        by_use.insert(place.turn, address);
+        let count = by_use.len();
+        self.by_count.set(port, count);
+        if let Some(seen) = seen {
+            self.oldest = Some(self.oldest.map_or(seen, |oldest| oldest.min(seen)));
         }
         self.entries.insert(address, place);
     }
 
-    /// Removes the least recently used learned entry of the port with most entries (the lowest
-    /// such port). Returns false when all entries are static.
-    fn evict(&mut self) -> bool {
-        let learned = self.ports.iter().filter(|(_, on_port)| !on_port.by_use.is_empty());
-        let fullest = learned.max_by_key(|(port, on)| (on.len(), std::cmp::Reverse(**port)));
-        let Some(victim) = fullest.and_then(|(_, on)| on.by_use.values().next().copied()) else {
-            return false;
-        };
-        self.remove(&victim);
-        self.stats.evicted += 1;
-        true
+    fn by_use(&mut self, port: PortNo) -> &mut ByUse {
+        self.ports.entry(port).or_default()
+    }
+
+    /// Makes room for one entry: removes the least recently used entry of a port with most entries.
+    /// Does nothing while there is room.
+    fn make_room(&mut self) {
+        if self.entries.len() < self.capacity {
+            return;
+        }
+        let fullest = self.by_count.fullest().and_then(|port| self.ports.get(&port));
+        if let Some(victim) = fullest.and_then(|by_use| by_use.values().next().copied()) {
+            self.remove(&victim);
+            self.stats.evicted += 1;
+        }
+    }
+
+    /// Removes learned entries beyond the capacity, the least recently used first, whatever their
+    /// port. Returns their number.
+    fn shrink(&mut self) -> usize {
+        let excess = self.entries.len().saturating_sub(self.capacity);
+        if excess == 0 {
+            return 0;
+        }
+        let learned = self.entries.iter().filter(|(_, place)| place.seen.is_some());
+        let mut gone: Vec<(u64, Address)> =
+            learned.map(|(address, place)| (place.turn, *address)).collect();
+        gone.sort_unstable();
+        gone.truncate(excess);
+        for (_, address) in &gone {
+            self.remove(address);
+        }
+        self.stats.expired += gone.len() as u64;
+        gone.len()
     }
 }
 
 impl MacTable {
-    /// An empty table for the bridge at `bridge`, with OVS's default capacity and age.
+    /// Returns an empty table for the bridge at `bridge`, with OVS's default capacity and age.
     pub fn new(bridge: BridgeIndex) -> MacTable {
         MacTable {
             bridge,
             inner: Mutex::new(Inner {
                 entries: HashMap::new(),
                 ports: HashMap::new(),
+                by_count: PortHeap::default(),
                 turn: 0,
                 oldest: None,
                 capacity: DEFAULT_CAPACITY,
@@ -215,7 +239,7 @@ impl MacTable {
         }
     }
 
-    /// Which bridge's.
+    /// Returns the index of the table's bridge.
     pub(crate) fn bridge(&self) -> BridgeIndex {
         self.bridge
     }
@@ -226,8 +250,9 @@ impl MacTable {
     }
 
     /// Sets capacity (entries, at least 1), age (seconds, at least 1) and the VLANs in which
-    /// nothing is learned and all is flooded. True when something that translation may depend
-    /// on is gone.
+    /// nothing is learned and all packets are flooded. As in OVS, learned entries beyond a smaller
+    /// capacity expire, the least recently used first. Returns true when translation may depend on
+    /// the change.
     pub fn configure(&self, capacity: usize, ageing: u32, mut flood_vlans: Vec<u16>) -> bool {
         flood_vlans.sort_unstable();
         flood_vlans.dedup();
@@ -242,16 +267,15 @@ impl MacTable {
             inner.remove(address);
         }
         changed |= !gone.is_empty();
-        while inner.entries.len() > inner.capacity && inner.evict() {
-            changed = true;
-        }
+        changed |= inner.shrink() > 0;
         changed
     }
 
-    /// Learns or refreshes; true when where `mac` is has changed (megaflows must be
-    /// revalidated). Multicast sources, flood VLANs and static entries change nothing, nor does
-    /// what came by another port before the address was last seen: statistics come late.
-    /// `gratuitous_arp` locks the entry for 5 s, see [`MacTable::is_locked`].
+    /// Enters `mac` at `port`, or renews its entry, for a packet received at `now`. Returns true when
+    /// the port of `mac` has changed (megaflows must be revalidated). Multicast sources, flood VLANs
+    /// and static entries change nothing. Neither does a packet that came by another port before the
+    /// address was last seen, as statistics come late. `gratuitous_arp` locks the entry for 5 s, see
+    /// `MacTable::is_locked`.
     pub fn learn(
         &self,
         vlan: u16,
@@ -265,10 +289,10 @@ impl MacTable {
             return false;
         }
         let address = (vlan, mac);
-        let lock = if gratuitous_arp { now + GRATUITOUS_ARP_LOCK } else { Millis(i64::MIN) };
+        let lock = if gratuitous_arp { now + GRATUITOUS_ARP_LOCK_MS } else { Millis(i64::MIN) };
         match inner.entries.get(&address).copied() {
             Some(Place { seen: None, .. }) => false,
-            // Within a second nothing is new, but for the lock.
+            // As in OVS the order of use changes once a second at most, except by the lock.
             Some(Place { seen: Some(seen), port: old, .. })
                 if old == port && !gratuitous_arp && is_same_second(seen, now) =>
             {
@@ -276,27 +300,23 @@ impl MacTable {
             }
             Some(Place { seen: Some(seen), port: old, .. }) if old != port && now < seen => false,
             Some(old @ Place { seen: Some(seen), .. }) => {
-                inner.unlink(&old);
                 inner.put(address, port, Some(seen.max(now)), old.locked_until.max(lock));
                 let moved = old.port != port;
                 inner.stats.moved += u64::from(moved);
                 moved
             }
             None => {
-                while inner.entries.len() >= inner.capacity {
-                    if !inner.evict() {
-                        return false; // full of static entries
-                    }
-                }
+                inner.make_room();
                 inner.put(address, port, Some(now), lock);
                 inner.stats.learned += 1;
+                inner.shrink();
                 true
             }
         }
     }
 
-    /// True when the table takes it that `mac` is at `port`, as a packet shows: behind
-    /// [`MacTable::learn`] it is there. Changes nothing.
+    /// Returns true when [`MacTable::learn`] would enter `mac` at `port` for a packet received now.
+    /// Changes nothing.
     pub(crate) fn accepts(&self, vlan: u16, mac: [u8; 6], port: PortNo) -> bool {
         let inner = self.lock();
         !is_multicast(&mac)
@@ -305,13 +325,13 @@ impl MacTable {
             && inner.entries.get(&(vlan, mac)).is_none_or(|p| p.seen.is_some())
     }
 
-    /// A gratuitous ARP for `mac` came within the last 5 s by another port than a bond; a bond
-    /// then must not learn it from its reflection.
+    /// Returns true when a gratuitous ARP for `mac` came within the last 5 s by a port outside bonds.
+    /// A bond must not learn the address from a reflection of that packet.
     pub(crate) fn is_locked(&self, vlan: u16, mac: [u8; 6], now: Millis) -> bool {
         self.lock().entries.get(&(vlan, mac)).is_some_and(|p| p.locked_until > now)
     }
 
-    /// Where `mac` is, if known. Never for multicast or in a flood VLAN.
+    /// Returns the port of `mac`, if known; `None` for multicast and in a flood VLAN.
     pub(crate) fn lookup(&self, vlan: u16, mac: [u8; 6]) -> Option<PortNo> {
         if is_multicast(&mac) {
             return None;
@@ -323,55 +343,54 @@ impl MacTable {
         inner.entries.get(&(vlan, mac)).map(|p| p.port)
     }
 
-    /// Makes an address static (`fdb/add`): it is never aged, moved or evicted.
+    /// Makes an address static (`fdb/add`): it neither expires nor moves. A full table may evict it.
+    /// For an address that is static already this renews its time of use.
     pub fn add_static(&self, vlan: u16, mac: [u8; 6], port: PortNo) -> StaticAdd {
         let address = (vlan, mac);
         let mut inner = self.lock();
         let old = inner.entries.get(&address).copied();
-        if old.is_some_and(|p| p.port == port && p.seen.is_none()) {
-            return StaticAdd::Unchanged;
+        if old.is_none() {
+            inner.make_room();
         }
-        while old.is_none() && inner.entries.len() >= inner.capacity {
-            if !inner.evict() {
-                return StaticAdd::Full;
-            }
-        }
-        inner.remove(&address);
         inner.put(address, port, None, Millis(i64::MIN));
-        old.map_or(StaticAdd::Added, |old| StaticAdd::Replaced {
-            port: old.port,
-            was_static: old.seen.is_none(),
-        })
+        inner.shrink();
+        match old {
+            None => StaticAdd::Added,
+            Some(old) if old.port == port && old.seen.is_none() => StaticAdd::Unchanged,
+            Some(old) => StaticAdd::Replaced { port: old.port, was_static: old.seen.is_none() },
+        }
     }
 
-    /// `fdb/del`: removes one entry, static or not. True when it was there.
+    /// Removes one entry, static or not (`fdb/del`). Returns false when there was none.
     pub fn remove(&self, vlan: u16, mac: [u8; 6]) -> bool {
         self.lock().remove(&(vlan, mac)).is_some()
     }
 
-    /// A port is there (again): addresses may be learned on it.
+    /// Allows addresses to be learned on a port that was added.
     pub(crate) fn open_port(&self, port: PortNo) {
         self.lock().closed.remove(&port);
     }
 
-    /// A port went away: its entries go, static ones too, and none comes any more, for what its
-    /// megaflows counted last is credited only later.
+    /// Removes the entries of a removed port, static ones too, and allows no more of them: the last
+    /// counts of the port's megaflows are credited only later.
     pub(crate) fn close_port(&self, port: PortNo) {
         self.lock().closed.insert(port);
         self.flush_port(port);
     }
 
-    /// Removes all entries but static ones. True when there were any.
+    /// Removes all entries except static ones. Returns false when there were none.
     pub fn flush(&self) -> bool {
         self.remove_if(|_, p| p.seen.is_some()) > 0
     }
 
-    /// Removes the entries of a port that changed, static ones too.
+    /// Removes the entries of a port that changed, static ones too. Returns false when there were
+    /// none.
     pub fn flush_port(&self, port: PortNo) -> bool {
         self.remove_if(|_, p| p.port == port) > 0
     }
 
-    /// Removes what was not seen for longer than the age; how many. Called about once a second.
+    /// Removes the addresses that were not seen for the configured age, and returns their number.
+    /// Called about once a second.
     pub(crate) fn expire(&self, now: Millis) -> usize {
         if self.deadline().is_none_or(|deadline| now < deadline) {
             return 0;
@@ -384,7 +403,7 @@ impl MacTable {
         n
     }
 
-    /// Before this time nothing expires; `None` when nothing will.
+    /// Returns a time before which no entry expires; `None` when no entry can expire.
     pub(crate) fn deadline(&self) -> Option<Millis> {
         let inner = self.lock();
         inner.oldest.map(|oldest| oldest + i64::from(inner.ageing) * 1_000)
@@ -400,8 +419,8 @@ impl MacTable {
         gone.len()
     }
 
-    /// Returns all entries for `fdb/show`, least recently used first; a static one stands where
-    /// it was made.
+    /// Returns all entries for `fdb/show`, least recently used first. A static entry counts as used
+    /// when it was added.
     pub fn entries(&self, now: Millis) -> Vec<MacEntry> {
         let inner = self.lock();
         let mut all: Vec<(&Address, &Place)> = inner.entries.iter().collect();
@@ -416,17 +435,17 @@ impl MacTable {
             .collect()
     }
 
-    /// What happened, for `fdb/stats-show`.
+    /// Returns the counters, for `fdb/stats-show`.
     pub fn stats(&self) -> MacStats {
         self.lock().stats
     }
 
-    /// `fdb/stats-clear`.
+    /// Sets the counters to zero (`fdb/stats-clear`).
     pub fn clear_stats(&self) {
         self.lock().stats = MacStats::default();
     }
 
-    /// How full it is, for `fdb/stats-show`.
+    /// Returns the number of entries, for `fdb/stats-show`.
     pub fn usage(&self) -> MacUsage {
         let inner = self.lock();
         let static_entries = inner.entries.values().filter(|p| p.seen.is_none()).count();
@@ -472,7 +491,7 @@ mod tests {
             t.entries(Millis(4_600)),
             [MacEntry { port: P2, vlan: 1, mac: mac(1), age: Some(2) }]
         );
-        assert_eq!(t.deadline(), Some(Millis(300_010)), "the second look has not been seen");
+        assert_eq!(t.deadline(), Some(Millis(300_010)), "a lower bound until the next expiry");
         assert_eq!(t.expire(Millis(302_499)), 0);
         assert_eq!(t.deadline(), Some(Millis(302_500)));
         assert_eq!(t.expire(Millis(302_500)), 1);
@@ -536,8 +555,6 @@ mod tests {
         assert_eq!(t.expire(Millis(1_000_000)), 0);
         assert_eq!(t.lookup(5, mac(1)), Some(P1));
         assert_eq!(t.add_static(5, mac(2), P1), StaticAdd::Added);
-        assert_eq!(t.add_static(5, mac(3), P1), StaticAdd::Full);
-        assert!(!t.learn(5, mac(3), P1, false, Millis(1)));
         assert_eq!(t.entries(Millis(9)).first().and_then(|e| e.age), None);
         assert!(t.remove(5, mac(2)));
         assert!(!t.remove(5, mac(2)));
@@ -549,18 +566,92 @@ mod tests {
     fn static_entries_count_for_the_port_that_has_most() {
         let t = table();
         t.configure(5, 300, vec![]);
+        t.learn(0, mac(2), P1, false, Millis(1));
         for i in 0..2 {
             t.add_static(0, mac(i), P1);
         }
-        t.learn(0, mac(2), P1, false, Millis(1));
         t.learn(0, mac(3), P2, false, Millis(2));
         t.learn(0, mac(4), P2, false, Millis(3));
         t.learn(0, mac(5), P2, false, Millis(4));
         assert_eq!(t.lookup(0, mac(2)), None, "P1 has three entries, P2 has two");
-        // P1 has static ones only.
-        t.learn(0, mac(6), P2, false, Millis(5));
-        assert_eq!(t.lookup(0, mac(3)), None);
         assert_eq!(t.usage(), MacUsage { entries: 5, capacity: 5, static_entries: 2 });
+    }
+
+    #[test]
+    fn a_full_table_evicts_static_entries() {
+        let t = table();
+        t.configure(3, 300, vec![]);
+        for i in 0..3 {
+            assert_eq!(t.add_static(0, mac(i), P1), StaticAdd::Added);
+        }
+        // Packets from a static address do not renew its use.
+        assert!(!t.learn(0, mac(0), P1, false, Millis(5_000)));
+        assert!(t.learn(0, mac(3), P2, false, Millis(6_000)));
+        assert_eq!(t.lookup(0, mac(0)), None);
+        assert_eq!(t.add_static(0, mac(4), P1), StaticAdd::Added);
+        assert_eq!(t.lookup(0, mac(1)), None);
+        assert_eq!(t.usage(), MacUsage { entries: 3, capacity: 3, static_entries: 2 });
+        assert_eq!(t.stats().evicted, 2);
+        // An evicted address can be learned elsewhere.
+        assert!(t.learn(0, mac(0), P2, false, Millis(7_000)));
+        assert_eq!((t.lookup(0, mac(2)), t.lookup(0, mac(0))), (None, Some(P2)));
+    }
+
+    #[test]
+    fn a_static_entry_that_is_added_again_is_used_again() {
+        let t = table();
+        t.configure(2, 300, vec![]);
+        t.add_static(0, mac(0), P1);
+        t.add_static(0, mac(1), P1);
+        assert_eq!(t.add_static(0, mac(0), P1), StaticAdd::Unchanged);
+        t.learn(0, mac(2), P2, false, Millis(1));
+        assert_eq!((t.lookup(0, mac(0)), t.lookup(0, mac(1))), (Some(P1), None));
+    }
+
+    /// The numbers are those of Open vSwitch 3.1.
+    #[test]
+    fn a_smaller_table_keeps_static_entries_and_the_addresses_used_last() {
+        let t = table();
+        t.configure(12, 300, vec![]);
+        for i in 0..12 {
+            t.add_static(0, mac(i), P1);
+        }
+        assert!(!t.configure(10, 300, vec![]), "only learned entries expire");
+        assert_eq!(t.usage(), MacUsage { entries: 12, capacity: 10, static_entries: 12 });
+        // An eviction makes room for one entry, and there is still one too many.
+        assert!(t.learn(0, mac(20), P2, false, Millis(1)));
+        assert_eq!((t.lookup(0, mac(0)), t.lookup(0, mac(20))), (None, None));
+        assert_eq!(t.stats(), MacStats { learned: 1, expired: 1, evicted: 1, moved: 0 });
+        t.add_static(0, mac(12), P2);
+        assert_eq!(t.usage(), MacUsage { entries: 11, capacity: 10, static_entries: 11 });
+        assert_eq!(t.stats().evicted, 2);
+
+        let t = table();
+        t.add_static(0, mac(0), P2);
+        for i in 1..4 {
+            t.learn(0, mac(i), P1, false, Millis(i.into()));
+        }
+        assert!(t.configure(2, 300, vec![]));
+        let left: Vec<_> = t.entries(Millis(3)).iter().map(|e| e.mac).collect();
+        assert_eq!(left, [mac(0), mac(3)]);
+    }
+
+    /// The victims are those of Open vSwitch 3.1.
+    #[test]
+    fn ports_with_equally_many_addresses_take_turns() {
+        let t = table();
+        t.configure(12, 300, vec![]);
+        for i in 0..6 {
+            t.learn(0, mac(i), P1, false, Millis(1));
+        }
+        for i in 10..16 {
+            t.learn(0, mac(i), P2, false, Millis(1));
+        }
+        for (new, victim) in [(20, 0), (21, 10), (22, 11)] {
+            assert!(t.lookup(0, mac(victim)).is_some());
+            t.learn(0, mac(new), PortNo(3), false, Millis(2));
+            assert_eq!(t.lookup(0, mac(victim)), None, "{new}");
+        }
     }
 
     #[test]

@@ -39,6 +39,33 @@ scenarios! {
         appctl fdb/del br0 0 50:54:00:00:00:02
         appctl fdb/show br0
     "#;
+    a_full_table_of_static_entries: r#"
+        ofctl add-flow br0 actions=NORMAL
+        vsctl set bridge br0 other_config:mac-table-size=12
+        for n in 00 01 02 03 04 05 06 07 08 09 0a 0b 0c; do appctl fdb/add br0 p1 0 50:54:00:00:01:$n; done
+        appctl fdb/show br0
+        receive p1 50540000ffff5054000001010800
+        appctl fdb/add br0 p1 0 50:54:00:00:01:02
+        for n in 01 02 03; do receive p2 50540000ffff5054000002${n}0800; done
+        appctl revalidator/purge
+        appctl fdb/show br0
+        # Lowered, it loses learned entries only. What Open vSwitch counts as static never decreases.
+        vsctl set bridge br0 other_config:mac-table-size=10
+        appctl time/warp 1000
+        appctl fdb/show br0
+        appctl fdb/add br0 p1 0 50:54:00:00:01:0d
+        appctl fdb/show br0
+        appctl fdb/stats-show br0 | grep -v ' static '
+    "#;
+    ports_with_equally_many_addresses: r#"
+        ofctl add-flow br0 actions=NORMAL
+        vsctl set bridge br0 other_config:mac-table-size=12
+        for n in 01 02 03 04 05 06; do receive p1 50540000ffff5054000004${n}0800; done
+        for n in 01 02 03 04 05 06; do receive p2 50540000ffff5054000005${n}0800; done
+        for n in 01 02 03; do receive p3 50540000ffff5054000006${n}0800; done
+        appctl revalidator/purge
+        appctl fdb/show br0
+    "#;
     vlan_modes: r#"
         ofctl add-flow br0 actions=NORMAL
         vsctl set port p1 tag=10 -- set port p2 tag=10 -- set port p3 trunks=10,20 -- set port br0 tag=99

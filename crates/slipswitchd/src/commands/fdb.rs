@@ -30,11 +30,6 @@ pub(super) fn register(commands: &Commands<'_>) {
             .and_then(|name| bridge.port_by_name(name))
             .ok_or("software error, odp port is present but no ofp port")?;
         let text = match bridge.macs.add_static(vlan, mac, port.number) {
-            StaticAdd::Full => {
-                return Err("the MAC table is full of static entries: raise \
-                            other_config:mac-table-size"
-                    .to_owned());
-            }
             StaticAdd::Unchanged => return Ok(String::new()),
             StaticAdd::Added => String::new(),
             StaticAdd::Replaced { port, was_static } => format!(
