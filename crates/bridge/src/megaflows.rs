@@ -46,9 +46,10 @@ pub(crate) struct Entry {
     pub credited: FlowStats,
     /// Time of installation.
     pub created: Millis,
-    /// Version of the snapshot that it was translated on.
+    /// Version of the snapshot on which the megaflow was translated.
     pub version: u64,
-    /// Number of the last pass that saw it in the datapath, or had begun when it was added.
+    /// Number of the last pass that found the megaflow in the datapath. For a new megaflow: of the
+    /// last pass that had begun when it was added.
     pub seen: u64,
 }
 
@@ -104,8 +105,8 @@ impl Megaflows {
         }
     }
 
-    /// The identity of the megaflow that matches `matching`. The same for equal matches as
-    /// long as the store lives; seeded, so that packets cannot aim at collisions.
+    /// Returns the identity of the megaflow that matches `matching`: the same for equal matches as
+    /// long as the store exists. The hash is seeded, so that packets cannot aim at collisions.
     pub fn ufid(&self, matching: &Match) -> Ufid {
         let half = |salt: u64| {
             let mut h = self.seed.build_hasher();
@@ -121,12 +122,12 @@ impl Megaflows {
         self.locked(shard_of(ufid))
     }
 
-    /// `n` is below [`SHARDS`].
+    /// Locks shard `n`, which is below [`SHARDS`].
     fn locked(&self, n: usize) -> MutexGuard<'_, HashMap<Ufid, Entry>> {
         self.shards[n].lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Number of megaflows.
+    /// Returns the number of megaflows.
     pub fn len(&self) -> usize {
         self.len.load(Ordering::Relaxed)
     }
@@ -135,17 +136,17 @@ impl Megaflows {
         self.of_ports.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Number of megaflows of packets from `port`.
+    /// Returns the number of megaflows of packets from `port`.
     pub(crate) fn of_port(&self, port: PortNo) -> usize {
         self.ports().get(&port).copied().unwrap_or(0)
     }
 
-    /// True when there is none.
+    /// Returns true when there are no megaflows.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Reads where some megaflows will be, before each is added; see [`shards::prefetch`].
+    /// Prefetches the places of megaflows that are about to be added; see [`shards::prefetch`].
     pub(crate) fn prefetch(&self, flows: &[&Megaflow]) {
         shards::prefetch(flows, |n| self.locked(n), |shard, ufid| shard.contains_key(&ufid));
     }

@@ -9,12 +9,13 @@
 //! up. The miss is translated from the frozen state.
 //!
 //! # Invariants
-//! - Equal states have equal ids while one of them lives. Translating a megaflow again
-//!   therefore gives equal actions, and the revalidator sees that nothing changed.
-//! - An id lives as long as some [`RecircRef`] to it: megaflows own the references to the
-//!   recirculations that they contain. The last [`RETIRED`] states without a reference can still be
-//!   looked up, for packets that are between the two lookups while their megaflow is removed.
-//! - Ids are not reused until the 32-bit counter has gone round.
+//! - Equal states have equal ids while one of them exists. So a megaflow that is translated again
+//!   gets equal actions, and the revalidator finds no change.
+//! - An id exists as long as there is a reference to it (`RecircRef`). Megaflows own the references
+//!   to the recirculations that they contain. The last 1024 states without a reference (`RETIRED`)
+//!   can still be looked up, for packets that are between the two lookups while their megaflow is
+//!   removed.
+//! - Ids are not reused until the 32-bit counter wraps.
 //!
 //! Any thread may call; each call takes one short lock.
 
@@ -26,17 +27,17 @@ use std::collections::VecDeque;
 use std::hash::{BuildHasher, Hash, Hasher};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
-/// How many states without a reference can still be looked up.
+/// Number of states without a reference that can still be looked up.
 pub(crate) const RETIRED: usize = 1024;
 
-/// A run of actions left to do, with what they need to know of the rule they come from.
+/// Actions that remain to be run, with the parts of their rule that they need.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct FrozenStep {
-    /// Table that the actions are in (`resubmit` without a table goes there).
+    /// Table of the rule (`resubmit` without a table leads to it).
     pub table: u8,
-    /// Cookie of the rule, all ones when there is none.
+    /// Cookie of the rule; all ones without a rule.
     pub cookie: u64,
-    /// The actions.
+    /// The remaining actions, in their order.
     pub actions: Vec<Action>,
 }
 
@@ -45,23 +46,23 @@ pub(crate) struct FrozenStep {
 pub(crate) struct FrozenPacketIn {
     /// Data of `controller(userdata=...)`.
     pub userdata: Arc<[u8]>,
-    /// The rule is a table-miss rule, or there was none.
+    /// The rule is a table-miss rule, or there was no rule.
     pub table_miss: bool,
 }
 
 /// A frozen pipeline.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FrozenState {
-    /// Bridge that translation goes on in.
+    /// Bridge in which translation continues.
     pub bridge: BridgeIndex,
-    /// Table that froze.
+    /// Table in which the pipeline froze.
     pub(crate) table: u8,
-    /// Pipeline fields to restore: registers, metadata, OpenFlow in_port, actset_output. All
-    /// else in it is zero.
+    /// Pipeline fields to restore: registers, metadata, OpenFlow in_port, actset_output. All other
+    /// fields are zero.
     pub metadata: Key,
     /// The stack of `push` and `pop`, bottom first.
     pub(crate) stack: Vec<StackEntry>,
-    /// The action set.
+    /// Actions in the action set.
     pub(crate) action_set: Vec<Action>,
     /// Steps that remain to be run, first to last.
     pub(crate) steps: Vec<FrozenStep>,
@@ -114,12 +115,12 @@ impl Drop for Node {
     }
 }
 
-/// Keeps a frozen state alive. Clones count as one more reference.
+/// A reference to a frozen state, which keeps its id valid. Each clone is one more reference.
 #[derive(Clone, Debug)]
 pub(crate) struct RecircRef(Arc<Node>);
 
 impl RecircRef {
-    /// The id in [`datapath::Action::Recirc`] and in keys. Never 0.
+    /// Returns the id in [`datapath::Action::Recirc`] and in keys; never 0.
     pub(crate) fn id(&self) -> u32 {
         self.0.id
     }
@@ -143,8 +144,8 @@ struct Inner {
 
 impl Inner {
     fn retire(&mut self, id: u32, digest: u64, state: Arc<FrozenState>) {
-        // The id may be alive again already: another thread found the state between the last
-        // reference's end and this lock.
+        // The id may have a reference again: another thread found the state after the last
+        // reference was dropped and before this lock was taken.
         if self.live.get(&id).is_some_and(|n| n.strong_count() > 0) {
             return;
         }
@@ -179,12 +180,13 @@ impl Inner {
 #[derive(Clone, Debug, Default)]
 pub struct RecircTable {
     inner: Arc<Mutex<Inner>>,
-    /// Of digests: packets have a say in what states hold.
+    /// Seed of the digests. Packets influence the contents of states, and must not be able to aim at
+    /// collisions.
     seed: RandomState,
 }
 
 fn lock(inner: &Mutex<Inner>) -> MutexGuard<'_, Inner> {
-    // A panic elsewhere leaves the maps whole: every change below is complete before it can fail.
+    // A panic elsewhere leaves the maps whole, as no change below can fail half-way.
     inner.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
@@ -194,10 +196,12 @@ impl RecircTable {
         RecircTable::default()
     }
 
-    /// The id of `state`: that of an equal living or just retired state, else a new one.
+    /// Returns a reference to `state`. Its id is that of an equal state, if there is one with a
+    /// reference or among the retired ones, else a new id.
     pub(crate) fn intern(&self, state: FrozenState) -> RecircRef {
         let digest = state.digest(&self.seed);
-        // References that die here must do so after the lock is released, as their end takes it.
+        // These references are dropped after the lock is released, because the drop of the last one
+        // takes the lock.
         let mut passing = Vec::new();
         let mut inner = lock(&self.inner);
         for id in inner.by_digest.get(&digest).cloned().unwrap_or_default() {
@@ -225,7 +229,7 @@ impl RecircTable {
         RecircRef(node)
     }
 
-    /// The state with this id.
+    /// Returns the state with this id; `None` when there is none, or it was retired long ago.
     pub fn state(&self, id: u32) -> Option<Arc<FrozenState>> {
         let inner = lock(&self.inner);
         let node = inner.live.get(&id).and_then(Weak::upgrade);
@@ -233,7 +237,7 @@ impl RecircTable {
             Some(node) => Some(Arc::clone(&node.state)),
             None => inner.retired.iter().find(|(i, ..)| *i == id).map(|(.., s)| Arc::clone(s)),
         };
-        drop(inner); // before `node`, whose end may take the lock
+        drop(inner); // before `node`, whose drop may take the lock
         found
     }
 }

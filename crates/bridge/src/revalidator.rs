@@ -124,7 +124,7 @@ impl SlowPath {
         }
     }
 
-    /// `swept`: empty.
+    /// Makes a pass over the megaflows of `datapath`. `swept` is an empty buffer.
     fn pass_over(&self, datapath: &dyn Datapath, swept: &mut Groups<FlowStats>, what: Pass) {
         let start = Instant::now();
         let state = &self.revalidator;
@@ -357,7 +357,8 @@ impl Drop for Revalidator {
 
 /// Time between two checks when there has been no megaflow for [`QUIET_ROUNDS`].
 const LONG_SLEEP: Duration = Duration::from_secs(5);
-/// Number of checks after the last megaflow was removed; its leftovers are tidied up by then.
+/// Number of checks after the last megaflow was removed: its leftovers in the datapath are tidied up
+/// by then.
 const QUIET_ROUNDS: u32 = 4;
 
 /// Whether megaflows may run out of room between two passes.
@@ -365,7 +366,7 @@ struct Room {
     looked: Instant,
     /// Number of megaflows at the time `looked`.
     flows: usize,
-    /// Megaflows added per second up to the time `looked`.
+    /// Growth in megaflows per second up to the time `looked`.
     rate: f64,
 }
 
@@ -414,7 +415,7 @@ fn run(slow: &SlowPath, housekeeping: &SyncSender<()>) {
             Woken::TimedOut => QUIET_ROUNDS.min(quiet + 1),
         };
         if is_long && woken == Woken::Nudged {
-            continue; // what there is now is looked after in a while
+            continue; // the next, short sleep precedes the first check
         }
         let start = Instant::now();
         let mut is_due = || {
@@ -436,7 +437,7 @@ fn run(slow: &SlowPath, housekeeping: &SyncSender<()>) {
         // After the pass, as a thread may wait for the pass; and not after each pass of a burst.
         if maintained.elapsed() >= interval {
             maintained = Instant::now();
-            let _ = housekeeping.try_send(()); // or it is at it, and again is in the channel
+            let _ = housekeeping.try_send(()); // fails when a request waits already
         }
     }
 }

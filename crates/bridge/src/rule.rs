@@ -19,12 +19,12 @@ impl Latest {
         Latest(AtomicI64::new(time.0))
     }
 
-    /// When the last was.
+    /// Returns the time of the latest event.
     pub fn get(&self) -> Millis {
         Millis(self.0.load(Ordering::Relaxed))
     }
 
-    /// There was one at `time`.
+    /// Records an event at `time`.
     pub(crate) fn note(&self, time: Millis) {
         self.0.fetch_max(time.0, Ordering::Relaxed);
     }
@@ -39,24 +39,24 @@ pub struct RuleStats {
 }
 
 impl RuleStats {
-    /// Counters at zero, last used at `now` (a new rule's idle time starts then).
+    /// Returns counters at zero, last used at `now` (a new rule's idle time starts then).
     pub(crate) fn new(now: Millis) -> RuleStats {
         RuleStats { used: Latest::new(now), ..RuleStats::default() }
     }
 
-    /// Adds packets that the rule matched. `used` is when the last came.
+    /// Adds packets that the rule matched. `used` is the arrival time of the last one.
     pub(crate) fn credit(&self, packets: u64, bytes: u64, used: Millis) {
         self.packets.fetch_add(packets, Ordering::Relaxed);
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
         self.used.note(used);
     }
 
-    /// Packets and bytes so far.
+    /// Returns the packets and bytes counted so far.
     pub fn counts(&self) -> (u64, u64) {
         (self.packets.load(Ordering::Relaxed), self.bytes.load(Ordering::Relaxed))
     }
 
-    /// When a packet last matched, or when the rule was added.
+    /// Returns the time at which a packet last matched, or at which the rule was added.
     pub(crate) fn used(&self) -> Millis {
         self.used.get()
     }
@@ -70,25 +70,25 @@ pub(crate) struct Timeouts {
 }
 
 impl Timeouts {
-    /// Timeouts in seconds.
+    /// Returns timeouts of `idle` and `hard` seconds; 0 for none.
     pub(crate) fn new(idle: u16, hard: u16) -> Timeouts {
         Timeouts {
             both: std::sync::atomic::AtomicU32::new(u32::from(hard) << 16 | u32::from(idle)),
         }
     }
 
-    /// Idle timeout in seconds.
+    /// Returns the idle timeout in seconds; 0 for none.
     pub(crate) fn idle(&self) -> u16 {
         (self.both.load(Ordering::Relaxed) & 0xffff) as u16
     }
 
-    /// Hard timeout in seconds.
+    /// Returns the hard timeout in seconds; 0 for none.
     pub(crate) fn hard(&self) -> u16 {
         (self.both.load(Ordering::Relaxed) >> 16) as u16
     }
 
-    /// Lowers each timeout to the given one where that is non-zero and less (or there was
-    /// none). For `fin_timeout`.
+    /// Lowers each timeout to the given one, where that is not 0 and the present one is longer or 0.
+    /// For `fin_timeout`.
     pub(crate) fn reduce(&self, idle: u16, hard: u16) {
         let less = |old: u16, new: u16| if new != 0 && (old == 0 || new < old) { new } else { old };
         let _ = self.both.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |v| {
@@ -98,16 +98,16 @@ impl Timeouts {
     }
 }
 
-/// One rule. Immutable but for counters, timeouts and the time when it was last learned: a
+/// One rule. Immutable except for counters, timeouts and the time at which it was last learned: a
 /// modification makes a new `Rule` that shares [`Rule::stats`] with the old one. There may be
-/// millions of rules, so no field holds a value that can be computed from the others.
+/// millions of rules, so no field holds a value that can be computed quickly from the others.
 #[derive(Debug)]
 pub struct Rule {
-    /// Unique among all rules of the process.
+    /// Number of the rule, unique in the process. A later rule has a higher number.
     pub id: u64,
-    /// Table that it is in.
+    /// Table that holds the rule.
     pub table: u8,
-    /// Higher wins.
+    /// OpenFlow priority. Of several rules that match, the one with the highest priority applies.
     pub priority: u16,
     /// Match of the rule; its `in_port` is an OpenFlow port.
     pub matching: MiniMatch,
@@ -115,46 +115,47 @@ pub struct Rule {
     pub cookie: u64,
     /// Idle and hard timeout, in seconds; 0 means none.
     pub(crate) timeouts: Timeouts,
-    /// For eviction; higher stays longer.
+    /// OpenFlow importance: a full table evicts rules of low importance first.
     pub importance: u16,
     /// Flags that stay with the flow ([`FlowFlags::STATE`]).
     pub flags: FlowFlags,
     /// Made by the switch itself; hidden from controllers (priority above 65535 in OVS).
     pub hidden: bool,
-    /// When it was added.
+    /// Time at which the rule was added.
     pub created: Millis,
-    /// When its actions last changed, or a `learn` action last made it as it is (hard timeout counts
-    /// from here, as in OVS).
+    /// Time at which its actions last changed, or a `learn` action last made an equal rule. As in OVS
+    /// the hard timeout counts from then.
     pub modified: Latest,
     /// Actions that the rule applies to a packet.
     pub actions: Actions,
     /// `actions` has conjunctive clauses: the rule matches only as part of a conjunctive match.
     pub is_conjunctive: bool,
-    /// Its counters.
+    /// Counters of the rule; modified versions of the rule share them.
     pub stats: Arc<RuleStats>,
 }
 
 static NEXT_ID: AtomicU64 = AtomicU64::new(1);
 
 impl Rule {
-    /// A number for [`Rule::id`].
+    /// Returns a new number for [`Rule::id`].
     pub(crate) fn next_id() -> u64 {
         NEXT_ID.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// True when the rule has a timeout or may get one (`fin_timeout`).
+    /// Returns true when the rule has a timeout or may get one (`fin_timeout`).
     pub(crate) fn may_expire(&self) -> bool {
         self.timeouts.idle() != 0
             || self.timeouts.hard() != 0
             || self.any_action(&|a| matches!(a, openflow::Action::FinTimeout { .. }))
     }
 
-    /// True when some action, nested ones included, satisfies `wanted`.
+    /// Returns true when some action, nested ones included, satisfies `wanted`.
     pub(crate) fn any_action(&self, wanted: &dyn Fn(&openflow::Action) -> bool) -> bool {
         any_action(&self.actions, wanted)
     }
 
-    /// True when the rule may output to `port` by name (`out_port` of OpenFlow requests).
+    /// Returns true when an action of the rule names `port` as output (`out_port` of OpenFlow
+    /// requests).
     pub(crate) fn outputs_to(&self, port: openflow::PortNo) -> bool {
         use openflow::Action;
         self.any_action(&|a| match a {
@@ -166,7 +167,7 @@ impl Rule {
         })
     }
 
-    /// Tables and cookies of the flows that go when the last rule that learns them goes
+    /// Returns tables and cookies of the flows that are deleted with the last rule that learns them
     /// (`learn` with `delete_learned`).
     pub(crate) fn deletes_learned(&self) -> impl Iterator<Item = (u8, u64)> {
         self.actions.iter().filter_map(|a| match a {
@@ -175,13 +176,13 @@ impl Rule {
         })
     }
 
-    /// True when the rule uses `group` (`out_group` of OpenFlow requests).
+    /// Returns true when the rule uses `group` (`out_group` of OpenFlow requests).
     pub(crate) fn uses_group(&self, group: u32) -> bool {
         self.any_action(&|a| matches!(a, openflow::Action::Group(g) if *g == group))
     }
 }
 
-/// True when some action, nested ones included, satisfies `wanted`.
+/// Returns true when some action, nested ones included, satisfies `wanted`.
 pub(crate) fn any_action(
     actions: &[openflow::Action],
     wanted: &dyn Fn(&openflow::Action) -> bool,
@@ -197,7 +198,7 @@ pub(crate) fn any_action(
     })
 }
 
-/// The clause that an action is.
+/// Returns the clause of a `conjunction` action; `None` for other actions.
 fn conjunction(action: &openflow::Action) -> Option<classifier::Conjunction> {
     match *action {
         openflow::Action::Conjunction { id, clause, clauses } => {
@@ -207,7 +208,7 @@ fn conjunction(action: &openflow::Action) -> Option<classifier::Conjunction> {
     }
 }
 
-/// True when these actions make a rule part of a conjunctive match.
+/// Returns true when these actions make a rule part of a conjunctive match.
 pub(crate) fn is_conjunctive(actions: &[openflow::Action]) -> bool {
     actions.iter().any(|a| conjunction(a).is_some())
 }
@@ -224,7 +225,7 @@ pub(crate) fn matches_frozen(matching: &flow::Match) -> bool {
 /// Rank of the rule that forwards for absent controllers ("fail open"), as in OVS.
 const FAIL_OPEN: u32 = 0xf0_f0f0;
 
-/// Returns the rank of a rule in its table: hidden rules are above every OpenFlow priority, but for
+/// Returns the rank of a rule in its table: hidden rules are above every OpenFlow priority, except
 /// the rules of [`INTERNAL_TABLE`], which holds no other rules.
 pub(crate) fn rank(table: u8, priority: u16, hidden: bool) -> u32 {
     let above = if hidden && table != INTERNAL_TABLE { FAIL_OPEN - u32::from(u16::MAX) } else { 0 };

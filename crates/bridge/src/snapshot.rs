@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The immutable state that translation reads.
 //!
-//! Published as one `Arc<Snapshot>` by the control thread after each change (or batch of
-//! changes). Everything large inside is shared with the snapshot before: tables are
-//! persistent structures, views of unchanged bridges are the same `Arc`.
+//! The control thread publishes one `Arc<Snapshot>` after each change or batch of changes. It shares
+//! all large parts with the snapshot before: tables are persistent structures, and the views of
+//! unchanged bridges are the same `Arc`.
 
 pub use crate::ids::{BridgeIndex, INTERNAL_TABLE};
 
@@ -24,19 +24,19 @@ pub(crate) const TABLES: usize = 255;
 /// All bridges of the switch that share one datapath.
 #[derive(Debug, Default)]
 pub struct Snapshot {
-    /// Bridges; [`BridgeIndex`] is the place here. A removed bridge leaves `None`.
+    /// Bridges by [`BridgeIndex`]. A removed bridge leaves `None`.
     pub bridges: Vec<Option<Arc<BridgeView>>>,
-    /// Which port of which bridge a datapath port is.
+    /// Bridge and OpenFlow port of each datapath port.
     pub ports: Arc<HashMap<DpPort, (BridgeIndex, PortNo)>>,
 }
 
 impl Snapshot {
-    /// The bridge at `index`.
+    /// Returns the bridge at `index`.
     pub fn bridge(&self, index: BridgeIndex) -> Option<&Arc<BridgeView>> {
         self.bridges.get(index.0)?.as_ref()
     }
 
-    /// The bridge called `name`.
+    /// Returns the bridge called `name`.
     pub fn bridge_by_name(&self, name: &str) -> Option<(BridgeIndex, &Arc<BridgeView>)> {
         self.bridges
             .iter()
@@ -86,23 +86,23 @@ const BLOCK: usize = 32;
 const _: () = assert!(BLOCK.is_multiple_of(CHUNK));
 
 impl TableArray {
-    /// Table `id`.
+    /// Returns table `id`.
     pub fn get(&self, id: usize) -> Option<&TableView> {
         self.0.get(id / BLOCK)?.get(id % BLOCK / CHUNK)?.get(id % CHUNK)
     }
 
-    /// Table `id`, to change in this copy.
+    /// Returns table `id` for changes that only this copy sees.
     pub(crate) fn get_mut(&mut self, id: usize) -> Option<&mut TableView> {
         let block = Arc::make_mut(self.0.get_mut(id / BLOCK)?);
         Arc::make_mut(block.get_mut(id % BLOCK / CHUNK)?).get_mut(id % CHUNK)
     }
 
-    /// Number of tables.
+    /// Returns the number of tables.
     pub fn len(&self) -> usize {
         self.0.iter().flat_map(|block| block.iter()).map(|chunk| chunk.len()).sum()
     }
 
-    /// True when there is none.
+    /// Returns true when there are no tables.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -119,9 +119,9 @@ impl FromIterator<TableView> for TableArray {
 /// One OpenFlow table.
 #[derive(Clone, Debug)]
 pub struct TableView {
-    /// Its rules.
+    /// Rules of the table.
     pub rules: Classifier<Rule>,
-    /// Its counters.
+    /// Lookups in the table.
     pub stats: Arc<TableStats>,
     /// Handling of a packet that no rule of the table matches.
     pub miss: TableMiss,
@@ -146,23 +146,23 @@ impl TableStats {
     }
 }
 
-/// Settings of a bridge that translation looks at.
+/// Settings of a bridge that translation reads.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct BridgeConfig {
-    /// 48 low bits of the datapath id are its MAC.
+    /// MAC address of the bridge's own port.
     pub mac: [u8; 6],
-    /// `other_config:forward-bpdu`.
+    /// NORMAL forwards frames to reserved destination addresses (`other_config:forward-bpdu`).
     pub forward_bpdu: bool,
-    /// A table miss goes to controllers (some OpenFlow 1.0-1.2 controller is configured, or
-    /// none spoke yet), else it is dropped.
+    /// A table miss goes to controllers, else it is dropped; see
+    /// `Connections::wants_packet_in_on_miss`.
     pub miss_to_controller: bool,
     /// `OFPC_FRAG_*`: 0 normal, 1 drop, 2 reassemble (refused), 3 nx-match.
     pub frag_handling: u16,
     /// Bytes of a miss sent to controllers.
     pub miss_send_len: u16,
-    /// Packets with invalid TTL go to controllers (OFPC_INVALID_TTL_TO_CONTROLLER).
+    /// Packets with an expired TTL go to controllers (OFPC_INVALID_TTL_TO_CONTROLLER).
     pub invalid_ttl_to_controller: bool,
-    /// Some collector wants the packets of `sample` actions (Flow_Sample_Collector_Set).
+    /// A collector is configured for the packets of `sample` actions (Flow_Sample_Collector_Set).
     pub flow_sampling: bool,
 }
 
@@ -175,51 +175,51 @@ pub struct PortView {
     pub name: String,
     /// Number in the datapath; `None` for patch ports.
     pub dp_port: Option<DpPort>,
-    /// For a patch port: the bridge and port it leads to, when both are there.
+    /// For a patch port: the bridge and port to which it leads, when both exist.
     pub peer: Option<(BridgeIndex, PortNo)>,
-    /// Is a patch port (also without a peer).
+    /// True for a patch port, also without a peer.
     pub is_patch: bool,
-    /// Its bundle: place in [`BridgeView::bundles`].
+    /// Index of the port's bundle in [`BridgeView::bundles`].
     pub bundle: Option<usize>,
     /// Port configuration bits as controllers set them (OFPPC_*).
     pub config: PortConfig,
-    /// May carry traffic (admin and link up).
+    /// True when the port may carry traffic: administratively up, with a link.
     pub up: bool,
-    /// Live, for fast failover groups.
+    /// True when buckets that watch the port are live.
     pub live: bool,
     /// True for the member of a bond that carries the bond's traffic; always false without a bond.
     pub is_active: bool,
     /// MTU in bytes.
     pub mtu: u32,
-    /// Packets through a patch port (others are counted by their device): rx then tx.
+    /// Packets through a patch port: rx, tx. The devices of other ports count theirs.
     pub patch_stats: Arc<[crate::group::Count; 2]>,
 }
 
 /// VLAN mode of a bundle (`Port:vlan_mode`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum VlanMode {
-    /// `access`.
+    /// `access`: all packets are in the VLAN `tag`, and have no header for it.
     Access,
-    /// `trunk`.
+    /// `trunk`: packets have a header for their VLAN.
     #[default]
     Trunk,
-    /// `native-tagged`.
+    /// `native-tagged`: as `trunk`; packets received without a header are in the VLAN `tag`.
     NativeTagged,
-    /// `native-untagged`.
+    /// `native-untagged`: as `native-tagged`; packets of the VLAN `tag` leave without a header.
     NativeUntagged,
-    /// `dot1q-tunnel`.
+    /// `dot1q-tunnel`: packets get one more header, for the VLAN `tag`.
     Dot1qTunnel,
 }
 
 /// When a bundle's packets in VLAN 0 carry a tag (`Port:other_config:priority-tags`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum PriorityTags {
-    /// `never`.
+    /// `never`: no tag is added for the priority.
     #[default]
     Never,
-    /// `if-nonzero`.
+    /// `if-nonzero`: they have one when the priority is not 0.
     IfNonzero,
-    /// `always`.
+    /// `always`: as `if-nonzero`, and a tag with priority 0 stays, too.
     Always,
 }
 
@@ -238,12 +238,12 @@ pub struct BundleView {
     pub cvlans: Arc<[u16]>,
     /// TPID that a dot1q-tunnel pushes: 0x88a8 or 0x8100.
     pub qinq_tpid: u16,
-    /// Priority tags.
+    /// Whether packets in VLAN 0 leave with a tag for their priority.
     pub priority_tags: PriorityTags,
     /// `Port:protected`: no traffic between protected ports.
     pub protected: bool,
-    /// Its OpenFlow ports; of several the one that is active carries traffic.
+    /// OpenFlow ports of the bundle. Of several, the active one carries the traffic.
     pub members: Vec<PortNo>,
-    /// Floods to it are allowed (no member has NO_FLOOD).
+    /// Floods include the bundle: no member has NO_FLOOD.
     pub floodable: bool,
 }

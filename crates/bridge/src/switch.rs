@@ -351,7 +351,7 @@ impl Switch {
         Ok(bridge.pipeline.remove_users_of_meters(&removed))
     }
 
-    /// Returns a version: no megaflow is left that an older snapshot made.
+    /// Returns a version such that no megaflow is left from an older snapshot.
     fn settled_version(&self) -> u64 {
         // The order matters: the version is read before the check for stale megaflows.
         let published = self.slow.published.version();
@@ -505,7 +505,7 @@ impl Switch {
         used: Millis,
     ) -> Result<Vec<Change>, OfError> {
         let Some(bridge) = self.bridges.get_mut(index.0).and_then(Option::as_mut) else {
-            return Ok(Vec::new()); // it went meanwhile
+            return Ok(Vec::new()); // the bridge was removed meanwhile
         };
         let changes = bridge.pipeline.learn(flow, used, self.clock.now())?;
         if !changes.is_empty() {
@@ -597,8 +597,9 @@ impl Switch {
         let mut moved = std::mem::take(&mut self.moved_bonds);
         moved.dedup();
         for (index, name) in moved {
-            let told = self.bridge(index).and_then(|b| bond::announcements(b, &name, self.now()));
-            let Some((port, frames)) = told else { continue };
+            let announced =
+                self.bridge(index).and_then(|b| bond::announcements(b, &name, self.now()));
+            let Some((port, frames)) = announced else { continue };
             tracing::info!(target: "bond", "bond {name}: active member is now {}", port.name);
             let actions = [Action::Output { port: port.number, max_len: 0 }];
             let any = flow::Match::ANY;
@@ -620,10 +621,10 @@ impl Switch {
         })
     }
 
-    /// Publishes, and waits until the megaflows follow: packets received after the return see the
-    /// published state. A large table may take longer than a control connection should wait, and so
-    /// may a series of waits (`barrier_budget.rs`). The remaining megaflows then follow
-    /// within the next passes.
+    /// Publishes, and blocks until the megaflows follow: packets received after the return see the
+    /// published state. The wait is bounded (`barrier_budget.rs`), as many megaflows or a series of
+    /// waits could take longer than a control connection should wait. The remaining megaflows then
+    /// follow within the next passes.
     pub fn publish_and_wait(&mut self) {
         self.publish();
         let Some(thread) = &self.revalidator else { return };
@@ -693,9 +694,8 @@ impl Switch {
     }
 
     /// Collects statistics from the datapath, so that counters are exact as of now. With a
-    /// revalidator thread and many megaflows this waits for the thread. When that takes longer than
-    /// the control thread should wait (`barrier_budget.rs`), counters are as of the last
-    /// pass.
+    /// revalidator thread and many megaflows this waits for the thread. When that would take longer
+    /// than the control thread should wait (`barrier_budget.rs`), counters are as of the last pass.
     pub fn collect_statistics(&mut self) {
         let asked = self.now();
         if self.collect() >= asked {

@@ -2,9 +2,9 @@
 //! Translation: from a packet's key to the megaflow that it belongs to.
 //!
 //! # Task
-//! [`translate`] runs the OpenFlow pipeline of a bridge (tables, groups, NORMAL, patch ports
-//! into other bridges) on a key, symbolically: it neither changes nor sends a packet. Its result
-//! is the datapath actions that do so, the bits of the key that the result depends on (the
+//! [`translate`] runs the OpenFlow pipeline of a bridge (tables, groups, NORMAL, patch ports into
+//! other bridges) on a key, symbolically: it neither changes nor sends a packet. Its result is the
+//! datapath actions that do so, the bits of the key that the result depends on (the
 //! [`Mask`](flow::Mask)), and the other consequences of such packets ([`Effect`](crate::effect::Effect)s). It reads one immutable
 //! [`Snapshot`] and the MAC tables, and changes nothing but the [`RecircTable`].
 //!
@@ -12,8 +12,8 @@
 //! For every key that agrees with `Request::key` under the mask, a translation with the same
 //! snapshot and MAC tables gives equal actions. The rule by which the code keeps this: *a bit
 //! of the key is made exact before a decision or an emitted value depends on it.* A bit that
-//! is exact without need costs megaflows; one that is not exact though it was looked at is a
-//! security hole (CVE-2020-35498, CVE-2023-1668, CVE-2023-5366 were such in OVS). Hence:
+//! is exact without need costs megaflows. A bit that was read and is not exact is a security hole
+//! (CVE-2020-35498, CVE-2023-1668 and CVE-2023-5366 were such holes in OVS). Hence:
 //!
 //! - a field that is read, or written under a condition, makes its prerequisites exact
 //!   (`Field::unwildcard`), whatever the packet's protocols are;
@@ -47,8 +47,8 @@
 //! | `freeze` | freezing and thawing |
 //!
 //! # Errors
-//! Translation never fails half-way: an error (a loop, too many resubmits) gives a megaflow
-//! that drops, with a mask as sound as any, so that an erring pipeline costs no CPU.
+//! Translation always gives a megaflow. After an error (a loop, too many resubmits) the megaflow
+//! drops, and its mask is as sound as any, so that a faulty pipeline costs no CPU time.
 
 // A new action, field or effect does not compile until each place has decided what it means.
 #![deny(clippy::wildcard_enum_match_arm)]
@@ -102,10 +102,11 @@ pub const MAX_STACK_BYTES: usize = 65_536;
 /// Whether [`Translation::effects`] is wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum EffectsMode {
-    /// Yes: for an upcall's packet, and for revalidation.
+    /// Effects are collected: for an upcall's packet, and for revalidation.
     #[default]
     Collect,
-    /// No: for `ofproto/trace` of a flow. Nothing is learned; packets are not for controllers.
+    /// Effects are left out: for `ofproto/trace` of a flow, which has no packet that could be learned
+    /// from or sent to controllers.
     Suppress,
 }
 
@@ -113,29 +114,29 @@ pub enum EffectsMode {
 pub struct Request<'a> {
     /// Snapshot of the switch to translate on.
     pub snapshot: &'a Snapshot,
-    /// Bridge that the packet is in.
+    /// Bridge that has received the packet.
     pub bridge: BridgeIndex,
     /// The packet's key, with an OpenFlow port number in `in_port`.
     pub key: Key,
-    /// The packet, when there is one. Translation gives the same without.
+    /// The packet, when there is one. The result is the same without it.
     pub packet: Option<&'a Packet>,
-    /// The time.
+    /// Time of the translation, by the switch's clock.
     pub now: Millis,
-    /// Where pipelines are frozen.
+    /// Table of the frozen pipelines.
     pub recirc: &'a RecircTable,
-    /// The frozen pipeline to go on with: that of `key.recirc_id`.
+    /// The frozen pipeline to continue: that of `key.recirc_id`.
     pub frozen: Option<Arc<FrozenState>>,
-    /// Collect effects.
+    /// Whether effects are collected.
     pub effects: EffectsMode,
-    /// Writes down what happens, for people.
+    /// Receives the steps of the translation (`ofproto/trace`).
     pub tracer: Option<&'a mut Tracer>,
-    /// Run these actions (of a packet-out) instead of the tables.
+    /// Actions (of a packet-out) that run instead of the tables.
     pub actions: Option<&'a [Action]>,
 }
 
 impl<'a> Request<'a> {
-    /// A request for any packet with `key` that collects effects; the other parts are left
-    /// out.
+    /// Returns a request for any packet with `key` that collects effects. The optional parts are
+    /// left out.
     pub fn new(
         snapshot: &'a Snapshot,
         bridge: BridgeIndex,
@@ -158,8 +159,8 @@ impl<'a> Request<'a> {
     }
 }
 
-/// Translates; see the module's text. Takes some microseconds, more with long pipelines; never
-/// blocks but on short locks.
+/// Translates a packet's key; see the module's text. Takes some microseconds, more with long
+/// pipelines. Blocks only on short locks. Any thread may call.
 pub fn translate(request: Request<'_>) -> Translation {
     context::Context::run(request)
 }

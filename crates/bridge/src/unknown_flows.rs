@@ -14,7 +14,7 @@ pub(crate) struct UnknownFlows {
 }
 
 impl Default for UnknownFlows {
-    /// There may be some from the start.
+    /// Expects such megaflows from the start: an earlier daemon may have left some.
     fn default() -> Self {
         UnknownFlows { expected: AtomicU64::new(1), met: AtomicU64::new(0) }
     }

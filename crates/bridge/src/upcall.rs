@@ -29,8 +29,8 @@ use seen_filter::SeenOnce;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// Megaflows that a port may have for each that there is still room for: one port alone gets eight
-/// ninths of the limit.
+/// Number of megaflows that a port may have for each one that there is still room for. One port
+/// alone gets eight ninths of the limit.
 const PORT_TO_ROOM: usize = 8;
 
 impl SlowPath {
@@ -54,8 +54,8 @@ impl SlowPath {
         }
     }
 
-    /// True when `port` may have one more megaflow: [`PORT_TO_ROOM`] for each that there is room
-    /// for. So one port leaves room for others, however many it makes.
+    /// Returns true when `port` may have one more megaflow: it may have [`PORT_TO_ROOM`] for each that
+    /// there is still room for. So one port leaves room for others, however many flows it has.
     fn has_share(&self, port: PortNo) -> bool {
         let limit = self.flow_limit.load(Ordering::Relaxed);
         let room = limit.saturating_sub(self.megaflows.len());
@@ -88,12 +88,12 @@ struct Handler {
 
 /// A megaflow to be installed.
 struct New<'a> {
-    /// The key of the packet that it was made for.
+    /// Key of the packet for which the megaflow was made.
     key: &'a Key,
     megaflow: Megaflow,
     effects: Vec<Effect>,
     recirc: Vec<RecircRef>,
-    /// Version of the snapshot that it was translated on.
+    /// Version of the snapshot on which it was translated.
     version: u64,
     now: Millis,
 }
@@ -124,7 +124,7 @@ impl Upcaller for Handler {
 }
 
 impl Handler {
-    /// Reads the rules that packets from ports meet first.
+    /// Prefetches the rules of table 0 that packets from ports match.
     fn prefetch(&mut self, upcalls: &[Upcall<'_>]) {
         let snapshot = self.snapshot.read();
         let locate = |upcall: &Upcall<'_>| {
@@ -171,7 +171,7 @@ impl Handler {
         let seen =
             FlowStats { packets: 1, bytes, used: now, tcp_flags: upcall.key.tcp_flags.get() };
         effect::apply(&effects, &seen, &slow.events);
-        self.learns |= effects.iter().any(|effect| is_learned_anew(effect, snapshot));
+        self.learns |= effects.iter().any(|effect| learns_new_flow(effect, snapshot));
         let actions = datapath_actions(translation.actions, error.is_some());
         let actions = self.interner.share(actions);
         let megaflow = slow.megaflow_of(upcall.key, &mask, Arc::clone(&actions));
@@ -182,8 +182,8 @@ impl Handler {
         (actions, is_wanted.then_some(new))
     }
 
-    /// Waits, before packets of a batch leave, until the flows that they made are in the tables, as
-    /// in OVS. Replies to these packets may need these flows.
+    /// Blocks until the flows that packets of a batch made are in the tables, as in OVS: replies to
+    /// these packets may need the flows. Called before the packets leave.
     fn await_learned(&mut self) {
         let learns = std::mem::take(&mut self.learns);
         if learns && self.slow.has_learner_elsewhere() {
@@ -191,10 +191,10 @@ impl Handler {
         }
     }
 
-    /// Returns true, and counts, when the port is pressed and has not asked for this megaflow of
-    /// late. Most packets of a flood of new flows are the only ones of their flow: megaflows for
-    /// them would cost more than the packets, and take the room of others. A pass finds out soon
-    /// whether the port has used its megaflows, or is pressed without a reason.
+    /// Returns true, and counts, when the port is under upcall pressure and has not asked for this
+    /// megaflow lately. Most packets of a flood of new flows are the only ones of their flow:
+    /// megaflows for them would cost more than the packets, and take the room of others. The
+    /// requested pass finds out whether the port uses its megaflows, which ends the pressure.
     fn is_first(&mut self, upcall: &Upcall<'_>, megaflow: &Megaflow, now: Millis) -> bool {
         if !upcall.pressed {
             return false;
@@ -223,7 +223,7 @@ impl Handler {
         let New { key, megaflow, effects, recirc, version, now } = new;
         let slow = &self.slow;
         if slow.published.version() != version {
-            return; // what is below would take it back
+            return; // the check at the end would remove the megaflow again
         }
         if slow.megaflows.len() >= slow.flow_limit.load(Ordering::Relaxed) {
             slow.counters.over_limit.fetch_add(1, Ordering::Relaxed);
@@ -247,22 +247,22 @@ impl Handler {
         };
         let mut ufid = megaflow.ufid;
         if let Some(refused) = self.put(datapath, &megaflow, entry) {
-            // The datapath has no room for one more mask, but for the masks that match every field.
+            // The datapath has no room for one more mask, except for masks that match every field.
             let narrow = slow.megaflow_under(key, &exact_mask(key), Arc::clone(&megaflow.actions));
             let matching = MiniMatch::new(&narrow.matching);
             slow.count_narrowed(now);
             self.put(datapath, &narrow, Entry { matching, ..refused });
             ufid = narrow.ufid;
         }
-        // The pass that follows a publication may have gone by between our translation and
-        // our installation. A publication from here on has its pass after this.
+        // The pass that follows a publication may have ended between this translation and this
+        // installation. A later publication has its pass after this check.
         if slow.published.version() != version {
             slow.remove(ufid);
         }
     }
 
-    /// Installs one megaflow, unless another thread does. Gives its entry back when the datapath
-    /// has no room for its mask, and might have for a narrower one.
+    /// Installs one megaflow, unless another thread does. Returns its entry when the datapath has no
+    /// room for its mask, but may have room for a narrower one.
     fn put(&self, datapath: &dyn Datapath, megaflow: &Megaflow, entry: Entry) -> Option<Entry> {
         let slow = &self.slow;
         if !slow.megaflows.insert(megaflow.ufid, entry, &slow.revalidator.passes) {
@@ -286,8 +286,8 @@ impl Handler {
     }
 }
 
-/// True when a packet makes a flow that is not in `snapshot`.
-fn is_learned_anew(effect: &Effect, snapshot: &Snapshot) -> bool {
+/// Returns true when a packet makes a flow that is not in `snapshot`.
+fn learns_new_flow(effect: &Effect, snapshot: &Snapshot) -> bool {
     let Effect::LearnFlow { bridge, flow } = effect else { return false };
     snapshot.bridge(*bridge).is_some_and(|bridge| !flow.is_in(bridge))
 }

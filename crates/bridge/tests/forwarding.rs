@@ -206,7 +206,7 @@ fn a_flow_that_is_learned_again_is_nothing_new_for_packets() {
     for _ in 0..3 {
         b.receive(1, &udp(1, 2));
         b.switch.collect_statistics();
-        assert!(learn_all(&mut b) > 0, "its hard timeout begins anew");
+        assert!(learn_all(&mut b) > 0, "its hard timeout starts again");
     }
     assert_eq!(version(&b), before);
 }
@@ -227,7 +227,7 @@ fn a_pass_refreshes_learned_flows_that_are_there_by_itself() {
     let table = Filter { table: 1, ..Filter::default() };
     let rules = b.switch.bridge(b.bridge).unwrap().pipeline.select(&table);
     assert_eq!(rules.len(), 1);
-    assert_eq!(rules[0].modified.get(), b.clock.now(), "its hard timeout begins anew");
+    assert_eq!(rules[0].modified.get(), b.clock.now(), "its hard timeout starts again");
 }
 
 #[test]
@@ -350,7 +350,7 @@ fn the_other_end_of_a_bond_is_told_where_hosts_are_when_another_member_takes_ove
     };
     set_down(&mut b, 2, true);
     assert_eq!(taken(&b, 3), [reverse_arp(1, &[]), reverse_arp(3, &[0x81, 0, 0, 7])]);
-    assert!(b.sent().is_empty(), "nobody else is told");
+    assert!(b.sent().is_empty(), "no other port sends a frame");
     // An access port has one VLAN, without a header.
     let settings = &mut b.switch.bridge_mut(b.bridge).unwrap().bundles[1].settings;
     (settings.mode, settings.tag) = (VlanMode::Access, 7);

@@ -21,13 +21,13 @@ enum Next {
 }
 
 impl Context<'_> {
-    /// Runs a list of actions. `last`: nothing follows it in the whole pipeline but the action
-    /// set.
+    /// Runs a list of actions. `last` means that only the action set follows in the whole pipeline.
     pub(super) fn do_actions(&mut self, actions: &[Action], last: bool) {
         self.do_list(actions, last, &[]);
     }
 
-    /// The same, where parts follow. True when an action took them along: then they have run.
+    /// Does the same as [`Context::do_actions`] for a list that the parts `behind` follow. Returns true
+    /// when an action has run these parts, too.
     pub(super) fn do_list(&mut self, actions: &[Action], last: bool, behind: &[Segment]) -> bool {
         if actions.is_empty() {
             self.report(Kind::Action, || "drop".to_string());
@@ -45,7 +45,7 @@ impl Context<'_> {
             }
             let names = self.names();
             self.report(Kind::Action, || action_text(action, names));
-            // Actions that take the rest of the list with them.
+            // An action that runs the rest of the list itself.
             if let Action::CheckPktLarger { len, dst } = action {
                 self.check_packet_length(*len, dst, rest, behind);
                 return true;
@@ -54,7 +54,7 @@ impl Context<'_> {
                 Next::Continue => {}
                 Next::Stop => return false,
             }
-            // The action froze the pipeline by itself (none that it led to did).
+            // This action froze the pipeline, and not an action of a list that it ran.
             if let Some(freeze) = &self.freeze
                 && !freeze.stored
             {
@@ -111,8 +111,8 @@ impl Context<'_> {
             }
             Action::FinTimeout { idle, hard } => {
                 self.mask.0.nw_proto = u8::MAX;
-                // The flags that the packet came with decide, whatever the packet is by now: a
-                // packet that is not TCP has none.
+                // The TCP flags of the packet as received decide, whatever the actions have changed
+                // since. A packet that is not TCP has none.
                 if let Some(rule) = self.rule.clone() {
                     self.effect(|| Effect::FinTimeout { rule, idle: *idle, hard: *hard });
                 }
@@ -167,7 +167,7 @@ impl Context<'_> {
                     return Next::Stop;
                 }
             }
-            // Handled with its rest by the caller.
+            // The caller runs it, with the rest of the list.
             Action::CheckPktLarger { .. } => {}
             Action::SetField { field, value, mask, .. } => self.set_field(*field, *value, *mask),
             Action::Move { src, dst } => self.move_field(src, dst),
@@ -199,7 +199,7 @@ impl Context<'_> {
         Next::Continue
     }
 
-    /// `enqueue:PORT:QUEUE`.
+    /// Runs `enqueue:PORT:QUEUE`.
     fn enqueue(&mut self, port: PortNo, queue: u32) {
         let in_port = self.in_port();
         let target = match port {
@@ -214,7 +214,7 @@ impl Context<'_> {
         self.key.skb_priority = old;
     }
 
-    /// `write_actions(...)`.
+    /// Runs `write_actions(...)`.
     fn write_actions(&mut self, actions: &[Action]) {
         for a in actions {
             if let Action::Group(_) = a {
@@ -340,7 +340,7 @@ impl Context<'_> {
         port: PortNo,
     ) {
         if !self.bridge.config.flow_sampling || self.in_port() == PortNo::NONE {
-            return; // nobody collects
+            return; // there is no collector
         }
         self.commit();
         let output_port = self.port(port).and_then(|p| p.dp_port).unwrap_or(datapath::PortNo::NONE);
@@ -362,9 +362,9 @@ impl Context<'_> {
         self.write_subfield(&m.dst, link.into());
     }
 
-    /// `bundle(...)` and `bundle_load(...)`.
+    /// Runs `bundle(...)` and `bundle_load(...)`.
     fn bundle_action(&mut self, b: &Bundle, last: bool) {
-        // A reserved port number, which is no port of its own, is taken to be up.
+        // A reserved port number, which names no single port, counts as live.
         let live = |ctx: &Self, p: PortNo| match p {
             PortNo::IN_PORT
             | PortNo::TABLE
@@ -384,7 +384,7 @@ impl Context<'_> {
         };
         let port = chosen.unwrap_or(PortNo::NONE);
         match &b.dst {
-            // As OpenFlow 1.0 counts ports, in 16 bits.
+            // The number in 16 bits, as in OpenFlow 1.0.
             Some(dst) => self.write_subfield(dst, port.to_u16().unwrap_or(0xffff).into()),
             None => self.output(port, 0, false, last),
         }
@@ -408,8 +408,9 @@ fn action_set_text(verb: &str, set: &[Action], names: PortNames<'_>) -> String {
     }
 }
 
-/// The actions of an action set in the order in which OpenFlow runs them: see [`ActionSetSlot`].
-/// An action set that goes nowhere does nothing. Meters have no place in one, as in OVS.
+/// Returns the actions of an action set in the order in which OpenFlow runs them; see
+/// [`ActionSetSlot`]. A set without output, group or resubmit gives no actions. As in OVS a set has no
+/// place for meters.
 pub(super) fn ordered_set(set: &[Action]) -> Vec<Action> {
     let last = |slot| set.iter().rev().find(|a| a.action_set_slot() == Some(slot)).cloned();
     let Some(end) = ActionSetSlot::ENDS.into_iter().find_map(last) else { return Vec::new() };

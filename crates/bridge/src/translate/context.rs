@@ -36,7 +36,7 @@ pub(super) const NO_COOKIE: u64 = u64::MAX;
 /// Reason for a freeze, and the state of the lists that froze.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Freeze {
-    /// Symmetric, basis: the datapath hashes the packet before it recirculates.
+    /// The datapath hashes the packet before it recirculates: whether symmetrically, and the basis.
     pub hash: Option<(bool, u32)>,
     /// The packet goes to a controller, which resumes the pipeline.
     pub pause: Option<Box<Controller>>,
@@ -46,7 +46,7 @@ pub(super) struct Freeze {
     pub again: bool,
     /// The list of that action is in `steps` already.
     pub stored: bool,
-    /// The packet has just come into the bridge: its first table is not looked up yet.
+    /// The packet has just entered the bridge: no table has been looked up yet.
     pub enters: bool,
     /// Steps that remain to be run.
     pub steps: Vec<FrozenStep>,
@@ -75,13 +75,13 @@ pub(super) struct Context<'a> {
     pub base: Key,
     /// Bits of the key that the translation depends on so far.
     pub mask: Mask,
-    /// VLAN headers that the packet came with.
+    /// VLAN headers of the packet as received.
     pub original_vlans: [Vlan; VLANS],
-    /// Depth of the MPLS stack that the packet came with.
+    /// Depth of the MPLS stack of the packet as received.
     pub original_mpls: usize,
     /// The key does not hold the end of that stack.
     pub is_mpls_endless: bool,
-    /// `skb_priority` of the packet as it came.
+    /// `skb_priority` of the packet as received.
     pub original_priority: u32,
 
     /// Actions emitted so far (of the innermost nested list).
@@ -90,11 +90,11 @@ pub(super) struct Context<'a> {
     pub effects: Vec<Effect>,
     pub recirc_ids: Vec<RecircRef>,
 
-    /// Table that runs.
+    /// Table whose rule runs.
     pub table: u8,
     /// Rule whose actions run.
     pub rule: Option<Arc<Rule>>,
-    /// Its cookie (a thawed pipeline has no rule).
+    /// Cookie of that rule. It is kept apart because a thawed pipeline has a cookie and no rule.
     pub cookie: u64,
     pub depth: u32,
     resubmits: u32,
@@ -113,7 +113,7 @@ pub(super) struct Context<'a> {
     pub irreversible: bool,
     /// The packet's `dp_hash` is valid: the datapath has hashed the packet.
     pub hashed: bool,
-    /// Stop: `exit`, or frozen.
+    /// No more actions run: after `exit`, or because the pipeline is frozen.
     pub exit: bool,
     pub freeze: Option<Freeze>,
     pub error: Option<TranslationError>,
@@ -219,7 +219,7 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// A packet from a port: table 0, unless the port's settings forbid.
+    /// Runs table 0 for a packet from a port, unless the port's settings forbid it.
     fn first_table(&mut self) {
         let in_port = PortNo(self.key.in_port.get());
         let allowed = self.may_receive(in_port);
@@ -237,7 +237,7 @@ impl<'a> Context<'a> {
         self.leave();
     }
 
-    /// Runs the action set, then freezes if that was asked for: the end of a pipeline.
+    /// Ends a pipeline: runs the action set, or completes the freeze.
     pub(super) fn finish_level(&mut self) {
         if self.freeze.is_none() {
             self.run_action_set();
@@ -247,7 +247,8 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// OFPPC_NO_RECV and NO_RECV_STP. As in OVS they hold for the port of a packet-out, too.
+    /// Returns false when OFPPC_NO_RECV or NO_RECV_STP of `port` forbids the packet. As in OVS both
+    /// hold for the port of a packet-out, too.
     pub(super) fn may_receive(&mut self, port: PortNo) -> bool {
         let Some(config) = self.port(port).map(|p| p.config) else { return true };
         let both = PortConfig::NO_RECV | PortConfig::NO_RECV_STP;
@@ -255,19 +256,19 @@ impl<'a> Context<'a> {
             return true;
         }
         if config.contains(both) {
-            return false; // whatever the destination is
+            return false; // for any destination
         }
         self.mask.set_exact(flow::Field::EthDst);
         let is_stp = self.key.dl_dst == STP_MAC;
         !config.contains(if is_stp { PortConfig::NO_RECV_STP } else { PortConfig::NO_RECV })
     }
 
-    /// The port of the present bridge with this number.
+    /// Returns the port of the present bridge with this number.
     pub(super) fn port(&self, number: PortNo) -> Option<&'a PortView> {
         self.bridge.ports.get(&number)
     }
 
-    /// The OpenFlow port that the packet came in by.
+    /// Returns the packet's OpenFlow input port.
     pub(super) fn in_port(&self) -> PortNo {
         PortNo(self.key.in_port.get())
     }
@@ -328,13 +329,13 @@ impl<'a> Context<'a> {
         std::mem::replace(&mut self.out, outer)
     }
 
-    /// Gives up.
+    /// Ends the translation with an error.
     pub(super) fn fail(&mut self, error: TranslationError, text: impl FnOnce() -> String) {
         self.report(Kind::Error, text);
         self.error = Some(error);
     }
 
-    /// Names of the present bridge's ports, if reports shall have them.
+    /// Returns the names of the present bridge's ports, when the trace shows names.
     pub(super) fn names(&self) -> PortNames<'a> {
         self.tracer.as_deref().map_or_else(PortNames::default, |t| t.names(Some(self.bridge)))
     }
@@ -345,7 +346,7 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// Reports, and puts the reports that follow below that one until [`Context::leave`].
+    /// Reports a line. Later reports are placed below it until [`Context::leave`].
     pub(super) fn enter(&mut self, kind: Kind, text: impl FnOnce() -> String) {
         if let Some(t) = self.tracer.as_deref_mut() {
             t.enter(kind, text());
@@ -360,7 +361,7 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// True when one more level may be entered.
+    /// Returns true when one more level may be entered, else ends the translation with an error.
     pub(super) fn may_recurse(&mut self) -> bool {
         if self.error.is_some() {
             return false;
@@ -384,8 +385,8 @@ impl<'a> Context<'a> {
         false
     }
 
-    /// Looks the packet up in `table` as if it had come in by `in_port`, and runs what it
-    /// finds. `cloned`: changes that the rule makes are undone afterwards.
+    /// Looks the packet up in `table` as if its input port were `in_port`, and runs the rule. With
+    /// `cloned` the changes that the rule makes are undone afterwards.
     pub(super) fn table_action(
         &mut self,
         in_port: PortNo,
@@ -404,7 +405,8 @@ impl<'a> Context<'a> {
         self.depth -= deeper;
     }
 
-    /// The same, where no limit counts it: a packet that comes back begins like one from a port.
+    /// Does the same as [`Context::table_action`] without counting towards a limit: a packet that
+    /// comes back starts like one from a port.
     pub(super) fn run_table(
         &mut self,
         in_port: PortNo,
@@ -416,7 +418,8 @@ impl<'a> Context<'a> {
         let old_table = self.table;
         let found = self.lookup(in_port, table, on_miss);
         let names = self.names();
-        // As in OVS, the trace shows the table of the first lookup, but for a packet from a port.
+        // As in OVS the trace shows the table of the first lookup. For a packet from a port it shows
+        // that of the last (`first_table`).
         self.enter(Kind::Table, || found.text(table, names));
         on_stack(|| self.run_found(&found, cloned, last, true));
         self.leave();
@@ -425,7 +428,7 @@ impl<'a> Context<'a> {
 
     fn lookup(&mut self, in_port: PortNo, first: u8, on_miss: OnMiss) -> Found {
         if let Some(t) = self.tracer.as_deref_mut() {
-            t.looked(&self.mask); // what the rule that leads here looked at
+            t.looked(&self.mask); // bits that the rule before this lookup has read
         }
         let config = &self.bridge.config;
         let mut key = self.key;
@@ -486,7 +489,7 @@ impl<'a> Context<'a> {
             let cookie = rule.as_ref().map_or(0, |r| r.cookie);
             let old_cookie = std::mem::replace(&mut self.cookie, cookie);
             let old_rule = std::mem::replace(&mut self.rule, rule);
-            // The rule's actions are no bucket's.
+            // The rule's actions do not belong to a bucket.
             let in_group = std::mem::replace(&mut self.in_group, false);
             if cloned {
                 self.clone_actions(&actions, last);
@@ -499,7 +502,7 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// The rule of [`INTERNAL_TABLE`] that counts what no rule matched.
+    /// Returns the rule of [`INTERNAL_TABLE`] that counts a packet without a matching rule.
     fn internal_rule(&self, found: &Found) -> Option<Arc<Rule>> {
         let why = match found {
             Found::Rule(_) => return None,
@@ -524,7 +527,7 @@ impl<'a> Context<'a> {
         FrozenPacketIn { userdata: Arc::from(userdata), table_miss: missed || self.in_miss_rule() }
     }
 
-    /// The present rule is its table's table-miss flow (OpenFlow 1.5.1, 5.4).
+    /// Returns true when the present rule is its table's table-miss flow (OpenFlow 1.5.1, 5.4).
     pub(super) fn in_miss_rule(&self) -> bool {
         self.rule.as_ref().is_some_and(|r| {
             r.priority == 0 && !r.hidden && r.matching.expand().mask().is_wildcard()
@@ -545,7 +548,8 @@ pub(crate) fn miss_action() -> Action {
 }
 
 impl Found {
-    /// Table where the lookup ended. It is not the first where tables continue with the next.
+    /// Returns the table where the lookup ended. It differs from the first one where a table miss
+    /// continues with the next table.
     fn table(&self) -> u8 {
         match self {
             Found::Rule(rule) => rule.table,
@@ -553,7 +557,7 @@ impl Found {
         }
     }
 
-    /// As `ofproto/trace` shows it, by this number of the table.
+    /// Returns the line of `ofproto/trace`, with `table` as the number of the table.
     fn text(&self, table: u8, names: PortNames<'_>) -> String {
         match self {
             Found::Rule(rule) => crate::trace::rule_text(rule, table, names),
@@ -570,7 +574,7 @@ impl Found {
     }
 }
 
-/// Runs what may nest deeply, with more of a stack where little is left.
+/// Runs a closure that may nest deeply, on a new piece of stack where little of the old is left.
 pub(super) fn on_stack<T>(run: impl FnOnce() -> T) -> T {
     stacker::maybe_grow(STACK_LEFT, STACK_MORE, run)
 }

@@ -36,9 +36,9 @@ impl Context<'_> {
 
     /// Returns true when the packet meets `need`; the bits that decide this are made exact.
     fn meets(&mut self, need: Prerequisite) -> bool {
-        // The Ethernet type, and whether an IP packet is a fragment, are exact in every
-        // megaflow, and what the actions did to them is the same for all packets of one. Where
-        // they rule the field out nothing else matters.
+        // The Ethernet type and, for IP, the fragmentation are exact in every megaflow, and actions
+        // change them alike for all packets of a megaflow. So where they rule the field out, no other
+        // bit matters.
         if ruled_out(need, &self.key) {
             return false;
         }
@@ -80,7 +80,8 @@ impl Context<'_> {
         }
     }
 
-    /// A header that a set made present gets a TPID; one that it made absent goes.
+    /// Completes the VLAN headers after a set: a header that it made present gets a TPID, and one that
+    /// it made absent is removed.
     pub(super) fn normalize_vlan(&mut self) {
         let [first, second] = &mut self.key.vlans;
         if first.tci.get() & VLAN_CFI == 0 {
@@ -111,8 +112,8 @@ impl Context<'_> {
         }
     }
 
-    /// The value of a subfield; it and its prerequisites become exact. Zero when the packet
-    /// does not have it.
+    /// Returns the value of a subfield, 0 when the packet does not have it. The subfield and its
+    /// prerequisites become exact.
     pub(super) fn read_subfield(&mut self, src: &Subfield) -> FieldValue {
         src.field.prerequisite().unwildcard(&mut self.mask);
         self.expose_vlan(src.field);
@@ -167,7 +168,7 @@ impl Context<'_> {
         }
     }
 
-    /// Both headers are exact before they move, whether there or not.
+    /// Makes both VLAN headers exact before they move, also when they are absent.
     pub(super) fn expose_vlans(&mut self) {
         let first = self.key.vlans.first().is_some_and(|v| v.tci.get() & VLAN_CFI != 0);
         for m in &mut self.mask.0.vlans {
@@ -205,8 +206,8 @@ impl Context<'_> {
         }
     }
 
-    /// The first or second half of the transport header's first word, whatever the protocol is:
-    /// ports, or ICMP's type or code. For others it is nothing that a commit could set.
+    /// Sets the first or second half of the transport header's first word, for any protocol: a port,
+    /// or ICMP's type or code. For other protocols no datapath action follows from it.
     pub(super) fn set_port(&mut self, source: bool, port: u16) {
         if !is_ip(&self.key) || self.key.nw_frag & FRAG_LATER != 0 {
             return;
@@ -219,7 +220,7 @@ impl Context<'_> {
         value.set(port);
     }
 
-    /// True when the TTL ran out and the rest of the list must not run.
+    /// Decrements the TTL. Returns true when it has expired: the rest of the list must not run.
     pub(super) fn dec_ttl(&mut self, controllers: &[u16]) -> bool {
         if !is_ip(&self.key) {
             return false;
@@ -239,10 +240,10 @@ impl Context<'_> {
         true
     }
 
-    /// As [`Context::dec_ttl`], for the outermost label.
+    /// Does the same as [`Context::dec_ttl`] for the TTL of the outermost label.
     pub(super) fn dec_mpls_ttl(&mut self) -> bool {
         if !is_mpls(&self.key) {
-            // As OVS: there is no TTL to go on with. Only OpenFlow 1.0 lets that happen.
+            // As in OVS a missing TTL counts as expired. Only OpenFlow 1.0 lets that happen.
             self.report(Kind::Warning, || "MPLS decrement TTL exception".to_string());
             return true;
         }
@@ -257,14 +258,14 @@ impl Context<'_> {
         true
     }
 
-    /// How deep the stack is becomes exact: its bottom, and that no entry before is one.
+    /// Makes the depth of the stack exact: the bottom-of-stack bits of its entries.
     fn expose_mpls_depth(&mut self) {
         for m in self.mask.0.mpls.iter_mut().take(self.original_mpls) {
             m.set(m.get() | MPLS_BOS);
         }
     }
 
-    /// All of the stack becomes exact, as it moves.
+    /// Makes the whole stack exact before it moves.
     fn expose_mpls(&mut self) {
         for m in self.mask.0.mpls.iter_mut().take(self.original_mpls) {
             m.set(u32::MAX);
@@ -273,7 +274,7 @@ impl Context<'_> {
 
     pub(super) fn push_mpls(&mut self, ethertype: u16) {
         if self.mpls_depth(&self.key) == 0 {
-            // The headers above L2 as they are now go below the label.
+            // The label hides the headers of L3 and L4: their changes are emitted before it.
             self.commit();
             let mut lse = MPLS_NULL_V4 << 12 | MPLS_BOS | 64;
             if is_ip(&self.key) {
@@ -343,7 +344,7 @@ pub(super) fn mac_value(mac: &[u8; 6]) -> FieldValue {
     mac.iter().fold(0, |v, b| v << 8 | u128::from(*b))
 }
 
-/// True when Ethernet type and fragmentation alone say that a prerequisite does not hold.
+/// Returns true when Ethernet type and fragmentation alone rule a prerequisite out.
 fn ruled_out(need: Prerequisite, key: &Key) -> bool {
     use Prerequisite::*;
     let dl_type = key.dl_type.get();

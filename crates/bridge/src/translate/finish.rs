@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The mask before and after the pipeline, and the last touch to datapath actions.
+//! The mask before and after the pipeline, and the final form of the datapath actions.
 
 use datapath::Action as DpAction;
 use flow::extract::{FRAG_ANY, FRAG_LATER};
@@ -59,16 +59,16 @@ pub(super) fn final_mask(mut mask: Mask, key: &Key) -> Mask {
     m.metadata.set(0);
     m.actset_output.set(0);
     m.conj_id.set(0);
-    // A lookup in stages may have read a field without the field's prerequisites. The key is sound
-    // so; a tier that writes matches protocol by protocol could not express it, and must not leave
-    // it out.
+    // A lookup in stages may have read a field without the field's prerequisites. The megaflow would
+    // be sound without them. But a tier that expresses matches protocol by protocol could not express
+    // such a field, and must not leave it out.
     if is_ip(key) {
         if neighbour || transport {
             m.nw_proto = u8::MAX;
         }
         if neighbour && key.dl_type.get() == ethertype::IPV6 && key.nw_proto == ip_proto::ICMPV6 {
-            // The fields are zero unless type and code say that they are there; to name the
-            // type is enough for all writers.
+            // The fields are zero unless type and code require them. An exact type suffices for every
+            // tier that expresses matches by protocol.
             m.tp_src.set(u16::MAX);
         }
     }
@@ -120,12 +120,12 @@ pub(super) fn without_last_clone(mut actions: Vec<DpAction>) -> Vec<DpAction> {
     actions
 }
 
-/// IPv4 or IPv6.
+/// Returns true for IPv4 and IPv6.
 pub(super) fn is_ip(key: &Key) -> bool {
     matches!(key.dl_type.get(), ethertype::IPV4 | ethertype::IPV6)
 }
 
-/// MPLS, unicast or multicast.
+/// Returns true for MPLS, unicast or multicast.
 pub(super) fn is_mpls(key: &Key) -> bool {
     ethertype::is_mpls(key.dl_type.get())
 }

@@ -16,13 +16,13 @@ use packet::Packet;
 use std::sync::Arc;
 
 impl Context<'_> {
-    /// Stops here; the remaining steps run when the packet is back.
+    /// Ends the lists of actions here. The remaining steps run when the packet comes back.
     pub(super) fn start_freezing(&mut self, freeze: Freeze) {
         self.exit = true;
         self.freeze = Some(freeze);
     }
 
-    /// Stores the rest of a list of actions, from the inside out.
+    /// Stores the rest of a list of actions. Called for the innermost list first.
     pub(super) fn freeze_rest(&mut self, rest: &[Action]) {
         let (table, cookie) = (self.table, self.cookie);
         if let Some(freeze) = &mut self.freeze {
@@ -45,15 +45,15 @@ impl Context<'_> {
         let packet_in = freeze.pause.as_ref().map(|c| self.frozen_packet_in(&c.userdata, c.reason));
         // A packet that comes back without its labels, with no steps and no action set left, is
         // looked up again from table 0, as in OVS.
-        let anew = freeze.for_mpls && freeze.steps.is_empty() && self.action_set.is_empty();
+        let from_start = freeze.for_mpls && freeze.steps.is_empty() && self.action_set.is_empty();
         let state = FrozenState {
             bridge: self.bridge_index,
-            table: if anew { 0 } else { self.table },
+            table: if from_start { 0 } else { self.table },
             metadata: pipeline_fields(&self.key),
             stack: std::mem::take(&mut self.stack),
             action_set: std::mem::take(&mut self.action_set),
             steps: freeze.steps,
-            enters: freeze.enters || anew,
+            enters: freeze.enters || from_start,
             hashed: freeze.pause.is_none() && (self.hashed || freeze.hash.is_some()),
             packet_in,
         };
@@ -93,7 +93,7 @@ impl Context<'_> {
         self.key.metadata = metadata.metadata;
         self.key.in_port = metadata.in_port;
         self.key.actset_output = metadata.actset_output;
-        // The pipeline's port is not the packet's: the datapath does not set it.
+        // The pipeline's input port is no change to the packet: the datapath does not set it.
         self.base.in_port = metadata.in_port;
         self.stack = state.stack.clone();
         self.action_set = state.action_set.clone();
@@ -120,7 +120,7 @@ impl Context<'_> {
         self.finish_level();
     }
 
-    /// Runs parts of a list one after the other, to the first that ends them all.
+    /// Runs parts of a list one after the other, up to one that ends them all.
     pub(super) fn do_segments(&mut self, parts: &[Segment]) {
         for (i, part) in parts.iter().enumerate() {
             if part.restores {
@@ -156,7 +156,8 @@ impl Context<'_> {
         }
     }
 
-    /// The same for an action that has begun, and learned only then that it does.
+    /// Does the same as [`Context::freeze_for_mpls`] for an action that has begun already: it will be
+    /// run again. Returns false, and does nothing, when no MPLS stack was popped.
     pub(super) fn freeze_again_for_mpls(&mut self) -> bool {
         if self.was_mpls {
             self.start_freezing(Freeze { for_mpls: true, again: true, ..Freeze::default() });
@@ -165,10 +166,10 @@ impl Context<'_> {
     }
 }
 
-/// The form in which a frozen pipeline stores an action; `None` when there is nothing to store.
+/// Returns the form in which a frozen pipeline stores an action; `None` for an action without effect.
 ///
-/// A frozen list has actions only, no instructions, so a table that a stored `goto_table` leads to
-/// has no miss, as in OVS.
+/// A frozen list has actions only, no instructions. So as in OVS a stored `goto_table` does nothing
+/// on a table miss.
 fn stored(action: &Action) -> Option<Action> {
     if action.is_inert() {
         return None;
@@ -187,13 +188,14 @@ fn stored(action: &Action) -> Option<Action> {
     Some(action.clone())
 }
 
-/// A part of a list of actions that came from several; only for texts are steps parted further.
+/// A part of a list of actions that was put together from several lists. Steps are divided further
+/// only for the texts of a trace.
 #[derive(Clone, Copy)]
 pub(super) struct Segment<'a> {
     pub table: u8,
     pub cookie: u64,
     pub actions: &'a [Action],
-    /// `ofproto/trace` says before it that table and cookie are another's now.
+    /// `ofproto/trace` reports before this part that table and cookie change.
     pub restores: bool,
 }
 
@@ -236,7 +238,7 @@ pub enum LocateError {
 /// Starting point of the translation of a datapath's packet.
 #[derive(Clone, Debug)]
 pub struct Located {
-    /// Bridge that the packet is in.
+    /// Bridge in which translation starts.
     pub bridge: BridgeIndex,
     /// The key with the OpenFlow in_port.
     pub key: Key,
@@ -315,7 +317,7 @@ pub(crate) fn controller_packet_in(
     })
 }
 
-/// In_port, and the other metadata where it is not zero.
+/// Returns the metadata of a packet-in: in_port, and the other fields that are not zero.
 fn packet_in_metadata(packet: &Key, pipeline: &Key) -> Match {
     let mut m = Match::ANY;
     m.set(Field::InPortOxm, pipeline.in_port.get().into());

@@ -12,11 +12,11 @@ use openflow::PortNo;
 use openflow::action::HashFields;
 use std::sync::Arc;
 
-/// How deep watch groups may refer to watch groups.
+/// Highest nesting of groups that watch groups.
 const MAX_LIVENESS_DEPTH: u32 = 128;
-/// How many hash values a select group may share out among its buckets.
+/// Highest number of hash values that a select group distributes over its buckets.
 const MAX_SHARES: usize = 256;
-/// No group.
+/// Value of `watch_group` for no group (OFPG_ANY).
 const NO_GROUP: u32 = u32::MAX;
 
 impl Context<'_> {
@@ -26,7 +26,7 @@ impl Context<'_> {
         }
         let was_in_group = std::mem::replace(&mut self.in_group, true);
         match group.kind {
-            // One of kind "indirect" has one bucket, unless others were inserted.
+            // A group of kind "indirect" has one bucket, unless others were inserted.
             GroupKind::All | GroupKind::Indirect => {
                 self.effect(|| Effect::AllBuckets(Arc::clone(group)));
                 let only = group.kind == GroupKind::Indirect && group.buckets.len() == 1;
@@ -49,8 +49,8 @@ impl Context<'_> {
         self.in_group = was_in_group;
     }
 
-    /// Counts the buckets of a group that is about to run. False when one translation has run too
-    /// many: groups of many buckets that lead on to others would else take for ever.
+    /// Counts the buckets of a group that is about to run. Returns false when one translation has run
+    /// too many: chains of groups with many buckets would otherwise take too long.
     fn may_run(&mut self, group: &Group) -> bool {
         let buckets = u32::try_from(group.buckets.len()).unwrap_or(u32::MAX);
         self.buckets = self.buckets.saturating_add(buckets).saturating_add(1);
@@ -62,7 +62,7 @@ impl Context<'_> {
         self.buckets <= MAX_BUCKETS
     }
 
-    /// Of a group without a live bucket nothing is counted.
+    /// Runs the chosen bucket and counts it. A group without a live bucket counts nothing.
     fn run_chosen(&mut self, group: &Arc<Group>, chosen: Option<usize>, last: bool) {
         let Some((place, bucket)) = chosen.and_then(|i| group.buckets.get(i).map(|b| (i, b)))
         else {
@@ -85,7 +85,7 @@ impl Context<'_> {
         self.isolated(|ctx| {
             ctx.do_actions(&list, last);
             if ctx.freeze.is_some() {
-                // Only the bucket goes on later: the action set stays here.
+                // Only the bucket continues later. The action set runs here.
                 let stack = ctx.stack.clone();
                 let action_set = std::mem::take(&mut ctx.action_set);
                 ctx.finish_freezing();
@@ -100,7 +100,7 @@ impl Context<'_> {
         self.key = key;
         self.was_mpls = was_mpls;
         self.exit = false;
-        // A label too many does not end it either; limits on the whole translation do.
+        // Too many labels do not end it either; limits of the whole translation do.
         self.error = self.error.filter(|e| *e != TranslationError::TooManyMplsLabels);
     }
 
@@ -119,8 +119,8 @@ impl Context<'_> {
         })
     }
 
-    /// Where one translation has asked too many buckets (groups that watch each other), those that
-    /// only a group could keep alive are not live.
+    /// Returns true when a bucket is live. Groups may watch each other: [`MAX_LIVENESS_DEPTH`] levels
+    /// deep, and after [`MAX_BUCKETS`] checks in one translation, watched groups no longer count.
     fn is_live(&mut self, bucket: &Bucket, depth: u32) -> bool {
         self.asked_buckets = self.asked_buckets.saturating_add(1);
         let (port, group) = watched(bucket);
@@ -136,8 +136,9 @@ impl Context<'_> {
         group.is_some_and(|g| self.first_live(&g, depth + 1).is_some())
     }
 
-    /// The bucket of a select group for this packet. `None` also while the packet must
-    /// come back first, hashed or without its labels (the pipeline is then frozen).
+    /// Chooses the bucket of a select group for this packet. Returns `None` when no bucket is live, and
+    /// when the packet must come back first, hashed or without its labels (the pipeline is then
+    /// frozen).
     fn select(&mut self, group: &Arc<Group>) -> Option<usize> {
         if self.freeze_again_for_mpls() {
             return None;
@@ -147,7 +148,7 @@ impl Context<'_> {
             Selection::DpHash { basis, algorithm } => {
                 self.select_by_datapath(group, *algorithm == 1, *basis)
             }
-            // Without fields the hash is what it was before there was `dp_hash`, as in OVS.
+            // As in OVS the hash without fields is the one that predates `dp_hash`.
             Selection::Hash { fields, .. } if fields.is_empty() => {
                 let hash = hash_fields(HashFields::SymmetricL4, 0, &self.key, &mut self.mask);
                 self.select_by_score(group, hash)
@@ -159,8 +160,8 @@ impl Context<'_> {
         }
     }
 
-    /// The live bucket with the highest score. As in OVS, where none of those that are live has a
-    /// weight it is the last of them.
+    /// Returns the live bucket with the highest score. As in OVS it is the last live one when no live
+    /// bucket has a weight.
     fn select_by_score(&mut self, group: &Arc<Group>, hash: u32) -> Option<usize> {
         let mut best: Option<(u64, usize)> = None;
         let mut weightless = None;
@@ -183,7 +184,8 @@ impl Context<'_> {
         chosen
     }
 
-    /// By the datapath's hash of the packet: one megaflow for all that hash alike.
+    /// Chooses a bucket by the datapath's hash of the packet. There is one megaflow for each value of
+    /// the hash bits in use.
     fn select_by_datapath(
         &mut self,
         group: &Arc<Group>,
@@ -192,7 +194,7 @@ impl Context<'_> {
     ) -> Option<usize> {
         let weights: Vec<u16> = group.buckets.iter().map(|b| b.weight).collect();
         let Some(shares) = share(&weights, MAX_SHARES) else {
-            // Weights too far apart to share out few hash values.
+            // The weights are too unequal for this number of hash values.
             let hash = hash_fields(HashFields::SymmetricL4, basis, &self.key, &mut self.mask);
             return self.select_by_score(group, hash);
         };
@@ -204,7 +206,8 @@ impl Context<'_> {
             });
             return None;
         }
-        // A power of two of shares; from the packet's on, the first that is live.
+        // The number of shares is a power of two. The first live bucket from the packet's share on is
+        // chosen.
         let low = shares.len() - 1;
         self.mask.0.dp_hash.set(self.mask.0.dp_hash.get() | low as u32);
         let start = self.key.dp_hash.get() as usize & low;

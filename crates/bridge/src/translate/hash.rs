@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Hashes that choose buckets, links and ports.
 //!
-//! The values are our own (OVS promises none). The hashed fields are those of OVS, and are made
-//! exact in the mask. Equal keys give equal hashes on every machine and in every run.
+//! The hash functions are this switch's own (OVS documents none). The hashed fields are those of OVS,
+//! and are made exact in the mask. Equal keys give equal hashes on every machine and in every run.
 
 use super::finish::is_ip;
 use flow::extract::FRAG_ANY;
@@ -55,7 +55,7 @@ enum Ports {
 }
 
 impl Ports {
-    /// True when the hash reads the ports of a packet with this key.
+    /// Returns true when the hash reads the ports of a packet with this key.
     fn are_read(self, key: &Key) -> bool {
         let of_protocol = match key.nw_proto {
             ip_proto::TCP | ip_proto::SCTP => self != Ports::None,
@@ -66,7 +66,8 @@ impl Ports {
     }
 }
 
-/// Makes the addresses of the network layer exact; source xor destination, 0 without addresses.
+/// Makes the addresses of the network layer exact. Returns source xor destination; 0 for a packet
+/// without such addresses.
 fn symmetric_addresses(key: &Key, mask: &mut Mask) -> u128 {
     let (src, dst) = match key.dl_type.get() {
         ethertype::IPV4 => (Field::Ipv4Src, Field::Ipv4Dst),
@@ -78,8 +79,8 @@ fn symmetric_addresses(key: &Key, mask: &mut Mask) -> u128 {
     src.load(key) ^ dst.load(key)
 }
 
-/// Adds addresses, protocol and ports of an IP packet, the same for both directions, and makes
-/// them exact. Other packets add nothing.
+/// Adds addresses, protocol and ports of an IP packet, the same for both directions, and makes them
+/// exact. Packets of other types add nothing.
 fn symmetric_l3l4(h: Hasher, ports: Ports, key: &Key, mask: &mut Mask) -> Hasher {
     if !is_ip(key) {
         return h;
@@ -95,7 +96,8 @@ fn symmetric_l3l4(h: Hasher, ports: Ports, key: &Key, mask: &mut Mask) -> Hasher
     h
 }
 
-/// The address field `v4` or `v6`, by the Ethernet type; 0 for other packets.
+/// Returns the address field `v4` or `v6`, by the Ethernet type, and makes it exact; 0 for other
+/// packets.
 fn address(v4: Field, v6: Field, key: &Key, mask: &mut Mask) -> u128 {
     let field = match key.dl_type.get() {
         ethertype::IPV4 => v4,
@@ -106,9 +108,9 @@ fn address(v4: Field, v6: Field, key: &Key, mask: &mut Mask) -> u128 {
     field.load(key)
 }
 
-/// The hash of `fields` of `key` and `basis` (ovs-actions(7), `bundle` and `multipath`). Makes
-/// exact in `mask` what it reads; the Ethernet type always is, and whether an IP packet is a
-/// fragment. All fragments of one packet have the same hash.
+/// Returns the hash of `fields` of `key` and `basis` (ovs-actions(7), `bundle` and `multipath`).
+/// Makes exact in `mask` the fields that it reads; the Ethernet type and, for IP, the fragmentation
+/// always are. All fragments of one packet have the same hash.
 pub(super) fn hash_fields(fields: HashFields, basis: u32, key: &Key, mask: &mut Mask) -> u32 {
     let key = &key.common_to_fragments();
     let h = Hasher::new(basis.into());
@@ -141,9 +143,9 @@ pub(super) fn hash_fields(fields: HashFields, basis: u32, key: &Key, mask: &mut 
     h.finish()
 }
 
-/// The hash of the bits `field/mask` of `fields` of `key` and `basis`, as a select group of method
-/// `hash` chooses by. A field that the packet does not have adds nothing. Makes exact in `mask`
-/// what it reads. All fragments of one packet have the same hash.
+/// Returns the hash by which a select group of method `hash` chooses: of `basis` and the bits
+/// `field/mask` of `fields` in `key`. A field that the packet does not have adds nothing. Makes exact
+/// in `mask` the fields that it reads. All fragments of one packet have the same hash.
 pub(super) fn hash_chosen(
     fields: &[(Field, FieldValue)],
     basis: u64,
@@ -168,7 +170,7 @@ pub(super) fn hash_chosen(
     h.finish()
 }
 
-/// The link, 0 to `max_link`, for a hash (ovs-actions(7), `multipath`).
+/// Returns the link, 0 to `max_link`, for a hash (ovs-actions(7), `multipath`).
 pub(super) fn choose_link(
     algorithm: MultipathAlgorithm,
     hash: u32,
@@ -180,8 +182,8 @@ pub(super) fn choose_link(
         MultipathAlgorithm::ModuloN => hash % n,
         MultipathAlgorithm::HashThreshold => ((u64::from(hash) * u64::from(n)) >> 32) as u32,
         MultipathAlgorithm::Hrw => (0..n).max_by_key(|link| score(hash, *link)).unwrap_or(0),
-        // Hash again until the link is one of those that exist, starting from a power of two
-        // that is at least `arg` and n.
+        // Hashes into a power of two that is at least `arg` and n, and hashes again until the link is
+        // one that exists.
         MultipathAlgorithm::IterHash => {
             let modulo = u64::from(arg.max(n)).next_power_of_two();
             (0..64u64)
@@ -194,14 +196,15 @@ pub(super) fn choose_link(
     link as u16
 }
 
-/// Score of candidate `id` for a hash: the candidate with the highest wins (highest random
-/// weight), so that the loss of one moves only its own share.
+/// Returns the score of candidate `id` for a hash. The candidate with the highest score wins (highest
+/// random weight), so the loss of one candidate moves only its own share.
 pub(super) fn score(hash: u32, id: u32) -> u32 {
     Hasher::new(id.into()).word(hash.into()).finish()
 }
 
-/// Which bucket (place in `weights`) each of a power of two of hash values gets, in proportion
-/// to the weights (Webster's method). `None` when the weights need more than `max` values.
+/// Returns the bucket (index into `weights`) of each hash value, in proportion to the weights
+/// (Webster's method). The number of hash values is a power of two. `None` when the weights need more
+/// than `max` values.
 pub(super) fn share(weights: &[u16], max: usize) -> Option<Vec<usize>> {
     let total: u64 = weights.iter().map(|w| u64::from(*w)).sum();
     let least = u64::from(weights.iter().copied().filter(|w| *w > 0).min()?);

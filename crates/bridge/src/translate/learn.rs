@@ -97,7 +97,7 @@ impl Context<'_> {
         self.effect(|| Effect::LearnFlow { bridge, flow: Arc::new(flow) });
     }
 
-    /// False when the limit is reached and the flow is not there yet as it is.
+    /// Returns false when the limit is reached and the bridge has no rule equal to the flow.
     fn may_learn(&self, flow: &LearnedFlow) -> bool {
         if flow.limit == 0 {
             return true;

@@ -8,8 +8,8 @@ use zerocopy::network_endian::U32;
 /// Bottom-of-stack bit of a label stack entry.
 pub(super) const MPLS_BOS: u32 = 1 << 8;
 
-/// Number of MPLS entries in the key of a packet as it came: up to the bottom of the stack, or all
-/// that the key holds.
+/// Returns the number of MPLS entries in the key of a packet as received: up to the bottom of the
+/// stack, or all that the key holds.
 pub(super) fn mpls_entries(key: &Key) -> usize {
     if !is_mpls(key) {
         return 0;
@@ -18,7 +18,7 @@ pub(super) fn mpls_entries(key: &Key) -> usize {
     bottom.map_or(MPLS_LABELS, |i| i + 1)
 }
 
-/// True when the key holds the whole stack.
+/// Returns true when the key holds the whole stack.
 pub(super) fn mpls_complete(key: &Key) -> bool {
     key.mpls.iter().any(|lse| lse.get() & MPLS_BOS != 0)
 }

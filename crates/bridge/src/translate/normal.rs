@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! NORMAL: what a VLAN-aware learning switch does.
+//! NORMAL: forwarding as a VLAN-aware learning switch.
 
 use super::context::Context;
 use super::vlan::Vlans;
@@ -16,7 +16,7 @@ use std::sync::Arc;
 const ARP_REQUEST: u8 = 1;
 const ARP_REPLY: u8 = 2;
 
-/// True for destinations that switches must not forward (ovs-vswitchd.conf.db(5),
+/// Returns true for destinations that switches must not forward (ovs-vswitchd.conf.db(5),
 /// `forward-bpdu`).
 pub(super) fn is_reserved(mac: &[u8; 6]) -> bool {
     match *mac {
@@ -29,10 +29,11 @@ pub(super) fn is_reserved(mac: &[u8; 6]) -> bool {
     }
 }
 
-/// The bundle a packet came in by: one of the bridge, or the controller's.
+/// Input of a packet.
 enum Input<'a> {
+    /// A bundle of the bridge, and its index.
     Bundle(usize, &'a BundleView),
-    /// Packets that controllers make come from no port; every VLAN is allowed, nothing learned.
+    /// No port: a controller made the packet. Every VLAN is allowed, and nothing is learned.
     None,
 }
 
@@ -92,8 +93,8 @@ impl Context<'_> {
             return;
         }
 
-        // A packet that comes by an inactive member of a bond is one that the other end sends to
-        // all its ports, or one of this end's own packets that it sends back.
+        // The other end of a bond sends packets to an inactive member only when it floods them, or
+        // when it reflects packets of this end.
         if let Input::Bundle(_, b) = &input
             && b.members.len() > 1
             && self.active_member(b) != Some(in_port)
@@ -159,17 +160,17 @@ impl Context<'_> {
         shown.or_else(|| table.lookup(vlan, mac))
     }
 
-    /// Learns where the packet's source is.
+    /// Learns the port of the packet's source address.
     fn learn_source(&mut self, bundle: &BundleView, vlan: u16, port: PortNo, gratuitous: bool) {
         let bond = bundle.members.len() > 1;
         let mac = self.key.dl_src;
         let macs = &self.bridge.macs;
-        // A gratuitous ARP that came by a single port is reflected by the other end of a bond:
-        // the bond must not take the address over for a while.
+        // The other end of a bond reflects a gratuitous ARP that was received on a single port. So for
+        // a while the bond must not learn the address from one.
         if !self.collect || bond && gratuitous && macs.is_locked(vlan, mac, self.now) {
             return;
         }
-        // All members of a bond are one place.
+        // All members of a bond count as its first member.
         let port = if bond { bundle.members.first().copied().unwrap_or(port) } else { port };
         let moves = || macs.accepts(vlan, mac, port) && self.place_of(vlan, mac) != Some(port);
         if self.tracer.is_some() && moves() {
@@ -191,7 +192,8 @@ impl Context<'_> {
         });
     }
 
-    /// An ARP reply or an ARP request for the sender's own address, sent to all.
+    /// Returns true for a broadcast ARP reply, and for a broadcast ARP request for the sender's own
+    /// address.
     fn is_gratuitous_arp(&mut self) -> bool {
         if self.key.dl_type.get() != ethertype::ARP || self.key.dl_dst != [0xff; 6] {
             return false;
@@ -209,8 +211,8 @@ impl Context<'_> {
         }
     }
 
-    /// The member that carries a bundle's traffic: the one that is active; with none up, the
-    /// first, whose device drops.
+    /// Returns the member that carries a bundle's traffic: the active one, else the first that is up.
+    /// When none is up it is the first member, whose device drops.
     fn active_member(&self, bundle: &BundleView) -> Option<PortNo> {
         let first = |wanted: fn(&PortView) -> bool| {
             bundle.members.iter().find(|p| self.port(**p).is_some_and(wanted))
@@ -219,7 +221,7 @@ impl Context<'_> {
         active.or(bundle.members.first()).copied()
     }
 
-    /// To a bundle, with the VLAN headers that it wants.
+    /// Outputs to a bundle, with the VLAN headers that its mode requires.
     fn output_bundle(&mut self, bundle: &BundleView, vlans: &Vlans) {
         let Some(member) = self.active_member(bundle) else { return };
         let old = self.key.vlans;
@@ -237,7 +239,7 @@ impl Context<'_> {
         if (is_third || has_two(&old) != has_two(&new))
             && self.port(member).is_some_and(|p| p.is_patch)
         {
-            self.expose_vlans(); // the other bridge finds one of them in another place
+            self.expose_vlans(); // a header changes its position for the other bridge
         }
         if is_third {
             self.output_wrapped(member, new);
@@ -248,8 +250,8 @@ impl Context<'_> {
         self.key.vlans = old;
     }
 
-    /// To a port with another VLAN header before the two that the packet has. The key has no room
-    /// for three, and cannot say how to undo that: so it is done to a copy.
+    /// Outputs to a port with one more VLAN header before the two that the packet has. The key has no
+    /// room for three headers and could not undo the push, so the push is done to a copy.
     fn output_wrapped(&mut self, port: PortNo, vlans: [Vlan; VLANS]) {
         let [new, _] = vlans;
         self.copied(|ctx| {

@@ -20,8 +20,8 @@ use zerocopy::network_endian::{U32, U64};
 const NO_METER: u32 = u32::MAX;
 
 impl Context<'_> {
-    /// `output` to any port, reserved ones too. `max_len` counts for CONTROLLER; `packet_in`: what
-    /// TABLE does not find may go to controllers.
+    /// Outputs to any port, reserved ones included. `max_len` applies to CONTROLLER. With `packet_in` a
+    /// table miss after TABLE may go to controllers.
     pub(super) fn output(&mut self, port: PortNo, max_len: u16, packet_in: bool, last: bool) {
         let in_port = self.in_port();
         match port {
@@ -53,7 +53,7 @@ impl Context<'_> {
         }
     }
 
-    /// `output(port=PORT,max_len=BYTES)`.
+    /// Runs `output(port=PORT,max_len=BYTES)`.
     pub(super) fn output_truncated(&mut self, port: PortNo, max_len: u32) {
         let in_port = self.in_port();
         let target = if port == PortNo::IN_PORT { in_port } else { port };
@@ -80,7 +80,7 @@ impl Context<'_> {
         }
     }
 
-    /// To every port but the ingress port; without `all`, only those that flood.
+    /// Outputs to every port except the input port; without `all`, only to ports without NO_FLOOD.
     fn flood(&mut self, all: bool) {
         let in_port = self.in_port();
         let bridge = self.bridge;
@@ -93,7 +93,7 @@ impl Context<'_> {
         }
     }
 
-    /// To one port of the present bridge.
+    /// Outputs to one port of the present bridge.
     pub(super) fn output_port(&mut self, number: PortNo, truncate: Option<u32>) {
         let bridge = self.bridge;
         let Some(port) = bridge.ports.get(&number) else {
@@ -187,7 +187,7 @@ impl Context<'_> {
         self.error = self.error.filter(|e| *e == TranslationError::TooManyActions);
     }
 
-    /// `controller(...)` that does not pause.
+    /// Runs a `controller(...)` that does not pause.
     pub(super) fn controller(&mut self, c: &Controller) {
         self.send_to_controller(c.max_len, c.reason, c.controller_id, &c.userdata, c.meter_id);
     }

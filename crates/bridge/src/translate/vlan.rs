@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! VLANs as NORMAL sees them: what a packet's headers mean on a port, and how they are written
-//! for another (ovs-vswitchd.conf.db(5), Port: `vlan_mode`, `tag`, `trunks`, `cvlans`).
+//! VLANs of NORMAL: the meaning of a packet's headers on its input port, and the headers with which
+//! it leaves by another port (ovs-vswitchd.conf.db(5), Port: `vlan_mode`, `tag`, `trunks`, `cvlans`).
 
 use crate::snapshot::{BundleView, PriorityTags, VlanMode};
 use flow::{Key, VLAN_CFI, VLANS, Vlan};
@@ -10,13 +10,13 @@ use zerocopy::network_endian::U16;
 const VID: u16 = 0x0fff;
 const PCP: u16 = 0xe000;
 
-/// One VLAN header, as meaning: VLAN 0 is "none".
+/// The meaning of one VLAN header. VLAN 0 stands for no VLAN.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Tag {
-    /// 0 when there was no header.
+    /// TPID of the header; 0 without a header.
     tpid: u16,
     vid: u16,
-    /// In place (upper 3 bits).
+    /// Priority, in the upper 3 bits as in a TCI.
     pcp: u16,
 }
 
@@ -31,7 +31,8 @@ impl Tag {
         Tag { tpid: v.tpid.get(), vid: tci & VID, pcp: tci & PCP }
     }
 
-    /// As a header, which VLAN 0 has only with a priority, or where such headers are `kept`.
+    /// Returns the header for this meaning. VLAN 0 has a header only with a priority, or when `kept`
+    /// keeps headers without VLAN and priority.
     fn header(self, kept: bool) -> Vlan {
         let tci = self.vid | self.pcp;
         if tci == 0 && !(kept && self.tpid != 0) {
@@ -44,14 +45,14 @@ impl Tag {
         if self.tpid == 0 { ethertype::VLAN } else { self.tpid }
     }
 
-    /// A header for VLAN 0, which has only a priority.
+    /// Returns true for a header with VLAN 0, which has only a priority.
     fn is_priority_tag(self) -> bool {
         self.tpid != 0 && self.vid == 0
     }
 }
 
-/// VLAN headers that a packet has within a bridge: one more than its key, which a dot1q-tunnel
-/// port puts before them.
+/// Highest number of VLAN headers of a packet within a bridge: one more than its key holds, because a
+/// dot1q-tunnel port adds one.
 pub(super) const DEPTH: usize = VLANS + 1;
 
 /// The VLANs of a packet within the bridge.
@@ -71,22 +72,24 @@ impl Vlans {
         Vlans { outer: Tag::of(outer), inner: Tag::of(inner), ..Vlans::NONE }
     }
 
-    /// The VLAN that the packet is in.
+    /// Returns the VLAN of the packet within the bridge; 0 for none.
     pub(super) fn vid(&self) -> u16 {
         self.outer.vid
     }
 
-    /// True when what becomes of the headers depends on more than their VLANs.
+    /// Returns true when some header has only a priority: the output then depends on more than the
+    /// VLANs.
     pub(super) fn has_priority_tag(&self) -> bool {
         [self.outer, self.inner, self.innermost].into_iter().any(Tag::is_priority_tag)
     }
 
-    /// Without the outer header.
+    /// Returns the VLANs without the outer header.
     fn popped(self) -> Vlans {
         Vlans { outer: self.inner, inner: self.innermost, ..Vlans::NONE }
     }
 
-    /// Why a packet with these headers may not come in by `port`.
+    /// Returns the reason for which `port` does not admit a packet with these headers; `None` when it
+    /// does.
     pub(super) fn refuse_input(&self, port: &BundleView) -> Option<String> {
         let (vid, name) = (self.vid(), &port.name);
         match port.mode {
@@ -106,7 +109,7 @@ impl Vlans {
         }
     }
 
-    /// The VLANs within the bridge of a packet that came in by `port` with these headers.
+    /// Returns the VLANs within the bridge of a packet received on `port` with these headers.
     pub(super) fn input(&self, port: &BundleView) -> Vlans {
         let native =
             || Tag { tpid: self.outer.tpid_or_customer(), vid: port.tag, pcp: self.outer.pcp };
@@ -123,7 +126,7 @@ impl Vlans {
         }
     }
 
-    /// True when a packet in these VLANs may be flooded to `port`.
+    /// Returns true when `port` carries packets in these VLANs.
     pub(super) fn included_in(&self, port: &BundleView) -> bool {
         match port.mode {
             VlanMode::Access => self.vid() == port.tag && self.inner.vid == 0,
@@ -136,9 +139,9 @@ impl Vlans {
         }
     }
 
-    /// The headers with which the packet leaves by `port`; `pcp` is the priority that it has
-    /// now. `priority-tags` gives that to the outer header, and so may make one; only `always`
-    /// keeps headers without VLAN and priority.
+    /// Returns the headers with which the packet leaves by `port`. `pcp` is the packet's present
+    /// priority. `priority-tags` gives it to the outer header, and so may add one. Only `always` keeps
+    /// headers without VLAN and priority.
     pub(super) fn output(&self, port: &BundleView, pcp: u16) -> [Vlan; DEPTH] {
         let mut out = match port.mode {
             VlanMode::Access => Vlans::NONE,
@@ -151,7 +154,7 @@ impl Vlans {
         }
         let kept = port.priority_tags == PriorityTags::Always;
         let mut headers = [out.outer, out.inner, out.innermost].map(|tag| tag.header(kept));
-        // No header stays after one that is removed.
+        // A header after a removed one is removed, too.
         let is_gone = |header: &Vlan| *header == Vlan::default();
         let staying = headers.iter().position(is_gone).unwrap_or(DEPTH);
         headers.iter_mut().skip(staying).for_each(|header| *header = Vlan::default());
@@ -159,8 +162,8 @@ impl Vlans {
     }
 }
 
-/// The header with which a packet in VLAN `vid` (0 for none), without a priority, leaves by `port`.
-/// `None` when the port does not carry that VLAN.
+/// Returns the header with which a packet in VLAN `vid` (0 for none), without a priority, leaves by
+/// `port`; `None` when the port does not carry that VLAN.
 pub(crate) fn header_on(port: &BundleView, vid: u16) -> Option<Vlan> {
     let outer = if vid == 0 { Tag::NONE } else { Tag { tpid: ethertype::VLAN, vid, pcp: 0 } };
     let vlans = Vlans { outer, ..Vlans::NONE };
@@ -172,7 +175,7 @@ fn listed(list: &[u16], vid: u16) -> bool {
     list.is_empty() || list.binary_search(&vid).is_ok()
 }
 
-/// True when a trunk carries VLAN `vid`; the native VLAN always is, unless it is 0.
+/// Returns true when a trunk carries VLAN `vid`. It always carries the native VLAN, unless that is 0.
 fn trunks(port: &BundleView, vid: u16) -> bool {
     let native = matches!(port.mode, VlanMode::NativeTagged | VlanMode::NativeUntagged);
     // A packet that would be in VLAN 0 is in the native VLAN.

@@ -10,7 +10,7 @@ impl Bench {
     fn ask_together(&mut self, peer: Peer, bodies: Vec<Body>) -> Vec<(u32, Body)> {
         let numbered = (1u32..).zip(bodies).map(|(xid, body)| Message { xid, body });
         let bytes: Vec<u8> =
-            numbered.flat_map(|m| m.encode(&peer.protocol).expect("it can be said")).collect();
+            numbered.flat_map(|m| m.encode(&peer.protocol).expect("the version has it")).collect();
         self.bytes(peer, &bytes);
         self.output(peer).into_iter().map(|m| (m.xid, m.body)).collect()
     }

@@ -239,7 +239,7 @@ fn snoopers_hear_both_sides_of_controllers_only() {
     let mut b = Bench::new(1);
     let snooper = b.connect(Kind::Snoop, Version::V13);
     let (c, m) = (b.connect(Kind::Primary, Version::V13), b.connect(Kind::Service, Version::V13));
-    assert!(b.output(snooper).is_empty(), "hellos come before there is anything to tell");
+    assert!(b.output(snooper).is_empty(), "hellos precede the first copy");
     b.send(m, 1, Body::BarrierRequest);
     assert!(b.output(snooper).is_empty());
     b.send(c, 2, Body::BarrierRequest);

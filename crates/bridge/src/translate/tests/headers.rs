@@ -172,7 +172,7 @@ fn a_frozen_pipeline_keeps_all_levels() {
     assert!(locate(&w.snapshot, &back, &w.recirc).is_err());
 }
 
-/// The rules of the other bridge may ask for what was under the labels.
+/// The rules of the other bridge may match fields below the labels.
 #[test]
 fn a_popped_stack_and_a_patch_port() {
     let mut w = World::new(3);

@@ -54,7 +54,7 @@ fn hashes_whose_deciding_bits_are_zero() {
     }
 }
 
-/// Behind the patch port the inner header is the outer one, whose priority a rule looks at.
+/// After the patch port the inner header is the outer one, whose priority a rule matches.
 #[test]
 fn a_header_that_moved_before_a_patch_port_is_exact() {
     let mut w = World::new(3);
