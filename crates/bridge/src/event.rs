@@ -152,7 +152,7 @@ impl Sender {
     }
 
     /// Records that the next `count` flows that were sent are added or refused.
-    pub(crate) fn tell_learned(&self, count: u64) {
+    pub(crate) fn record_learned(&self, count: u64) {
         if count > 0 {
             self.learning().done += count;
             self.0.learned.notify_all();
@@ -212,16 +212,16 @@ mod tests {
         events.send(learn());
         std::thread::scope(|scope| {
             let waits = scope.spawn(|| events.await_learned());
-            events.tell_learned(1);
+            events.record_learned(1);
             std::thread::sleep(Duration::from_millis(20));
             assert!(!waits.is_finished(), "one of two");
-            events.tell_learned(1);
+            events.record_learned(1);
         });
         assert_eq!(events.learning().done, 2);
     }
 
     #[test]
-    fn nobody_waits_for_what_was_awaited_in_vain() {
+    fn no_thread_waits_again_after_a_timeout() {
         let longest = Duration::from_millis(30);
         let events = Sender::with_patience(longest, |_| true);
         events.send(learn());
@@ -232,7 +232,7 @@ mod tests {
         events.send(learn());
         events.await_learned();
         assert_eq!(events.learning().overdue, 1, "waited again");
-        events.tell_learned(1);
+        events.record_learned(1);
         events.await_learned();
         assert_eq!(events.learning().overdue, 2);
         // No thread waits for a flow that found no room.
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn that_an_address_moved_is_not_lost_with_its_event() {
+    fn a_moved_address_is_reported_when_its_event_is_lost() {
         let events = Sender::new(|_| false);
         let learned = Effect::Learn {
             macs: Arc::new(MacTable::new(BridgeIndex(0))),

@@ -22,9 +22,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Number of megaflows that [`Megaflows::visit`] visits under one lock, when the lock is to be
 /// short.
-pub(crate) const FEW: usize = 1;
+pub(crate) const SHORT_BATCH: usize = 1;
 /// Number of megaflows under one lock when each takes well below a microsecond.
-pub(crate) const MANY: usize = 64;
+pub(crate) const LONG_BATCH: usize = 64;
 
 /// One megaflow, as the switch sees it.
 #[derive(Debug)]

@@ -45,9 +45,9 @@ use std::time::{Duration, Instant};
 const RATE_WINDOW: Duration = Duration::from_millis(100);
 /// Time that it takes, about, to hand work to another thread and to receive the notice that the
 /// work is done.
-const SHORT: Duration = Duration::from_micros(50);
-/// Highest number of megaflows for which a pass may be taken to last [`SHORT`] at most.
-const FEW_ENOUGH: usize = 32;
+const HANDOVER_TIME: Duration = Duration::from_micros(50);
+/// Highest number of megaflows for which a pass may be taken to last [`HANDOVER_TIME`] at most.
+const MOST_PASSED_INLINE: usize = 32;
 
 /// Work of a pass in addition to crediting statistics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,8 +60,8 @@ pub enum Pass {
     Purge,
 }
 
-/// Up to this many megaflows are visited in a few milliseconds.
-const FEW: usize = 2000;
+/// Highest number of megaflows for which [`SlowPath::collect`] makes a pass: a few milliseconds.
+const MOST_COLLECTED: usize = 2000;
 /// Number of megaflows whose actions a pass changes in one call of the datapath.
 const MODIFIED_AT_ONCE: usize = 64;
 
@@ -95,7 +95,7 @@ impl SlowPath {
     /// there are many megaflows. For a thread that must not wait. Returns the time up to which
     /// everything that packets did is credited.
     pub(crate) fn collect(&self) -> Millis {
-        let few = self.megaflows.len() <= FEW;
+        let few = self.megaflows.len() <= MOST_COLLECTED;
         if let Some(alone) = self.passing.try_lock().ok().filter(|_| few) {
             self.pass_alone(Pass::Statistics, &alone);
         }
@@ -107,8 +107,8 @@ impl SlowPath {
     /// when it made no pass.
     pub(crate) fn pass_if_short(&self) -> bool {
         let state = &self.revalidator;
-        let is_short = self.megaflows.len() <= FEW_ENOUGH
-            && state.last_pass().is_some_and(|cost| cost <= SHORT)
+        let is_short = self.megaflows.len() <= MOST_PASSED_INLINE
+            && state.last_pass().is_some_and(|cost| cost <= HANDOVER_TIME)
             && !self.unknown_flows.may_be_there()
             && !state.paused.load(Ordering::Relaxed);
         let Some(alone) = is_short.then(|| self.passing.try_lock().ok()).flatten() else {
@@ -167,7 +167,7 @@ impl SlowPath {
             })
         };
         let unchanged = state.done_version.load(Ordering::Acquire) == version;
-        let together = if unchanged { megaflows::MANY } else { megaflows::FEW };
+        let together = if unchanged { megaflows::LONG_BATCH } else { megaflows::SHORT_BATCH };
         let known = swept.len();
         self.megaflows.visit(swept, together, look, |ufid, verdict| match verdict {
             None if held || what == Pass::Statistics => found_unknown = true,

@@ -7,17 +7,17 @@ use std::time::Duration;
 
 /// The longest time between two passes, unless the database asks for a longer one.
 pub(crate) const LONGEST_PAUSE: Duration = Duration::from_secs(4);
-/// The same while rules have timeouts, which count in seconds.
-const LONGEST_AWAITED: Duration = Duration::from_secs(2);
-/// Passes take at most one part in this many of the thread's time.
-const SHARE: u32 = 400;
+/// The longest time between two passes while rules have timeouts, which count in seconds.
+const LONGEST_PAUSE_WITH_TIMEOUTS: Duration = Duration::from_secs(2);
+/// Pause after a pass, in multiples of the pass's length: passes take a 400th of the thread's time.
+const PAUSE_PER_COST: u32 = 400;
 /// Shortest time between two passes, whatever is requested: to wake up for each rule of a burst
 /// would take longer than the passes.
 pub(crate) const LEAST_REST: Duration = Duration::from_millis(1);
 /// Time between two passes that are requested because a port is under upcall pressure.
-const PRESSED: Duration = Duration::from_millis(250);
+const PRESSURE_INTERVAL: Duration = Duration::from_millis(250);
 /// Value of `RevalidatorState::cost_ns` before the first full pass.
-const UNKNOWN: u64 = u64::MAX;
+const UNKNOWN_COST: u64 = u64::MAX;
 
 /// Settings (`Open_vSwitch:other_config`) and measurements of passes.
 #[derive(Debug)]
@@ -30,7 +30,7 @@ pub struct RevalidatorState {
     pub is_interval_given: AtomicBool,
     /// `flow-limit`: highest number of megaflows, which passes may lower for a while.
     pub configured_limit: AtomicU64,
-    /// Length of the last full pass in nanoseconds; [`UNKNOWN`] before there was one.
+    /// Length of the last full pass in nanoseconds; [`UNKNOWN_COST`] before there was one.
     cost_ns: AtomicU64,
     /// Number of passes that have begun since the start.
     pub passes: AtomicU64,
@@ -58,14 +58,14 @@ impl Default for RevalidatorState {
             interval_ms: AtomicU64::new(500),
             is_interval_given: AtomicBool::new(false),
             configured_limit: AtomicU64::new(200_000),
-            cost_ns: AtomicU64::new(UNKNOWN),
+            cost_ns: AtomicU64::new(UNKNOWN_COST),
             passes: AtomicU64::new(0),
             max_flows: AtomicU64::new(0),
             average_flows: AtomicU64::new(0),
             done_version: AtomicU64::new(0),
             paused: AtomicBool::new(false),
             is_awaited: AtomicBool::new(false),
-            pressed: OncePer::new(PRESSED),
+            pressed: OncePer::new(PRESSURE_INTERVAL),
             credited_ms: AtomicI64::new(0),
         }
     }
@@ -75,7 +75,7 @@ impl RevalidatorState {
     /// Returns the length of the last full pass; `None` before there was one.
     pub fn last_pass(&self) -> Option<Duration> {
         let ns = self.cost_ns.load(Ordering::Relaxed);
-        (ns != UNKNOWN).then(|| Duration::from_nanos(ns))
+        (ns != UNKNOWN_COST).then(|| Duration::from_nanos(ns))
     }
 
     /// Returns an upper estimate of the time until the thread has made a pass that is requested
@@ -108,8 +108,8 @@ impl RevalidatorState {
             return interval;
         }
         let is_awaited = self.is_awaited.load(Ordering::Relaxed);
-        let longest = if is_awaited { LONGEST_AWAITED } else { LONGEST_PAUSE };
-        cost.saturating_mul(SHARE).clamp(interval, interval.max(longest))
+        let longest = if is_awaited { LONGEST_PAUSE_WITH_TIMEOUTS } else { LONGEST_PAUSE };
+        cost.saturating_mul(PAUSE_PER_COST).clamp(interval, interval.max(longest))
     }
 
     /// Records a full pass over `flows` megaflows that took `cost`.
@@ -140,7 +140,7 @@ mod tests {
         assert_eq!(state.pause(ms(200), false), LONGEST_PAUSE);
         assert_eq!(state.pause(ms(200), true), ms(500), "there is no room");
         state.is_awaited.store(true, Ordering::Relaxed);
-        assert_eq!(state.pause(ms(200), false), LONGEST_AWAITED, "rules may time out");
+        assert_eq!(state.pause(ms(200), false), LONGEST_PAUSE_WITH_TIMEOUTS, "rules may time out");
         state.is_interval_given.store(true, Ordering::Relaxed);
         assert_eq!(state.pause(ms(200), false), ms(500));
         state.interval_ms.store(10_000, Ordering::Relaxed);

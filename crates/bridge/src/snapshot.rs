@@ -149,7 +149,7 @@ impl TableStats {
 /// Settings of a bridge that translation reads.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct BridgeConfig {
-    /// MAC address of the bridge's own port.
+    /// Address of the bridge's own port. The datapath id derives from it, unless one is configured.
     pub mac: [u8; 6],
     /// NORMAL forwards frames to reserved destination addresses (`other_config:forward-bpdu`).
     pub forward_bpdu: bool,

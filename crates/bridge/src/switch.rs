@@ -517,7 +517,7 @@ impl Switch {
     /// Makes all changes visible to packets. Does nothing without changes.
     pub fn publish(&mut self) {
         self.publish_changes();
-        self.slow.events.tell_learned(std::mem::take(&mut self.learned));
+        self.slow.events.record_learned(std::mem::take(&mut self.learned));
     }
 
     fn publish_changes(&mut self) {
