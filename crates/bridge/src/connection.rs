@@ -99,7 +99,7 @@ pub struct Connections {
     /// Sums of the counters of connections that have ended.
     ended: ConnectionCounters,
     /// Milliseconds without use after which a bundle is discarded; `None` means 10,000.
-    bundle_idle_timeout: Option<u64>,
+    bundle_idle_timeout_ms: Option<u64>,
     /// Bytes that the bundles of all connections may hold together; `None` means a gigabyte.
     bundle_memory: Option<usize>,
 }
@@ -118,7 +118,7 @@ impl Connections {
 
     /// Sets `other_config:bundle-idle-timeout`, in milliseconds; `None` selects the default.
     pub fn set_bundle_idle_timeout(&mut self, ms: Option<u64>) {
-        self.bundle_idle_timeout = ms;
+        self.bundle_idle_timeout_ms = ms;
     }
 
     /// Registers a connection to `bridge` whose transport has just been established. The hello is
@@ -236,11 +236,11 @@ impl Connections {
         &mut self,
         id: ConnectionId,
         limit: Option<RateLimit>,
-        inactivity_probe: u64,
+        inactivity_probe_ms: u64,
     ) {
         if let Some(session) = self.sessions.get_mut(&id) {
             session.set_packet_in_limit(limit);
-            session.set_inactivity_probe(inactivity_probe);
+            session.set_inactivity_probe(inactivity_probe_ms);
         }
     }
 
@@ -314,7 +314,7 @@ impl Connections {
     }
 
     fn bundle_timeout(&self) -> u64 {
-        self.bundle_idle_timeout.unwrap_or(bundle::IDLE_TIMEOUT)
+        self.bundle_idle_timeout_ms.unwrap_or(bundle::IDLE_TIMEOUT_MS)
     }
 
     /// Sends `message` to one connection; see [`Session::send`]. Snoopers of its bridge get a copy.

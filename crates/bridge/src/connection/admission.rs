@@ -4,7 +4,7 @@
 //! A controller inspects a switch before it decides to control it: it asks for features, the
 //! configuration, groups and tables. A controller that refuses the switch then closes the
 //! connection. So a connection counts as admitted only after one of two events: a message that
-//! controllers send only to switches under their control, or any message [`SETTLED`] after the
+//! controllers send only to switches under their control, or any message [`SETTLED_MS`] after the
 //! handshake. Until then a bridge in the fail mode `standalone` forwards by itself.
 
 use super::origin::Kind;
@@ -21,7 +21,7 @@ use std::sync::Arc;
 
 /// Milliseconds after the handshake from which any message admits the switch. A controller that
 /// refuses a switch does so sooner.
-const SETTLED: u64 = 30_000;
+const SETTLED_MS: u64 = 30_000;
 
 /// Returns true for messages that show control over the switch, rather than inspection of it.
 fn admits(body: &Body) -> bool {
@@ -53,7 +53,7 @@ fn admits(body: &Body) -> bool {
 impl Session {
     /// Records a message received at `now`; `None` is a message that cannot be decoded.
     pub(super) fn note_message(&mut self, body: Option<&Body>, now: Millis) {
-        let is_settled = self.connected_at.is_some_and(|at| now.since(at) >= SETTLED);
+        let is_settled = self.connected_at.is_some_and(|at| now.since(at) >= SETTLED_MS);
         self.is_admitted |= is_settled || body.is_some_and(admits);
     }
 

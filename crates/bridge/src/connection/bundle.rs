@@ -22,7 +22,7 @@ use openflow::message::{
 };
 
 /// Milliseconds without use after which a bundle is discarded, unless configured.
-pub(super) const IDLE_TIMEOUT: u64 = 10_000;
+pub(super) const IDLE_TIMEOUT_MS: u64 = 10_000;
 /// Most open bundles of one connection.
 const MAX_BUNDLES: usize = 128;
 /// Most bytes in all bundles of one connection.

@@ -31,7 +31,7 @@ pub struct Options {
     pub versions: Versions,
     /// Milliseconds without input after which the peer is probed with an echo request. After the
     /// same time again the connection is closed. 0 disables the probe.
-    pub inactivity_probe: u64,
+    pub inactivity_probe_ms: u64,
     /// Rate limit on packet-ins; `None` for no limit.
     pub packet_in_limit: Option<RateLimit>,
     /// `Controller:enable_async_messages`: whether the peer may receive asynchronous messages.
@@ -47,7 +47,7 @@ impl Options {
             kind,
             name: name.to_owned(),
             versions,
-            inactivity_probe: 0,
+            inactivity_probe_ms: 0,
             packet_in_limit: None,
             async_messages: true,
             quiet: false,
@@ -366,7 +366,7 @@ impl Session {
     }
 
     pub(super) fn set_inactivity_probe(&mut self, ms: u64) {
-        self.options.inactivity_probe = ms;
+        self.options.inactivity_probe_ms = ms;
     }
 
     /// Returns true when the connection receives asynchronous messages at all.
@@ -397,7 +397,7 @@ impl Session {
     /// Sends an echo request to a silent peer, and closes the connection when the peer stays
     /// silent. A peer whose input this side does not read does not count as silent.
     pub(super) fn probe(&mut self, now: Millis) {
-        let interval = self.options.inactivity_probe;
+        let interval = self.options.inactivity_probe_ms;
         if interval == 0 || self.closing.is_some() {
             return;
         }
@@ -438,7 +438,7 @@ impl Session {
             return None;
         }
         let ms = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
-        let interval = self.options.inactivity_probe;
+        let interval = self.options.inactivity_probe_ms;
         let probe = (interval != 0).then(|| self.probed.unwrap_or(self.heard) + ms(interval));
         let bundles = self.bundles.values().map(|b| b.touched + ms(bundle_timeout)).min();
         let packets = self.queues.iter().filter_map(PacketQueue::deadline).min();

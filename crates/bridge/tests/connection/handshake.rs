@@ -103,8 +103,10 @@ fn what_is_not_understood_gets_an_error_and_the_connection_lives() {
 #[test]
 fn silent_peers_are_probed_then_given_up() {
     let mut b = Bench::new(0);
-    let options =
-        Options { inactivity_probe: 5000, ..Options::new(Kind::Primary, "tcp:c", Versions::KNOWN) };
+    let options = Options {
+        inactivity_probe_ms: 5000,
+        ..Options::new(Kind::Primary, "tcp:c", Versions::KNOWN)
+    };
     let p = b.connect_with(options, Version::V13);
     b.tick(4999);
     assert!(b.output(p).is_empty());
@@ -184,10 +186,10 @@ fn a_controller_that_stays_for_thirty_seconds_admits_the_switch_by_any_message()
 
 #[test]
 fn the_time_without_a_controller_counts_from_its_last_message() {
-    for inactivity_probe in [5000, 0] {
+    for inactivity_probe_ms in [5000, 0] {
         let mut b = Bench::new(0);
         let options =
-            Options { inactivity_probe, ..Options::new(Kind::Primary, "c", Versions::KNOWN) };
+            Options { inactivity_probe_ms, ..Options::new(Kind::Primary, "c", Versions::KNOWN) };
         let p = b.connect_with(options, Version::V13);
         let start = b.clock.now();
         b.tick(1000);
@@ -252,8 +254,10 @@ fn snoopers_hear_both_sides_of_controllers_only() {
 #[test]
 fn who_reads_a_long_reply_is_not_silent() {
     let mut b = Bench::new(1);
-    let options =
-        Options { inactivity_probe: 1000, ..Options::new(Kind::Primary, "tcp:c", Versions::KNOWN) };
+    let options = Options {
+        inactivity_probe_ms: 1000,
+        ..Options::new(Kind::Primary, "tcp:c", Versions::KNOWN)
+    };
     let p = b.connect_with(options, Version::V13);
     for n in 0..50_000 {
         b.switch.flow_mod(b.bridge, &flow(1, ip(n), &[])).unwrap();

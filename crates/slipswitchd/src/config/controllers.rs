@@ -109,7 +109,7 @@ fn options(wanted: &DesiredBridge, controller: &DesiredController) -> Options {
     let active = is_active(&controller.target);
     let kind = if active && !controller.service { Kind::Primary } else { Kind::Service };
     Options {
-        inactivity_probe: controller.inactivity_probe,
+        inactivity_probe_ms: controller.inactivity_probe,
         packet_in_limit: controller.limit,
         async_messages: controller.async_messages,
         ..Options::new(kind, &controller.target, wanted.versions)

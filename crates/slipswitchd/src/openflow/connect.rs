@@ -159,7 +159,7 @@ impl Connector {
         self.settings.options.borrow_mut().clone_from(options);
         self.settings.max_backoff.set(max_backoff);
         if let Some(id) = self.status.borrow().id {
-            connections.reconfigure(id, options.packet_in_limit, options.inactivity_probe);
+            connections.reconfigure(id, options.packet_in_limit, options.inactivity_probe_ms);
         }
     }
 
