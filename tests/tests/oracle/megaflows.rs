@@ -2,6 +2,33 @@
 //! Megaflows in `dpctl/dump-flows`.
 
 scenarios! {
+    later_fragments_of_ipv6: r#"
+        # Of a UDP and of an ICMPv6 packet: none shows its protocol.
+        ofctl -O OpenFlow15 add-group br0 'group_id=1,type=select,selection_method=hash,fields(ip_proto),bucket=bucket_id:2,output:2,bucket=bucket_id:3,output:3'
+        ofctl -O OpenFlow15 add-flow br0 actions=group:1
+        appctl ofproto/trace br0 in_port=1 50540000000250540000000186dd6000000000102c40fc000000000000000000000000000001fc00000000000000000000000000000211000cc800000001000100020010abcd | grep -E '^(Flow|Megaflow)'
+        appctl ofproto/trace br0 in_port=1 50540000000250540000000186dd6000000000102c40fc000000000000000000000000000001fc0000000000000000000000000000023a000cc900000001000100020010abcd | grep -E '^(Flow|Megaflow)'
+        ofctl -O OpenFlow15 del-groups br0
+        ofctl -O OpenFlow15 add-group br0 'group_id=1,type=select,selection_method=hash,fields(udp_src,ip_proto,ipv6_src),bucket=bucket_id:2,output:2,bucket=bucket_id:3,output:3'
+        ofctl -O OpenFlow15 add-flow br0 actions=group:1
+        appctl ofproto/trace br0 in_port=1 50540000000250540000000186dd6000000000102c40fc000000000000000000000000000001fc00000000000000000000000000000211000cc800000001000100020010abcd | grep -E '^(Flow|Megaflow)'
+        appctl ofproto/trace br0 in_port=1 50540000000250540000000186dd6000000000102c40fc000000000000000000000000000001fc0000000000000000000000000000023a000cc900000001000100020010abcd | grep -E '^(Flow|Megaflow)'
+        ofctl -O OpenFlow15 del-groups br0
+        ofctl -O OpenFlow15 add-group br0 'group_id=1,type=select,selection_method=hash,bucket=bucket_id:2,output:2,bucket=bucket_id:3,output:3'
+        ofctl -O OpenFlow15 add-flow br0 actions=group:1
+        appctl ofproto/trace br0 in_port=1 50540000000250540000000186dd6000000000102c40fc000000000000000000000000000001fc00000000000000000000000000000211000cc800000001000100020010abcd | grep -E '^(Flow|Megaflow)'
+        appctl ofproto/trace br0 in_port=1 50540000000250540000000186dd6000000000102c40fc000000000000000000000000000001fc0000000000000000000000000000023a000cc900000001000100020010abcd | grep -E '^(Flow|Megaflow)'
+        ofctl -O OpenFlow15 del-groups br0
+        ofctl -O OpenFlow15 add-group br0 'group_id=1,type=select,selection_method=dp_hash,bucket=bucket_id:2,output:2,bucket=bucket_id:3,output:3'
+        ofctl -O OpenFlow15 add-flow br0 actions=group:1
+        appctl ofproto/trace br0 in_port=1 50540000000250540000000186dd6000000000102c40fc000000000000000000000000000001fc00000000000000000000000000000211000cc800000001000100020010abcd | grep -E '^(Flow|Megaflow)'
+        appctl ofproto/trace br0 in_port=1 50540000000250540000000186dd6000000000102c40fc000000000000000000000000000001fc0000000000000000000000000000023a000cc900000001000100020010abcd | grep -E '^(Flow|Megaflow)'
+        ofctl -O OpenFlow15 del-groups br0
+        ofctl add-flow br0 'actions=multipath(symmetric_l4,1024,modulo_n,16,0,NXM_NX_REG0[0..11]),2'
+        appctl ofproto/trace br0 in_port=1 50540000000250540000000186dd6000000000102c40fc000000000000000000000000000001fc00000000000000000000000000000211000cc800000001000100020010abcd | grep -E '^(Flow|Megaflow)'
+        ofctl add-flow br0 'priority=40000,ipv6,nw_proto=44,actions=3'
+        appctl ofproto/trace br0 in_port=1 50540000000250540000000186dd6000000000102c40fc000000000000000000000000000001fc00000000000000000000000000000211000cc800000001000100020010abcd | grep -E '^(Flow|Megaflow)'
+    "#;
     wide_megaflow: r#"
         ofctl add-flow br0 in_port=1,actions=2
         receive p1 'in_port(1),eth(src=50:54:00:00:00:01,dst=50:54:00:00:00:02),eth_type(0x0800),ipv4(src=10.0.0.1,dst=10.0.0.2,proto=6,tos=0,ttl=64,frag=no),tcp(src=5,dst=80),tcp_flags(ack)'
