@@ -2,10 +2,10 @@
 //! The time that the control thread may wait for megaflows to follow the tables.
 //!
 //! A controller that changes a rule, sends a barrier and then a packet expects the packet to meet
-//! the rule, so a barrier waits. A client that adds 100,000 rules with a barrier after each must not
-//! pay for 100,000 passes over the megaflows that traffic has made. So each wait is paid from a
-//! budget that fills with time: waits take at most a third of the time, and a barrier that finds the
-//! budget empty does not wait.
+//! the rule, so a barrier waits. A client that adds 100,000 rules with a barrier after each must
+//! not pay for 100,000 passes over the megaflows that traffic has made. So each wait is paid from a
+//! budget that fills with time: waits take at most a third of the time, and a barrier that finds
+//! the budget empty does not wait.
 
 use std::time::{Duration, Instant};
 

@@ -4,16 +4,16 @@
 //! # Task
 //! The table maps (VLAN, MAC) to the OpenFlow port that the address was last seen on. It is bounded
 //! in size and age. NORMAL looks destinations up in it. [`crate::effect::apply`] enters sources, in
-//! the upcall and from the revalidator's statistics, so that an address stays as long as its traffic
-//! flows in the datapath.
+//! the upcall and from the revalidator's statistics, so that an address stays as long as its
+//! traffic flows in the datapath.
 //!
 //! # Invariants
-//! - When the table is full, a new address takes the place of the least recently used one *of a port
-//!   that has most*, so one port with random sources cannot push the others out. As in OVS this
-//!   holds for static entries, too: they count, and they are evicted. Their time of use is that of
-//!   the last `fdb/add`; traffic does not renew it.
-//! - The table has more entries than its capacity only when the capacity was lowered and more static
-//!   entries are left. Learned entries beyond the capacity expire at once.
+//! - When the table is full, a new address takes the place of the least recently used one *of a
+//!   port that has most*, so one port with random sources cannot push the others out. As in OVS
+//!   this holds for static entries, too: they count, and they are evicted. Their time of use is
+//!   that of the last `fdb/add`; traffic does not renew it.
+//! - The table has more entries than its capacity only when the capacity was lowered and more
+//!   static entries are left. Learned entries beyond the capacity expire at once.
 //! - Translation depends on nothing in the table except (VLAN, MAC) → port. [`MacTable::learn`] and
 //!   the other writers return whether that changed, and the caller then revalidates.
 //! - A lookup does not compare ages. An entry past its age counts until `MacTable::expire` removes
@@ -245,7 +245,7 @@ impl MacTable {
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
-        // A panic elsewhere leaves at worst a list entry without its place, which eviction skips.
+        // A panic elsewhere leaves the table whole: no operation under the lock panics half-way.
         self.inner.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
@@ -271,11 +271,11 @@ impl MacTable {
         changed
     }
 
-    /// Enters `mac` at `port`, or renews its entry, for a packet received at `now`. Returns true when
-    /// the port of `mac` has changed (megaflows must be revalidated). Multicast sources, flood VLANs
-    /// and static entries change nothing. Neither does a packet that came by another port before the
-    /// address was last seen, as statistics come late. `gratuitous_arp` locks the entry for 5 s, see
-    /// `MacTable::is_locked`.
+    /// Enters `mac` at `port`, or renews its entry, for a packet received at `now`. Returns true
+    /// when the port of `mac` has changed (megaflows must be revalidated). Multicast sources, flood
+    /// VLANs and static entries change nothing. Neither does a packet that came by another port
+    /// before the address was last seen, as statistics come late. `gratuitous_arp` locks the entry
+    /// for 5 s, see `MacTable::is_locked`.
     pub fn learn(
         &self,
         vlan: u16,
@@ -325,8 +325,8 @@ impl MacTable {
             && inner.entries.get(&(vlan, mac)).is_none_or(|p| p.seen.is_some())
     }
 
-    /// Returns true when a gratuitous ARP for `mac` came within the last 5 s by a port outside bonds.
-    /// A bond must not learn the address from a reflection of that packet.
+    /// Returns true when a gratuitous ARP for `mac` came within the last 5 s by a port outside
+    /// bonds. A bond must not learn the address from a reflection of that packet.
     pub(crate) fn is_locked(&self, vlan: u16, mac: [u8; 6], now: Millis) -> bool {
         self.lock().entries.get(&(vlan, mac)).is_some_and(|p| p.locked_until > now)
     }
@@ -343,8 +343,8 @@ impl MacTable {
         inner.entries.get(&(vlan, mac)).map(|p| p.port)
     }
 
-    /// Makes an address static (`fdb/add`): it neither expires nor moves. A full table may evict it.
-    /// For an address that is static already this renews its time of use.
+    /// Makes an address static (`fdb/add`): it neither expires nor moves. A full table may evict
+    /// it. For an address that is static already this renews its time of use.
     pub fn add_static(&self, vlan: u16, mac: [u8; 6], port: PortNo) -> StaticAdd {
         let address = (vlan, mac);
         let mut inner = self.lock();

@@ -87,8 +87,8 @@ impl MeterTable {
     ///
     /// # Errors
     ///
-    /// Fails when the meter exists already or does not exist, or when the datapath has no meters, no
-    /// free meter, or no support for the bands. Nothing has changed then.
+    /// Fails when the meter exists already or does not exist, or when the datapath has no meters,
+    /// no free meter, or no support for the bands. Nothing has changed then.
     pub(crate) fn modify(
         &mut self,
         mm: &MeterMod,

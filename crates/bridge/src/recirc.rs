@@ -180,8 +180,8 @@ impl Inner {
 #[derive(Clone, Debug, Default)]
 pub struct RecircTable {
     inner: Arc<Mutex<Inner>>,
-    /// Seed of the digests. Packets influence the contents of states, and must not be able to aim at
-    /// collisions.
+    /// Seed of the digests. Packets influence the contents of states, and must not be able to aim
+    /// at collisions.
     seed: RandomState,
 }
 

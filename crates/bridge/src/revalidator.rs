@@ -357,8 +357,8 @@ impl Drop for Revalidator {
 
 /// Time between two checks when there has been no megaflow for [`QUIET_ROUNDS`].
 const LONG_SLEEP: Duration = Duration::from_secs(5);
-/// Number of checks after the last megaflow was removed: its leftovers in the datapath are tidied up
-/// by then.
+/// Number of checks after the last megaflow was removed: its leftovers in the datapath are tidied
+/// up by then.
 const QUIET_ROUNDS: u32 = 4;
 
 /// Whether megaflows may run out of room between two passes.

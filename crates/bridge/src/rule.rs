@@ -87,8 +87,8 @@ impl Timeouts {
         (self.both.load(Ordering::Relaxed) >> 16) as u16
     }
 
-    /// Lowers each timeout to the given one, where that is not 0 and the present one is longer or 0.
-    /// For `fin_timeout`.
+    /// Lowers each timeout to the given one, where that is not 0 and the present one is longer or
+    /// 0. For `fin_timeout`.
     pub(crate) fn reduce(&self, idle: u16, hard: u16) {
         let less = |old: u16, new: u16| if new != 0 && (old == 0 || new < old) { new } else { old };
         let _ = self.both.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |v| {
@@ -123,8 +123,8 @@ pub struct Rule {
     pub hidden: bool,
     /// Time at which the rule was added.
     pub created: Millis,
-    /// Time at which its actions last changed, or a `learn` action last made an equal rule. As in OVS
-    /// the hard timeout counts from then.
+    /// Time at which its actions last changed, or a `learn` action last made an equal rule. As in
+    /// OVS the hard timeout counts from then.
     pub modified: Latest,
     /// Actions that the rule applies to a packet.
     pub actions: Actions,

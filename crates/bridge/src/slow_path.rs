@@ -261,8 +261,8 @@ impl SlowPath {
     }
 
     /// Holds revalidation, or ends the hold (`flow-restore-wait`: the tables are not filled yet).
-    /// While it is held, passes only credit: no megaflow is revalidated, expired, or removed because
-    /// no rule explains it. The first pass afterwards does all of this.
+    /// While it is held, passes only credit: no megaflow is revalidated, expired, or removed
+    /// because no rule explains it. The first pass afterwards does all of this.
     pub fn hold(&self, held: bool) {
         self.expect_unknown_flows(); // or there would be nothing to wait for
         self.held.store(held, Ordering::Release);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The immutable state that translation reads.
 //!
-//! The control thread publishes one `Arc<Snapshot>` after each change or batch of changes. It shares
-//! all large parts with the snapshot before: tables are persistent structures, and the views of
-//! unchanged bridges are the same `Arc`.
+//! The control thread publishes one `Arc<Snapshot>` after each change or batch of changes. It
+//! shares all large parts with the snapshot before: tables are persistent structures, and the views
+//! of unchanged bridges are the same `Arc`.
 
 pub use crate::ids::{BridgeIndex, INTERNAL_TABLE};
 

@@ -316,8 +316,8 @@ impl Switch {
     ///
     /// # Errors
     ///
-    /// Fails when the bridge does not exist or the tables refuse the flow mod, with the error for the
-    /// controller. Nothing has changed then.
+    /// Fails when the bridge does not exist or the tables refuse the flow mod, with the error for
+    /// the controller. Nothing has changed then.
     pub fn flow_mod(
         &mut self,
         index: BridgeIndex,
@@ -329,8 +329,8 @@ impl Switch {
         bridge.pipeline.flow_mod(fm, &|id| meters.contains(id), now)
     }
 
-    /// Carries out a meter mod. Rules that use a removed meter are removed, too. Returns the removed
-    /// rules.
+    /// Carries out a meter mod. Rules that use a removed meter are removed, too. Returns the
+    /// removed rules.
     ///
     /// # Errors
     ///

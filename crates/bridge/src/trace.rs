@@ -6,8 +6,8 @@
 //! ` 0. match, priority N`, actions indented below them, remarks as ` -> text`, warnings as
 //! ` >> text`, errors as ` >>>> text <<<<`.
 //!
-//! The last item of a list is not indented when it only continues elsewhere (a table, a bridge). So a
-//! chain of resubmits at the ends of rules stays at the left.
+//! The last item of a list is not indented when it only continues elsewhere (a table, a bridge). So
+//! a chain of resubmits at the ends of rules stays at the left.
 
 use crate::rule::Rule;
 use crate::snapshot::{BridgeIndex, BridgeView, Snapshot};

@@ -5,8 +5,9 @@
 //! [`translate`] runs the OpenFlow pipeline of a bridge (tables, groups, NORMAL, patch ports into
 //! other bridges) on a key, symbolically: it neither changes nor sends a packet. Its result is the
 //! datapath actions that do so, the bits of the key that the result depends on (the
-//! [`Mask`](flow::Mask)), and the other consequences of such packets ([`Effect`](crate::effect::Effect)s). It reads one immutable
-//! [`Snapshot`] and the MAC tables, and changes nothing but the [`RecircTable`].
+//! [`Mask`](flow::Mask)), and the other consequences of such packets
+//! ([`Effect`](crate::effect::Effect)s). It reads one immutable [`Snapshot`] and the MAC tables,
+//! and changes nothing but the [`RecircTable`].
 //!
 //! # Soundness
 //! For every key that agrees with `Request::key` under the mask, a translation with the same
@@ -105,8 +106,8 @@ pub enum EffectsMode {
     /// Effects are collected: for an upcall's packet, and for revalidation.
     #[default]
     Collect,
-    /// Effects are left out: for `ofproto/trace` of a flow, which has no packet that could be learned
-    /// from or sent to controllers.
+    /// Effects are left out: for `ofproto/trace` of a flow, which has no packet that could be
+    /// learned from or sent to controllers.
     Suppress,
 }
 

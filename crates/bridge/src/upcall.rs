@@ -54,8 +54,8 @@ impl SlowPath {
         }
     }
 
-    /// Returns true when `port` may have one more megaflow: it may have [`PORT_TO_ROOM`] for each that
-    /// there is still room for. So one port leaves room for others, however many flows it has.
+    /// Returns true when `port` may have one more megaflow: it may have [`PORT_TO_ROOM`] for each
+    /// that there is still room for. So one port leaves room for others, however many flows it has.
     fn has_share(&self, port: PortNo) -> bool {
         let limit = self.flow_limit.load(Ordering::Relaxed);
         let room = limit.saturating_sub(self.megaflows.len());
@@ -261,8 +261,8 @@ impl Handler {
         }
     }
 
-    /// Installs one megaflow, unless another thread does. Returns its entry when the datapath has no
-    /// room for its mask, but may have room for a narrower one.
+    /// Installs one megaflow, unless another thread does. Returns its entry when the datapath has
+    /// no room for its mask, but may have room for a narrower one.
     fn put(&self, datapath: &dyn Datapath, megaflow: &Megaflow, entry: Entry) -> Option<Entry> {
         let slow = &self.slow;
         if !slow.megaflows.insert(megaflow.ufid, entry, &slow.revalidator.passes) {

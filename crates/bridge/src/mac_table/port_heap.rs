@@ -3,16 +3,16 @@
 //!
 //! A binary heap in which a port's number can change. Of several ports with the highest number the
 //! heap's history decides which comes first. It decides as OVS's heap does, because the steps below
-//! are in the same order: a port moves towards the top only past a port with a lower number, and down
-//! only past one with a higher number, the left one if both are equal.
+//! are in the same order: a port moves towards the top only past a port with a lower number, and
+//! down only past one with a higher number, the left one if both are equal.
 
 use hashbrown::HashMap;
 use openflow::PortNo;
 
 #[derive(Debug, Default)]
 pub(super) struct PortHeap {
-    /// Each port with its number of addresses, which is at least 1. The port at index `i` has no more
-    /// addresses than the one at `(i - 1) / 2`.
+    /// Each port with its number of addresses, which is at least 1. The port at index `i` has no
+    /// more addresses than the one at `(i - 1) / 2`.
     nodes: Vec<(PortNo, usize)>,
     /// Index of each port in `nodes`.
     places: HashMap<PortNo, usize>,

@@ -26,8 +26,8 @@ impl Context<'_> {
         self.do_list(actions, last, &[]);
     }
 
-    /// Does the same as [`Context::do_actions`] for a list that the parts `behind` follow. Returns true
-    /// when an action has run these parts, too.
+    /// Does the same as [`Context::do_actions`] for a list that the parts `behind` follow. Returns
+    /// true when an action has run these parts, too.
     pub(super) fn do_list(&mut self, actions: &[Action], last: bool, behind: &[Segment]) -> bool {
         if actions.is_empty() {
             self.report(Kind::Action, || "drop".to_string());
@@ -409,8 +409,8 @@ fn action_set_text(verb: &str, set: &[Action], names: PortNames<'_>) -> String {
 }
 
 /// Returns the actions of an action set in the order in which OpenFlow runs them; see
-/// [`ActionSetSlot`]. A set without output, group or resubmit gives no actions. As in OVS a set has no
-/// place for meters.
+/// [`ActionSetSlot`]. A set without output, group or resubmit gives no actions. As in OVS a set has
+/// no place for meters.
 pub(super) fn ordered_set(set: &[Action]) -> Vec<Action> {
     let last = |slot| set.iter().rev().find(|a| a.action_set_slot() == Some(slot)).cloned();
     let Some(end) = ActionSetSlot::ENDS.into_iter().find_map(last) else { return Vec::new() };

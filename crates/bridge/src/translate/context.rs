@@ -418,8 +418,8 @@ impl<'a> Context<'a> {
         let old_table = self.table;
         let found = self.lookup(in_port, table, on_miss);
         let names = self.names();
-        // As in OVS the trace shows the table of the first lookup. For a packet from a port it shows
-        // that of the last (`first_table`).
+        // As in OVS the trace shows the table of the first lookup. For a packet from a port it
+        // shows that of the last (`first_table`).
         self.enter(Kind::Table, || found.text(table, names));
         on_stack(|| self.run_found(&found, cloned, last, true));
         self.leave();

@@ -37,8 +37,8 @@ impl Context<'_> {
     /// Returns true when the packet meets `need`; the bits that decide this are made exact.
     fn meets(&mut self, need: Prerequisite) -> bool {
         // The Ethernet type and, for IP, the fragmentation are exact in every megaflow, and actions
-        // change them alike for all packets of a megaflow. So where they rule the field out, no other
-        // bit matters.
+        // change them alike for all packets of a megaflow. So where they rule the field out, no
+        // other bit matters.
         if ruled_out(need, &self.key) {
             return false;
         }
@@ -80,8 +80,8 @@ impl Context<'_> {
         }
     }
 
-    /// Completes the VLAN headers after a set: a header that it made present gets a TPID, and one that
-    /// it made absent is removed.
+    /// Completes the VLAN headers after a set: a header that it made present gets a TPID, and one
+    /// that it made absent is removed.
     pub(super) fn normalize_vlan(&mut self) {
         let [first, second] = &mut self.key.vlans;
         if first.tci.get() & VLAN_CFI == 0 {
@@ -206,8 +206,8 @@ impl Context<'_> {
         }
     }
 
-    /// Sets the first or second half of the transport header's first word, for any protocol: a port,
-    /// or ICMP's type or code. For other protocols no datapath action follows from it.
+    /// Sets the first or second half of the transport header's first word, for any protocol: a
+    /// port, or ICMP's type or code. For other protocols no datapath action follows from it.
     pub(super) fn set_port(&mut self, source: bool, port: u16) {
         if !is_ip(&self.key) || self.key.nw_frag & FRAG_LATER != 0 {
             return;

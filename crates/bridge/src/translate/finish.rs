@@ -59,16 +59,16 @@ pub(super) fn final_mask(mut mask: Mask, key: &Key) -> Mask {
     m.metadata.set(0);
     m.actset_output.set(0);
     m.conj_id.set(0);
-    // A lookup in stages may have read a field without the field's prerequisites. The megaflow would
-    // be sound without them. But a tier that expresses matches protocol by protocol could not express
-    // such a field, and must not leave it out.
+    // A lookup in stages may have read a field without the field's prerequisites. The megaflow
+    // would be sound without them. But a tier that expresses matches protocol by protocol could not
+    // express such a field, and must not leave it out.
     if is_ip(key) {
         if neighbour || transport {
             m.nw_proto = u8::MAX;
         }
         if neighbour && key.dl_type.get() == ethertype::IPV6 && key.nw_proto == ip_proto::ICMPV6 {
-            // The fields are zero unless type and code require them. An exact type suffices for every
-            // tier that expresses matches by protocol.
+            // The fields are zero unless type and code require them. An exact type suffices for
+            // every tier that expresses matches by protocol.
             m.tp_src.set(u16::MAX);
         }
     }

@@ -156,8 +156,8 @@ impl Context<'_> {
         }
     }
 
-    /// Does the same as [`Context::freeze_for_mpls`] for an action that has begun already: it will be
-    /// run again. Returns false, and does nothing, when no MPLS stack was popped.
+    /// Does the same as [`Context::freeze_for_mpls`] for an action that has begun already: it will
+    /// be run again. Returns false, and does nothing, when no MPLS stack was popped.
     pub(super) fn freeze_again_for_mpls(&mut self) -> bool {
         if self.was_mpls {
             self.start_freezing(Freeze { for_mpls: true, again: true, ..Freeze::default() });
@@ -166,7 +166,8 @@ impl Context<'_> {
     }
 }
 
-/// Returns the form in which a frozen pipeline stores an action; `None` for an action without effect.
+/// Returns the form in which a frozen pipeline stores an action; `None` for an action without
+/// effect.
 ///
 /// A frozen list has actions only, no instructions. So as in OVS a stored `goto_table` does nothing
 /// on a table miss.
@@ -278,8 +279,9 @@ pub fn locate(
 /// megaflow was removed long ago).
 ///
 /// A paused pipeline's [`PacketIn::continuation`] is the recirculation id in 4 bytes, big-endian.
-/// It is valid as long as the megaflow exists, and for some time afterwards ([`RecircTable::state`]).
-/// To resume, translate with the state of that id as [`super::Request::frozen`].
+/// It is valid as long as the megaflow exists, and for some time afterwards
+/// ([`RecircTable::state`]). To resume, translate with the state of that id as
+/// [`super::Request::frozen`].
 pub(crate) fn controller_packet_in(
     key: &Key,
     userdata: &Userdata,

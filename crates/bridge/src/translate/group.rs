@@ -49,8 +49,8 @@ impl Context<'_> {
         self.in_group = was_in_group;
     }
 
-    /// Counts the buckets of a group that is about to run. Returns false when one translation has run
-    /// too many: chains of groups with many buckets would otherwise take too long.
+    /// Counts the buckets of a group that is about to run. Returns false when one translation has
+    /// run too many: chains of groups with many buckets would otherwise take too long.
     fn may_run(&mut self, group: &Group) -> bool {
         let buckets = u32::try_from(group.buckets.len()).unwrap_or(u32::MAX);
         self.buckets = self.buckets.saturating_add(buckets).saturating_add(1);
@@ -119,8 +119,9 @@ impl Context<'_> {
         })
     }
 
-    /// Returns true when a bucket is live. Groups may watch each other: [`MAX_LIVENESS_DEPTH`] levels
-    /// deep, and after [`MAX_BUCKETS`] checks in one translation, watched groups no longer count.
+    /// Returns true when a bucket is live. Groups may watch each other: [`MAX_LIVENESS_DEPTH`]
+    /// levels deep, and after [`MAX_BUCKETS`] checks in one translation, watched groups no longer
+    /// count.
     fn is_live(&mut self, bucket: &Bucket, depth: u32) -> bool {
         self.asked_buckets = self.asked_buckets.saturating_add(1);
         let (port, group) = watched(bucket);
@@ -136,8 +137,8 @@ impl Context<'_> {
         group.is_some_and(|g| self.first_live(&g, depth + 1).is_some())
     }
 
-    /// Chooses the bucket of a select group for this packet. Returns `None` when no bucket is live, and
-    /// when the packet must come back first, hashed or without its labels (the pipeline is then
+    /// Chooses the bucket of a select group for this packet. Returns `None` when no bucket is live,
+    /// and when the packet must come back first, hashed or without its labels (the pipeline is then
     /// frozen).
     fn select(&mut self, group: &Arc<Group>) -> Option<usize> {
         if self.freeze_again_for_mpls() {
@@ -160,8 +161,8 @@ impl Context<'_> {
         }
     }
 
-    /// Returns the live bucket with the highest score. As in OVS it is the last live one when no live
-    /// bucket has a weight.
+    /// Returns the live bucket with the highest score. As in OVS it is the last live one when no
+    /// live bucket has a weight.
     fn select_by_score(&mut self, group: &Arc<Group>, hash: u32) -> Option<usize> {
         let mut best: Option<(u64, usize)> = None;
         let mut weightless = None;
@@ -184,8 +185,8 @@ impl Context<'_> {
         chosen
     }
 
-    /// Chooses a bucket by the datapath's hash of the packet. There is one megaflow for each value of
-    /// the hash bits in use.
+    /// Chooses a bucket by the datapath's hash of the packet. There is one megaflow for each value
+    /// of the hash bits in use.
     fn select_by_datapath(
         &mut self,
         group: &Arc<Group>,
@@ -206,8 +207,8 @@ impl Context<'_> {
             });
             return None;
         }
-        // The number of shares is a power of two. The first live bucket from the packet's share on is
-        // chosen.
+        // The number of shares is a power of two. The first live bucket from the packet's share on
+        // is chosen.
         let low = shares.len() - 1;
         self.mask.0.dp_hash.set(self.mask.0.dp_hash.get() | low as u32);
         let start = self.key.dp_hash.get() as usize & low;

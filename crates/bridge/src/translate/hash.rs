@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Hashes that choose buckets, links and ports.
 //!
-//! The hash functions are this switch's own (OVS documents none). The hashed fields are those of OVS,
-//! and are made exact in the mask. Equal keys give equal hashes on every machine and in every run.
+//! The hash functions are this switch's own (OVS documents none). The hashed fields are those of
+//! OVS, and are made exact in the mask. Equal keys give equal hashes on every machine and in every
+//! run.
 
 use super::finish::is_ip;
 use flow::extract::FRAG_ANY;
@@ -144,8 +145,8 @@ pub(super) fn hash_fields(fields: HashFields, basis: u32, key: &Key, mask: &mut 
 }
 
 /// Returns the hash by which a select group of method `hash` chooses: of `basis` and the bits
-/// `field/mask` of `fields` in `key`. A field that the packet does not have adds nothing. Makes exact
-/// in `mask` the fields that it reads. All fragments of one packet have the same hash.
+/// `field/mask` of `fields` in `key`. A field that the packet does not have adds nothing. Makes
+/// exact in `mask` the fields that it reads. All fragments of one packet have the same hash.
 pub(super) fn hash_chosen(
     fields: &[(Field, FieldValue)],
     basis: u64,
@@ -182,8 +183,8 @@ pub(super) fn choose_link(
         MultipathAlgorithm::ModuloN => hash % n,
         MultipathAlgorithm::HashThreshold => ((u64::from(hash) * u64::from(n)) >> 32) as u32,
         MultipathAlgorithm::Hrw => (0..n).max_by_key(|link| score(hash, *link)).unwrap_or(0),
-        // Hashes into a power of two that is at least `arg` and n, and hashes again until the link is
-        // one that exists.
+        // Hashes into a power of two that is at least `arg` and n, and hashes again until the link
+        // is one that exists.
         MultipathAlgorithm::IterHash => {
             let modulo = u64::from(arg.max(n)).next_power_of_two();
             (0..64u64)
@@ -196,15 +197,15 @@ pub(super) fn choose_link(
     link as u16
 }
 
-/// Returns the score of candidate `id` for a hash. The candidate with the highest score wins (highest
-/// random weight), so the loss of one candidate moves only its own share.
+/// Returns the score of candidate `id` for a hash. The candidate with the highest score wins
+/// (highest random weight), so the loss of one candidate moves only its own share.
 pub(super) fn score(hash: u32, id: u32) -> u32 {
     Hasher::new(id.into()).word(hash.into()).finish()
 }
 
 /// Returns the bucket (index into `weights`) of each hash value, in proportion to the weights
-/// (Webster's method). The number of hash values is a power of two. `None` when the weights need more
-/// than `max` values.
+/// (Webster's method). The number of hash values is a power of two. `None` when the weights need
+/// more than `max` values.
 pub(super) fn share(weights: &[u16], max: usize) -> Option<Vec<usize>> {
     let total: u64 = weights.iter().map(|w| u64::from(*w)).sum();
     let least = u64::from(weights.iter().copied().filter(|w| *w > 0).min()?);

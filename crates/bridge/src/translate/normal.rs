@@ -165,8 +165,8 @@ impl Context<'_> {
         let bond = bundle.members.len() > 1;
         let mac = self.key.dl_src;
         let macs = &self.bridge.macs;
-        // The other end of a bond reflects a gratuitous ARP that was received on a single port. So for
-        // a while the bond must not learn the address from one.
+        // The other end of a bond reflects a gratuitous ARP that was received on a single port. So
+        // for a while the bond must not learn the address from one.
         if !self.collect || bond && gratuitous && macs.is_locked(vlan, mac, self.now) {
             return;
         }
@@ -211,8 +211,8 @@ impl Context<'_> {
         }
     }
 
-    /// Returns the member that carries a bundle's traffic: the active one, else the first that is up.
-    /// When none is up it is the first member, whose device drops.
+    /// Returns the member that carries a bundle's traffic: the active one, else the first that is
+    /// up. When none is up it is the first member, whose device drops.
     fn active_member(&self, bundle: &BundleView) -> Option<PortNo> {
         let first = |wanted: fn(&PortView) -> bool| {
             bundle.members.iter().find(|p| self.port(**p).is_some_and(wanted))
@@ -250,8 +250,8 @@ impl Context<'_> {
         self.key.vlans = old;
     }
 
-    /// Outputs to a port with one more VLAN header before the two that the packet has. The key has no
-    /// room for three headers and could not undo the push, so the push is done to a copy.
+    /// Outputs to a port with one more VLAN header before the two that the packet has. The key has
+    /// no room for three headers and could not undo the push, so the push is done to a copy.
     fn output_wrapped(&mut self, port: PortNo, vlans: [Vlan; VLANS]) {
         let [new, _] = vlans;
         self.copied(|ctx| {

@@ -20,8 +20,8 @@ use zerocopy::network_endian::{U32, U64};
 const NO_METER: u32 = u32::MAX;
 
 impl Context<'_> {
-    /// Outputs to any port, reserved ones included. `max_len` applies to CONTROLLER. With `packet_in` a
-    /// table miss after TABLE may go to controllers.
+    /// Outputs to any port, reserved ones included. `max_len` applies to CONTROLLER. With
+    /// `packet_in` a table miss after TABLE may go to controllers.
     pub(super) fn output(&mut self, port: PortNo, max_len: u16, packet_in: bool, last: bool) {
         let in_port = self.in_port();
         match port {
@@ -219,7 +219,8 @@ impl Context<'_> {
             packet_in: Some(self.frozen_packet_in(userdata, reason)),
         };
         let recirc = self.recirc.intern(state);
-        // OpenFlow has no number for the `controller` of a table-miss flow; packet-ins say `Action`.
+        // OpenFlow has no number for the `controller` of a table-miss flow; packet-ins say
+        // `Action`.
         let is_action = reason == PacketInReason::Action as u8;
         let reason = match is_action && self.in_miss_rule() {
             true => PacketInReason::ExplicitMiss as u8,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! VLANs of NORMAL: the meaning of a packet's headers on its input port, and the headers with which
-//! it leaves by another port (ovs-vswitchd.conf.db(5), Port: `vlan_mode`, `tag`, `trunks`, `cvlans`).
+//! it leaves by another port (ovs-vswitchd.conf.db(5), Port: `vlan_mode`, `tag`, `trunks`,
+//! `cvlans`).
 
 use crate::snapshot::{BundleView, PriorityTags, VlanMode};
 use flow::{Key, VLAN_CFI, VLANS, Vlan};
@@ -31,8 +32,8 @@ impl Tag {
         Tag { tpid: v.tpid.get(), vid: tci & VID, pcp: tci & PCP }
     }
 
-    /// Returns the header for this meaning. VLAN 0 has a header only with a priority, or when `kept`
-    /// keeps headers without VLAN and priority.
+    /// Returns the header for this meaning. VLAN 0 has a header only with a priority, or when
+    /// `kept` keeps headers without VLAN and priority.
     fn header(self, kept: bool) -> Vlan {
         let tci = self.vid | self.pcp;
         if tci == 0 && !(kept && self.tpid != 0) {
@@ -51,8 +52,8 @@ impl Tag {
     }
 }
 
-/// Highest number of VLAN headers of a packet within a bridge: one more than its key holds, because a
-/// dot1q-tunnel port adds one.
+/// Highest number of VLAN headers of a packet within a bridge: one more than its key holds, because
+/// a dot1q-tunnel port adds one.
 pub(super) const DEPTH: usize = VLANS + 1;
 
 /// The VLANs of a packet within the bridge.
@@ -88,8 +89,8 @@ impl Vlans {
         Vlans { outer: self.inner, inner: self.innermost, ..Vlans::NONE }
     }
 
-    /// Returns the reason for which `port` does not admit a packet with these headers; `None` when it
-    /// does.
+    /// Returns the reason for which `port` does not admit a packet with these headers; `None` when
+    /// it does.
     pub(super) fn refuse_input(&self, port: &BundleView) -> Option<String> {
         let (vid, name) = (self.vid(), &port.name);
         match port.mode {
@@ -140,8 +141,8 @@ impl Vlans {
     }
 
     /// Returns the headers with which the packet leaves by `port`. `pcp` is the packet's present
-    /// priority. `priority-tags` gives it to the outer header, and so may add one. Only `always` keeps
-    /// headers without VLAN and priority.
+    /// priority. `priority-tags` gives it to the outer header, and so may add one. Only `always`
+    /// keeps headers without VLAN and priority.
     pub(super) fn output(&self, port: &BundleView, pcp: u16) -> [Vlan; DEPTH] {
         let mut out = match port.mode {
             VlanMode::Access => Vlans::NONE,
@@ -175,7 +176,8 @@ fn listed(list: &[u16], vid: u16) -> bool {
     list.is_empty() || list.binary_search(&vid).is_ok()
 }
 
-/// Returns true when a trunk carries VLAN `vid`. It always carries the native VLAN, unless that is 0.
+/// Returns true when a trunk carries VLAN `vid`. It always carries the native VLAN, unless that is
+/// 0.
 fn trunks(port: &BundleView, vid: u16) -> bool {
     let native = matches!(port.mode, VlanMode::NativeTagged | VlanMode::NativeUntagged);
     // A packet that would be in VLAN 0 is in the native VLAN.
