@@ -240,7 +240,7 @@ impl MacTable {
     }
 
     /// Returns the index of the table's bridge.
-    pub(crate) fn bridge(&self) -> BridgeIndex {
+    pub fn bridge(&self) -> BridgeIndex {
         self.bridge
     }
 
