@@ -15,9 +15,6 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Directories and files that still have banned turns.
-const TODO: &str = "xtask/words-todo.txt";
-
 /// Files that quote banned turns.
 const QUOTING: &[&str] = &["docs/style.md", "xtask/src/lint/words.rs"];
 
@@ -30,13 +27,10 @@ pub struct WordsArgs {
     /// Print the number of turns for each directory instead of the turns
     #[arg(long)]
     count: bool,
-    /// Check the directories listed in xtask/words-todo.txt, too
-    #[arg(long)]
-    all: bool,
     /// Check the subjects of the commits in RANGE, as in main..HEAD, instead of files
     #[arg(long, value_name = "RANGE")]
     commits: Option<String>,
-    /// Check only tracked files below these paths, also those that are listed as not clean
+    /// Check only tracked files below these paths
     #[arg(value_name = "PATH", conflicts_with = "commits")]
     paths: Vec<String>,
 }
@@ -50,7 +44,7 @@ struct File {
 /// Runs all checks. Returns the exit status: 1 when one of them found something.
 pub fn run() -> Result<u8> {
     let files = tracked()?;
-    let mut status = check_words(&files, Scope::Clean);
+    let mut status = check_words(&files);
     status |= report("licence", licences::check(&files));
     status |= report("path", paths::check(&files));
     status |= report("dependency", dependencies::check(&root())?);
@@ -69,12 +63,7 @@ pub fn run_words(args: &WordsArgs) -> Result<u8> {
     }
     files
         .retain(|file| args.paths.is_empty() || args.paths.iter().any(|p| is_below(&file.path, p)));
-    let scope = match (args.paths.is_empty(), args.all) {
-        (true, false) => Scope::Clean,
-        (true, true) => Scope::All,
-        (false, _) => Scope::Chosen,
-    };
-    Ok(check_words(&files, scope))
+    Ok(check_words(&files))
 }
 
 /// Runs `lint-licences`: SPDX lines of files, and licences of dependencies. Returns the exit status.
@@ -133,55 +122,19 @@ fn hits(file: &File) -> Vec<words::Hit> {
     passages::passages(&file.path, &file.text).iter().flat_map(words::check).collect()
 }
 
-/// Returns the entries of the list of what is not clean yet.
-fn todo(files: &[File]) -> Vec<&str> {
-    let list = files.iter().find(|file| file.path == TODO);
-    let lines = list.map_or("", |file| &file.text).lines();
-    lines.map(str::trim).filter(|line| !line.is_empty()).collect()
-}
-
-/// The files that are checked for banned turns.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Scope {
-    /// All but those that [`TODO`] lists.
-    Clean,
-    /// All tracked files.
-    All,
-    /// Those given on the command line.
-    Chosen,
-}
-
-fn check_words(files: &[File], scope: Scope) -> u8 {
-    let todo = todo(files);
-    let mut open: BTreeMap<&str, usize> = todo.iter().map(|entry| (*entry, 0)).collect();
+fn check_words(files: &[File]) -> u8 {
     let mut status = 0;
     for file in files {
-        let hits = hits(file);
-        let entry = todo.iter().find(|entry| is_below(&file.path, entry));
-        if let Some(count) = entry.and_then(|entry| open.get_mut(entry)) {
-            *count += hits.len();
-            if scope == Scope::Clean {
-                continue;
-            }
-        }
-        for hit in hits {
+        for hit in hits(file) {
             println!("{}:{}: {} → {}", file.path, hit.line, hit.words, hit.instead);
             status = 1;
         }
     }
-    if scope == Scope::Chosen {
-        return status;
-    }
-    for (entry, _) in open.iter().filter(|(_, count)| **count == 0) {
-        println!("{TODO}: {entry} is clean: remove it from the list");
-        status = 1;
-    }
     status
 }
 
-/// Prints the number of banned turns by directory, the listed ones with a star.
+/// Prints the number of banned turns by directory.
 fn count(files: &[File]) {
-    let todo = todo(files);
     let mut counts: BTreeMap<String, usize> = BTreeMap::new();
     for file in files {
         let parts: Vec<&str> = file.path.split('/').collect();
@@ -190,8 +143,7 @@ fn count(files: &[File]) {
         *counts.entry(directory).or_default() += hits(file).len();
     }
     for (directory, count) in counts.iter().filter(|(_, count)| **count > 0) {
-        let is_listed = todo.iter().any(|entry| is_below(directory, entry));
-        println!("{count:6} {directory}{}", if is_listed { " *" } else { "" });
+        println!("{count:6} {directory}");
     }
     println!("{:6} in all", counts.values().sum::<usize>());
 }
@@ -234,15 +186,9 @@ mod tests {
     }
 
     #[test]
-    fn listed_directories_may_have_turns_until_they_have_none() {
-        let bad = file("crates/a/lib.rs", "// made anew\n");
-        let good = file("crates/a/lib.rs", "// made again\n");
-        let list = file(TODO, "crates/a\n");
-        assert_eq!(check_words(&[bad], Scope::Clean), 1);
-        let bad = file("crates/a/lib.rs", "// made anew\n");
-        assert_eq!(check_words(&[bad, list], Scope::Clean), 0);
-        let list = file(TODO, "crates/a\n");
-        assert_eq!(check_words(&[good, list], Scope::Clean), 1, "an entry that is clean has to go");
+    fn a_turn_in_any_file_is_an_error() {
+        assert_eq!(check_words(&[file("crates/a/lib.rs", "// made anew\n")]), 1);
+        assert_eq!(check_words(&[file("crates/a/lib.rs", "// made again\n")]), 0);
     }
 
     #[test]
