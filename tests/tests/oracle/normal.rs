@@ -49,7 +49,7 @@ scenarios! {
         for n in 01 02 03; do receive p2 50540000ffff5054000002${n}0800; done
         appctl revalidator/purge
         appctl fdb/show br0
-        # Lowered, it loses learned entries only. What Open vSwitch counts as static never decreases.
+        # A lowered size removes learned entries only. Open vSwitch's counter of static entries never decreases.
         vsctl set bridge br0 other_config:mac-table-size=10
         appctl time/warp 1000
         appctl fdb/show br0
