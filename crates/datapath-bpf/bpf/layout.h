@@ -28,7 +28,7 @@
 #include <linux/types.h>
 
 #define LAYOUT_MAGIC 0x736c697073776368ull /* "slipswch" */
-#define LAYOUT_VERSION 8
+#define LAYOUT_VERSION 9
 
 /* Words of a key: the fields of `flow::Key` from `recirc_id` on. (The registers before it concern
  * no datapath.) The first five words hold the fields that distinguish most packets. Bytes are in
@@ -290,6 +290,7 @@ struct port_set {
 #define PORT_STACK 2  /* packets go to the host's stack (internal and tap devices) */
 #define PORT_DEVMAP 4 /* XDP may redirect to it: it is in the devmap */
 #define PORT_SPLIT 8  /* XDP may redirect frames in several buffers to it as well */
+#define PORT_PEER 16  /* frames for peer_mac enter the other end of the veth pair at once */
 struct port {
 	__u32 ifindex; /* 0: no such port */
 	__u32 flags;
@@ -298,10 +299,11 @@ struct port {
 	__u64 sent_up;  /* packets, counted by programs, atomically */
 	__u64 taken_up; /* packets, counted by the daemon */
 	__u64 closed_until; /* no packet goes up before this time, nanoseconds, CLOCK_MONOTONIC */
-	__u64 pad[3];
+	__u64 peer_mac; /* PORT_PEER: address of the other end, in the first six bytes */
+	__u64 pad[2];
 };
 
-/* Port counters where no device counts (PORT_STACK): [shard * MAX_PORTS + port]. */
+/* Port counters where no device counts (PORT_STACK, PORT_PEER): [shard * MAX_PORTS + port]. */
 struct port_stats {
 	__u64 rx_packets;
 	__u64 rx_bytes;

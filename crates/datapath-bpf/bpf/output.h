@@ -90,12 +90,13 @@ static __always_inline bool is_split(hook_ctx *ctx, __u32 length)
  * @ctx: the packet
  * @port: the port, or NULL
  * @number: its number
+ * @in_port: ingress port of the packet
  * @length: data_length(ctx)
  *
  * Return: the verdict; a packet that the port does not accept is dropped and counted.
  */
 static __always_inline int output_to(hook_ctx *ctx, struct port *port, __u32 number,
-				     __u32 length)
+				     __u32 in_port, __u32 length)
 {
 	int verdict;
 
@@ -109,9 +110,63 @@ static __always_inline int output_to(hook_ctx *ctx, struct port *port, __u32 num
 
 #else
 
+/**
+ * output_enters_peer - Checks whether a packet may skip the port's device.
+ * @ctx: the packet
+ * @port: the port to send to
+ * @in_port: ingress port of the packet
+ *
+ * bpf_redirect_peer() makes every packet PACKET_HOST, so the frame must be for the address of the
+ * other end. The helper drops packets of an egress hook, which those of PORT_STACK come from.
+ */
+static __always_inline bool output_enters_peer(hook_ctx *ctx, const struct port *port,
+					       __u32 in_port)
+{
+	__u8 *frame = data_of(ctx);
+	__u64 mac;
+
+	if (!(port->flags & PORT_PEER) || frame + ETH_ALEN > (__u8 *)data_end_of(ctx))
+		return false;
+	mac = *(volatile __u64 *)&port->peer_mac;
+	if (*(__u32 *)frame != (__u32)mac || *(__u16 *)(frame + 4) != (__u16)(mac >> 32))
+		return false;
+	if (settings.features & FEATURE_STACK) {
+		struct port *from = port_of(in_port);
+
+		return from && !(from->flags & PORT_STACK);
+	}
+	return true;
+}
+
+/**
+ * output_peer - Sends a packet into the other end of the port's veth pair, in its namespace.
+ * @ctx: the packet
+ * @port: the port
+ * @number: its number
+ * @bytes: of the frame
+ *
+ * The device of the port neither sees nor counts the packet. The helper leaves the mark and the
+ * priority as they are, and before Linux 6.16 the packet type, too; on the way through the device
+ * all of them would be reset (____dev_forward_skb()).
+ *
+ * Return: the verdict.
+ */
+static __always_inline int output_peer(hook_ctx *ctx, const struct port *port, __u32 number,
+				       __u32 bytes)
+{
+	__u32 ifindex = port->ifindex;
+
+	count_tx(number, bytes);
+	ctx->mark = 0;
+	ctx->priority = 0;
+	if (ctx->pkt_type != PACKET_HOST)
+		bpf_skb_change_type(ctx, PACKET_HOST);
+	return bpf_redirect_peer(ifindex, 0);
+}
+
 /* As at XDP. */
 static __always_inline int output_to(hook_ctx *ctx, struct port *port, __u32 number,
-				     __u32 length)
+				     __u32 in_port, __u32 length)
 {
 	if (!output_accepts(ctx, port, length))
 		return VERDICT_DROP;
@@ -119,6 +174,8 @@ static __always_inline int output_to(hook_ctx *ctx, struct port *port, __u32 num
 		count_tx(number, length + tag_length(ctx));
 		return bpf_redirect(port->ifindex, BPF_F_INGRESS);
 	}
+	if (output_enters_peer(ctx, port, in_port))
+		return output_peer(ctx, port, number, length + tag_length(ctx));
 	return bpf_redirect(port->ifindex, 0);
 }
 
@@ -148,10 +205,10 @@ static __always_inline void output_copy(hook_ctx *ctx, __u32 number)
 
 #endif
 
-/* Sends the packet itself to port `number`; returns the verdict. */
-static __always_inline int output(hook_ctx *ctx, __u32 number)
+/* Sends the packet itself, which came from `in_port`, to port `number`; returns the verdict. */
+static __always_inline int output(hook_ctx *ctx, __u32 number, __u32 in_port)
 {
-	return output_to(ctx, port_of(number), number, data_length(ctx));
+	return output_to(ctx, port_of(number), number, in_port, data_length(ctx));
 }
 
 #endif

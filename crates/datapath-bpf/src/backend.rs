@@ -10,7 +10,7 @@ use datapath::{
     Actions, AdoptedPort, DropReason, FlowStats, LookupStats, Megaflow, MeterConfig, MeterStats,
     Origin, PortCounts, PortNo, Refusal, Ufid,
 };
-use packet::Packet;
+use packet::{Mac, Packet};
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::path::Path;
@@ -98,6 +98,11 @@ pub trait Backend: Send + Sync {
     /// Sets whether flows at XDP may redirect frames in several buffers to a port that they may
     /// redirect to.
     fn set_split_target(&self, _port: PortNo, _takes_them: bool) {}
+
+    /// Has frames for `mac` that flows at the skb hook send to an attached port enter the other end
+    /// of its veth pair at once; `None`: all frames pass the port's device. Each
+    /// [`Backend::attach`] ends it.
+    fn set_peer(&self, _port: PortNo, _mac: Option<Mac>) {}
 
     /// See [`datapath::offload::MissChannel::set_miss_device`].
     fn set_miss_device(&self, ifindex: u32);
@@ -239,6 +244,10 @@ impl Backend for BpfDatapath {
 
     fn set_split_target(&self, port: PortNo, takes_them: bool) {
         BpfDatapath::set_split_target(self, port, takes_them);
+    }
+
+    fn set_peer(&self, port: PortNo, mac: Option<Mac>) {
+        BpfDatapath::set_peer(self, port, mac);
     }
 
     fn set_miss_device(&self, ifindex: u32) {

@@ -13,6 +13,7 @@ use datapath::{
     Action, Actions, AdoptedPort, DropReason, FlowStats, Megaflow, MeterConfig, MeterStats,
     PortCounts, PortNo, Refusal, Side, Ufid,
 };
+use packet::Mac;
 
 use crate::attach::{self, Attached, Place};
 use crate::attachment::{
@@ -369,6 +370,16 @@ impl BpfDatapath {
                 self.set_whole_only(true);
             }
             ports::set_flag(self.maps(), port.0, PORT_SPLIT, takes_them);
+        }
+    }
+
+    /// Has frames for `mac` enter the other end of an attached port's veth pair at once, in the
+    /// network namespace there; `None`: all frames pass the port's device. Each
+    /// [`BpfDatapath::attach`] ends it.
+    pub fn set_peer(&self, port: PortNo, mac: Option<Mac>) {
+        let held = lock(&self.ports);
+        if held.contains_key(&port.0) {
+            ports::set_peer(self.maps(), port.0, mac);
         }
     }
 

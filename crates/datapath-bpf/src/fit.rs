@@ -10,6 +10,7 @@ use crate::XdpMode;
 use datapath::offload::Reason;
 use datapath::{Refusal, Tier};
 use netdev::{Endpoint, Kind};
+use packet::Mac;
 
 /// The wish of a port's `other_config:tier`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -107,6 +108,14 @@ pub struct XdpFacts {
     pub peer: Option<PeerFacts>,
     /// The interface that is the other end of a veth; `None`: no veth, or it is unknown.
     pub end: Option<Endpoint>,
+    /// The other end's Ethernet address.
+    pub peer_mac: Option<Mac>,
+    /// An XDP program is attached at the other end.
+    pub peer_has_xdp: bool,
+    /// The kind of the root queueing discipline ("noqueue", "tbf", …).
+    pub qdisc: Option<String>,
+    /// A tc filter is at the device's egress.
+    pub has_egress_filter: Option<bool>,
 }
 
 /// Checks whether XDP is to be tried for the packets of a device.

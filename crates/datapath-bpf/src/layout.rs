@@ -7,7 +7,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 /// Value of `config.magic`: "slipswch".
 pub const MAGIC: u64 = 0x736c_6970_7377_6368;
 /// Value of `config.version`; each change of the layout raises it.
-pub const VERSION: u32 = 8;
+pub const VERSION: u32 = 9;
 
 /// Size in bytes of `struct state`, which one program leaves to the next. The daemon does not read
 /// it.
@@ -126,6 +126,8 @@ pub const PORT_STACK: u32 = 2;
 pub const PORT_DEVMAP: u32 = 4;
 /// Bit of `port.flags`: XDP may redirect frames in several buffers to the port as well.
 pub const PORT_SPLIT: u32 = 8;
+/// Bit of `port.flags`: frames for `peer_mac` enter the other end of the veth pair at once.
+pub const PORT_PEER: u32 = 16;
 /// Number of sets of ports; each has a devmap in the objects.
 pub const PORT_SETS: u32 = 32;
 /// Largest number of ports of a set.
@@ -369,7 +371,8 @@ pub struct Port {
     pub sent_up: u64,
     pub taken_up: u64,
     pub closed_until: u64,
-    pub pad: [u64; 3],
+    pub peer_mac: u64,
+    pub pad: [u64; 2],
 }
 
 /// The counters of a port on one shard of CPUs: `struct port_stats`.

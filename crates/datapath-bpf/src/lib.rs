@@ -56,6 +56,7 @@ mod meters;
 mod miss;
 pub mod object;
 mod open;
+mod peer;
 mod pins;
 mod ports;
 mod probe;

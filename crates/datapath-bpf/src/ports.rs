@@ -8,10 +8,11 @@ use std::sync::atomic::Ordering;
 use crate::attachment::{AttachError, Attachment, RxOwner};
 use crate::layout::{
     IFACE_DAEMONS, IFACE_FLAGS, IFACE_GENERIC, IFACE_NOTED, IFACE_PROBES, IFACES, Iface, MAX_PORTS,
-    PORT_DEVMAP, PORT_SPLIT, PORT_STACK, PORT_UP, Port,
+    PORT_DEVMAP, PORT_PEER, PORT_SPLIT, PORT_STACK, PORT_UP, Port,
 };
 use crate::maps::Maps;
 use datapath::{AdoptedPort, PortCounts, PortNo, Side};
+use packet::Mac;
 
 fn places(ifindex: u32) -> impl Iterator<Item = usize> {
     (0..IFACE_PROBES).map(move |step| (ifindex.wrapping_add(step) % IFACES) as usize)
@@ -128,6 +129,17 @@ pub(crate) fn set_flag(maps: &Maps, number: u32, flag: u32, on: bool) {
     let flags = maps.ports.load_half(at, offset_of!(Port, flags));
     let flags = if on { flags | flag } else { flags & !flag };
     maps.ports.store_half(at, offset_of!(Port, flags), flags);
+}
+
+/// Has frames for `mac` enter the other end of a port's pair at once; `None`: all frames pass the
+/// port's device. [`put`] ends it.
+pub(crate) fn set_peer(maps: &Maps, number: u32, mac: Option<Mac>) {
+    // A program that has read the flag may read the new address, which is as good.
+    set_flag(maps, number, PORT_PEER, false);
+    let Some(Mac([a, b, c, d, e, f])) = mac else { return };
+    let word = maps.ports.word(number as usize, offset_of!(Port, peer_mac));
+    word.store(u64::from_ne_bytes([a, b, c, d, e, f, 0, 0]), Ordering::Relaxed);
+    set_flag(maps, number, PORT_PEER, true);
 }
 
 /// Returns true when XDP may redirect to a port.

@@ -2,7 +2,9 @@
 //! Facts about devices, from the kernel.
 
 use crate::fit::{PeerFacts, XdpFacts};
-use netdev::{Endpoint, Interface, Offloads, Peer, XdpProbe, XdpProber};
+use crate::sys;
+use netdev::{Captures, Endpoint, Interface, Offloads, Peer, XdpProbe, XdpProber};
+use packet::Mac;
 
 /// A source of facts about devices. A trait, so that tests can invent devices.
 pub trait Prober: Send + Sync {
@@ -11,6 +13,18 @@ pub trait Prober: Send + Sync {
 
     /// Returns the known facts about the interface called `name`.
     fn xdp_facts(&self, name: &str) -> XdpFacts;
+
+    /// Returns the interfaces at which other processes capture. No event reports a change.
+    fn captures(&self) -> Captures {
+        Captures::default()
+    }
+
+    /// True when a BPF program is at the tcx egress of interface `ifindex`. No event reports a
+    /// change.
+    fn has_egress_program(&self, ifindex: u32) -> bool {
+        let _ = ifindex;
+        false
+    }
 }
 
 /// A source that asks the kernel, in the network namespace of the calling thread.
@@ -30,6 +44,16 @@ impl Prober for KernelProber {
             // XDP is not tried on an unknown interface.
             Err(_) => XdpFacts { link_kind: Some("unknown".to_owned()), ..XdpFacts::default() },
         }
+    }
+
+    fn captures(&self) -> Captures {
+        // A kernel without /proc/net/packet has no packet sockets; without /proc nothing is known,
+        // and a capture may miss packets.
+        Captures::read().unwrap_or_default()
+    }
+
+    fn has_egress_program(&self, ifindex: u32) -> bool {
+        sys::has_program(ifindex, libbpf_sys::BPF_TCX_EGRESS)
     }
 }
 
@@ -51,6 +75,13 @@ fn facts(survey: &XdpProbe) -> XdpFacts {
             }
             Peer::None | Peer::Hidden { .. } => None,
         },
+        peer_mac: match &survey.peer {
+            Peer::Known { interface, .. } => Some(Mac(interface.mac)),
+            Peer::None | Peer::Hidden { .. } => None,
+        },
+        peer_has_xdp: matches!(&survey.peer, Peer::Known { interface, .. } if !interface.xdp.is_empty()),
+        qdisc: own.qdisc.clone(),
+        has_egress_filter: survey.has_egress_filter,
     }
 }
 
@@ -72,6 +103,7 @@ mod tests {
         let survey = XdpProbe {
             interface: Interface { kind: Some("veth".into()), ..Interface::default() },
             peer: Peer::Hidden { reason: "no permission".into() },
+            has_egress_filter: None,
         };
         assert_eq!(facts(&survey).peer, Some(PeerFacts::default()));
         let peer = Interface { admin_up: true, ..Interface::default() };

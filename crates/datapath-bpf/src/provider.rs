@@ -8,6 +8,7 @@ use crate::BpfDatapath;
 use crate::attachment::{Attachment, HookSet, Hooks, XdpMode};
 use crate::backend::Backend;
 use crate::fit::{self, Wish, XdpFacts};
+use crate::peer;
 use crate::probe::{KernelProber, Prober};
 use crate::rx_ownership;
 use datapath::offload::{
@@ -18,8 +19,8 @@ use datapath::{
     Actions, AdoptedPort, DropReason, FlowStats, LookupStats, Megaflow, MeterConfig, MeterStats,
     Origin, PortCounts, PortNo, Refusal, Side, Tier, TierSet, Ufid, Verdict,
 };
-use netdev::{Endpoint, Kind};
-use packet::Packet;
+use netdev::{Captures, Endpoint, Kind};
+use packet::{Mac, Packet};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -33,8 +34,15 @@ const MODE: &str = "xdp-mode";
 pub fn provider_slot() -> ProviderSlot {
     ProviderSlot {
         tiers: TierSet::XDP_AND_TCX,
-        keys: &[SettingKey::Option(OBJECT), SettingKey::OtherConfig(MODE)],
-        check: |settings| fit::parse_mode(settings.get(MODE)).map(|_| ()),
+        keys: &[
+            SettingKey::Option(OBJECT),
+            SettingKey::OtherConfig(MODE),
+            SettingKey::OtherConfig(peer::SETTING),
+        ],
+        check: |settings| {
+            fit::parse_mode(settings.get(MODE))?;
+            peer::parse_setting(settings.get(peer::SETTING)).map(|_| ())
+        },
         absent: disabled(),
     }
 }
@@ -126,6 +134,8 @@ struct BpfSettings {
     wish: Wish,
     mode: XdpMode,
     object: Option<PathBuf>,
+    /// Frames may enter the other end of a veth pair at once.
+    enters_peer: bool,
 }
 
 impl BpfSettings {
@@ -135,6 +145,7 @@ impl BpfSettings {
             // A word that is none was refused when the port got its settings.
             mode: fit::parse_mode(settings.get(MODE)).unwrap_or(XdpMode::Driver),
             object: settings.get(OBJECT).map(PathBuf::from),
+            enters_peer: peer::parse_setting(settings.get(peer::SETTING)).unwrap_or(true),
         }
     }
 
@@ -158,6 +169,8 @@ struct PortState {
     is_target: bool,
     /// XDP may redirect to the port; otherwise the reason why not.
     redirect: Result<(), Reason>,
+    /// Frames for this address enter the other end of the veth pair at once, or why not.
+    peer: Result<Mac, String>,
 }
 
 impl PortState {
@@ -171,6 +184,7 @@ impl PortState {
             attached: TierSet::NONE,
             is_target: false,
             redirect: Err(not_yet()),
+            peer: Err(not_yet().detail),
         }
     }
 
@@ -202,6 +216,25 @@ impl PortState {
             Some(_) => false,
         };
         self.kind == Kind::System && wants_xdp
+    }
+
+    /// True when events at the device or at its other end decide whether frames enter there.
+    fn may_enter_peer(&self) -> bool {
+        self.kind == Kind::System
+            && self.settings.enters_peer
+            && self.facts.link_kind.as_deref() == Some("veth")
+    }
+
+    /// Returns the address for which frames may enter the other end, or why not.
+    fn peer_fit(&self, prober: &dyn Prober, captures: &Captures) -> Result<Mac, String> {
+        let Some(ifindex) = self.ifindex.filter(|_| self.is_target) else {
+            return Err(not_yet().detail);
+        };
+        if !self.settings.enters_peer {
+            return Err(format!("other_config:{}=false", peer::SETTING));
+        }
+        let has_program = peer::is_watched(&self.facts) && prober.has_egress_program(ifindex);
+        peer::fit(&self.facts, ifindex, &peer::Watched { captures, has_program })
     }
 
     fn states(&self, tcx: Result<(), Reason>, xdp: Result<(), Reason>) -> Vec<TierState> {
@@ -331,6 +364,22 @@ impl<B: Backend> BpfProvider<B> {
         }
     }
 
+    /// Puts into force whether frames for a port enter the other end of its veth pair at once.
+    fn follow_peer(&self, number: PortNo, state: &mut PortState, captures: &Captures) {
+        let now = state.peer_fit(&*self.prober, captures);
+        if now.as_ref().ok() != state.peer.as_ref().ok() {
+            self.backend.set_peer(number, now.as_ref().ok().copied());
+        }
+        state.peer = now;
+    }
+
+    /// Reads the captures of other processes, if they matter to any of `states`.
+    fn captures<'a>(&self, states: impl IntoIterator<Item = &'a PortState>) -> Captures {
+        let matters = |state: &PortState| state.may_enter_peer() && peer::is_watched(&state.facts);
+        let mut states = states.into_iter();
+        if states.any(matters) { self.prober.captures() } else { Captures::default() }
+    }
+
     fn check(port: &OffloadPort<'_>) -> Result<(), Reason> {
         if !is_kernels(port.kind) {
             let detail = format!("{} ports have no skb hook", port.kind);
@@ -413,6 +462,9 @@ impl<B: Backend> OffloadProvider for BpfProvider<B> {
                 state.states(tcx.clone(), tcx)
             }
         };
+        state.peer = Err(not_yet().detail); // the attachment has ended it
+        let captures = self.captures([&*state]);
+        self.follow_peer(port.number, state, &captures);
         let takes_receive = !state.attached.is_empty();
         let affects_others = !was_at_xdp && is_at_xdp(&ports);
         Attached { tiers, takes_receive, affects_others }
@@ -429,6 +481,7 @@ impl<B: Backend> OffloadProvider for BpfProvider<B> {
         }
         rx_ownership::give_back(&*self.backend, port, socket);
         self.backend.detach(port.number);
+        state.peer = Err(not_yet().detail);
     }
 
     fn remove_port(&self, port: PortNo) {
@@ -450,6 +503,8 @@ impl<B: Backend> OffloadProvider for BpfProvider<B> {
         if is_kernels(port.kind) && port.ifindex.is_some() {
             state.facts = self.prober.xdp_facts(port.device);
         }
+        let captures = self.captures([&*state]);
+        self.follow_peer(port.number, state, &captures);
         let now = state.judge(port.mtu);
         std::mem::replace(&mut state.judgement, now) != now
     }
@@ -457,9 +512,11 @@ impl<B: Backend> OffloadProvider for BpfProvider<B> {
     fn depends_on(&self, port: PortNo, ends: Option<&[Endpoint]>) -> bool {
         let ports = self.ports();
         let at_xdp = is_at_xdp(&ports);
-        let Some(state) = ports.get(&port).filter(|state| state.heeds_others(at_xdp)) else {
-            return false;
+        // The other end of a pair is followed by events alone: a poll would cost a thread for each.
+        let heeds = |state: &&PortState| {
+            state.heeds_others(at_xdp) || ends.is_some() && state.may_enter_peer()
         };
+        let Some(state) = ports.get(&port).filter(heeds) else { return false };
         let own = state.ifindex.map(|index| Endpoint { namespace: None, index });
         let theirs = [own, state.facts.end];
         ends.is_none_or(|ends| theirs.into_iter().flatten().any(|end| ends.contains(&end)))
@@ -473,6 +530,12 @@ impl<B: Backend> OffloadProvider for BpfProvider<B> {
         let mut lines = object.map_or_else(Vec::new, |path| about_object(path, known()));
         if let Err(reason) = &state.redirect {
             lines.push(format!("others at XDP do not redirect to it: {reason}"));
+        }
+        if state.facts.link_kind.as_deref() == Some("veth") && state.is_target {
+            lines.push(match &state.peer {
+                Ok(mac) => format!("frames for {} enter the other end at once", mac),
+                Err(why) => format!("frames pass its device on their way to the other end: {why}"),
+            });
         }
         lines
     }
@@ -553,6 +616,13 @@ impl<B: Backend> OffloadProvider for BpfProvider<B> {
 
     fn maintain(&self) {
         self.backend.maintain();
+        let mut ports = self.ports();
+        let captures = self.captures(ports.values());
+        for (number, state) in &mut *ports {
+            if state.may_enter_peer() && peer::is_watched(&state.facts) {
+                self.follow_peer(*number, state, &captures);
+            }
+        }
     }
 
     fn close(&self, cleanup: bool) {

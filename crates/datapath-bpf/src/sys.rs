@@ -125,6 +125,20 @@ pub(crate) fn declared(map: &OpenMap<'_>) -> Declared {
     }
 }
 
+/// Returns true when a program is attached to an interface at a place of `BPF_TCX_*`. Kernels
+/// without these have none.
+pub(crate) fn has_program(ifindex: u32, place: u32) -> bool {
+    let Ok(target) = i32::try_from(ifindex) else { return false };
+    let mut options = libbpf_sys::bpf_prog_query_opts {
+        sz: size_of::<libbpf_sys::bpf_prog_query_opts>() as _,
+        ..libbpf_sys::bpf_prog_query_opts::default()
+    };
+    // SAFETY: the options are `sz` bytes; they name no array, so the kernel only counts.
+    let result = unsafe { libbpf_sys::bpf_prog_query_opts(target, place, &raw mut options) };
+    // SAFETY: `count` and the other member of its union are both plain integers.
+    result == 0 && unsafe { options.__bindgen_anon_1.count } > 0
+}
+
 /// Sets the 32-bit value at a 32-bit key of a devmap or a table of programs.
 ///
 /// # Errors

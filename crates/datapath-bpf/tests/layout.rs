@@ -67,7 +67,17 @@ fn structures_are_the_same_in_c_and_here() {
         same!(
             &btf,
             "port",
-            Port { ifindex, flags, mtu, upcall_limit, sent_up, taken_up, closed_until, pad }
+            Port {
+                ifindex,
+                flags,
+                mtu,
+                upcall_limit,
+                sent_up,
+                taken_up,
+                closed_until,
+                peer_mac,
+                pad
+            }
         );
         same!(&btf, "port_stats", PortCount { rx_packets, rx_bytes, tx_packets, tx_bytes });
         same!(&btf, "iface", Iface { ifindex, port });
@@ -259,6 +269,7 @@ fn constants_are_the_same_in_c_and_here() {
         ("PORT_STACK", PORT_STACK.into()),
         ("PORT_DEVMAP", PORT_DEVMAP.into()),
         ("PORT_SPLIT", PORT_SPLIT.into()),
+        ("PORT_PEER", PORT_PEER.into()),
         ("PORT_SETS", PORT_SETS.into()),
         ("SET_PORTS", SET_PORTS as u64),
         ("IFACES", IFACES.into()),

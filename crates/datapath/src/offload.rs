@@ -355,7 +355,8 @@ pub trait OffloadProvider: Send + Sync {
         Vec::new()
     }
 
-    /// Returns the provider's counts at a port of [`Side::Stack`], whose device does not count.
+    /// Returns the provider's counts of packets at a port that its device does not count: those
+    /// between a port of [`Side::Stack`] and the host, and those that go past the device.
     fn port_counts(&self, port: PortNo) -> PortCounts {
         let _ = port;
         PortCounts::default()

@@ -46,6 +46,7 @@
 mod afpacket;
 mod device;
 pub mod dummy;
+mod egress;
 pub mod ethtool;
 pub mod finish;
 mod headers;
@@ -75,6 +76,7 @@ pub mod xdp;
 mod xdp_probe;
 
 pub use device::{Device, Opened, OwnDrops, Queue, Reception, SendReport, Sender};
+pub use egress::Captures;
 pub use monitor::{LinkEvent, LinkMonitor};
 pub use netlink::{NetlinkCounters, netlink_counters};
 pub use netns_monitor::{Endpoint, NetnsMonitor};

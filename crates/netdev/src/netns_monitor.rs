@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Changes of interfaces in other network namespaces, as they happen.
+//! Changes of interfaces, and of their queueing disciplines and tc filters, in this network namespace
+//! and others, as they happen.
 //!
 //! When GRO, offloads or XDP programs of the other endpoint of a veth pair change, the own
 //! namespace gets no event. But an rtnetlink socket can receive the link events of every namespace
@@ -12,6 +13,10 @@ use crate::netlink::{Socket, messages};
 use crate::sys;
 use std::io;
 use std::os::fd::BorrowedFd;
+
+/// `RTM_NEWQDISC`, `RTM_DELQDISC`, `RTM_NEWTFILTER` and `RTM_DELTFILTER` of
+/// `include/uapi/linux/rtnetlink.h`.
+const TC: [u16; 4] = [36, 37, 44, 45];
 
 /// `include/uapi/linux/netlink.h`
 const NETLINK_LISTEN_ALL_NSID: libc::c_int = 8;
@@ -39,7 +44,7 @@ impl NetnsMonitor {
     ///
     /// No netlink socket can be created.
     pub fn new() -> io::Result<NetnsMonitor> {
-        let socket = Socket::new(libc::RTMGRP_LINK as u32)?;
+        let socket = Socket::new((libc::RTMGRP_LINK | libc::RTMGRP_TC) as u32)?;
         sys::grow_buffer(socket.fd(), libc::SO_RCVBUFFORCE, libc::SO_RCVBUF, 1 << 20);
         sys::set_option(socket.fd(), libc::SOL_NETLINK, NETLINK_LISTEN_ALL_NSID, &1)?;
         Ok(NetnsMonitor { socket, buffer: vec![0; 64 * 1024] })
@@ -75,8 +80,9 @@ impl NetnsMonitor {
 }
 
 fn collect(endpoints: &mut Vec<Endpoint>, datagram: &[u8], namespace: Option<i32>) {
-    for m in messages(datagram).filter(|m| matches!(m.kind, RTM_NEWLINK | RTM_DELLINK)) {
-        // struct ifinfomsg: family, pad, type(2), index(4)
+    let concerns = |kind| matches!(kind, RTM_NEWLINK | RTM_DELLINK) || TC.contains(&kind);
+    for m in messages(datagram).filter(|m| concerns(m.kind)) {
+        // struct ifinfomsg: family, pad, type(2), index(4); struct tcmsg: family, pad(3), index(4)
         if let Some([_, _, _, _, index @ ..]) = m.payload.first_chunk::<8>() {
             endpoints.push(Endpoint { namespace, index: u32::from_ne_bytes(*index) });
         }

@@ -18,7 +18,7 @@ const PACKET_IGNORE_OUTGOING: i32 = 23;
 /// is bound to protocol 0 keeps the protocol that it had. The socket's handler is then only in a
 /// list by protocol, which the kernel searches for frames that no earlier handler consumed, and no
 /// frame runs it.
-const NO_FRAME: u16 = 0x05ff;
+pub(crate) const NO_FRAME: u16 = 0x05ff;
 
 fn address(index: u32, protocol: u16) -> libc::sockaddr_ll {
     // SAFETY: integers only; zero is valid.

@@ -15,10 +15,11 @@
 //!
 //! Only an attempt shows whether a driver can run XDP programs.
 
+use crate::egress;
 use crate::ethtool::Ethtool;
 use crate::link::{self, By, LinkClient};
 use crate::namespace;
-use crate::netlink::{attributes, u32_of};
+use crate::netlink::{attributes, text_of, u32_of};
 use crate::offloads::Offloads;
 use crate::status::DriverInfo;
 use std::io;
@@ -26,6 +27,7 @@ use std::sync::{Mutex, PoisonError};
 
 // include/uapi/linux/if_link.h
 const IFLA_LINK: u16 = 5;
+const IFLA_QDISC: u16 = 6;
 const IFLA_MASTER: u16 = 10;
 const IFLA_NUM_TX_QUEUES: u16 = 31;
 const IFLA_LINK_NETNSID: u16 = 37;
@@ -68,8 +70,12 @@ pub struct Interface {
     pub kind: Option<String>,
     /// Index of the bridge or bond that it belongs to.
     pub master: Option<u32>,
+    /// Ethernet address; zero for interfaces without one.
+    pub mac: [u8; 6],
     /// Administratively up.
     pub admin_up: bool,
+    /// The kind of the root queueing discipline ("noqueue", "tbf", ...).
+    pub qdisc: Option<String>,
     /// Bytes of a frame without its Ethernet header.
     pub mtu: u32,
     /// Receive queues that the driver allocated.
@@ -126,6 +132,9 @@ pub struct XdpProbe {
     pub interface: Interface,
     /// Its peer.
     pub peer: Peer,
+    /// A tc filter is at its egress; `None`: not asked, because the interface is no endpoint of a
+    /// pair, or unknown.
+    pub has_egress_filter: Option<bool>,
 }
 
 /// An interface of one `RTM_NEWLINK` message, and the location of its peer.
@@ -167,7 +176,9 @@ impl XdpProber {
                 probe_peer(&client, index, read.peer_namespace, &mut paths)
             }
         };
-        Ok(XdpProbe { interface: read.interface, peer })
+        let filters = || egress::has_filter(&client, read.interface.index).ok();
+        let has_egress_filter = is_pair.then(filters).flatten();
+        Ok(XdpProbe { interface: read.interface, peer, has_egress_filter })
     }
 }
 
@@ -227,6 +238,7 @@ fn parse(payload: &[u8]) -> Option<ParsedLink> {
             index: link.index,
             name: link.name,
             kind: link.kind,
+            mac: link.mac,
             admin_up: link.admin_up,
             mtu: link.mtu,
             rx_queues: link.rx_queues,
@@ -238,6 +250,7 @@ fn parse(payload: &[u8]) -> Option<ParsedLink> {
         match kind {
             IFLA_LINK => read.peer = u32_of(value).filter(|index| *index != 0),
             IFLA_LINK_NETNSID => read.peer_namespace = u32_of(value).map(u32::cast_signed),
+            IFLA_QDISC => read.interface.qdisc = Some(text_of(value)),
             IFLA_MASTER => read.interface.master = u32_of(value),
             IFLA_NUM_TX_QUEUES => read.interface.tx_queues = u32_of(value)?,
             IFLA_XDP => read.interface.xdp = programs(value),

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Statistics of devices whose packets a provider takes before the driver counts them.
+//! Statistics of devices whose packets a provider takes, or sends past the device, uncounted.
 
-use datapath::{OffloadProvider, PortNo, Side};
+use datapath::{OffloadProvider, PortNo};
 use netdev::{Device, DeviceStats, Kind, OwnDrops, Reception, Status};
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -14,19 +14,13 @@ struct Counted {
     port: PortNo,
 }
 
-/// Returns `device`, with the providers' counts added where the driver does not count their packets
-/// ([`Side::Stack`]).
+/// Returns `device` with the counts that providers have of packets which the device does not count.
 pub(crate) fn counted(
     device: Arc<dyn Device>,
     providers: Vec<Arc<dyn OffloadProvider>>,
     port: PortNo,
-    side: Side,
 ) -> Arc<dyn Device> {
-    if side == Side::Stack && !providers.is_empty() {
-        Arc::new(Counted { device, providers, port })
-    } else {
-        device
-    }
+    if providers.is_empty() { device } else { Arc::new(Counted { device, providers, port }) }
 }
 
 fn plus(of_device: Option<u64>, more: u64) -> Option<u64> {

@@ -7,9 +7,7 @@ use crate::placed::PlacedDatapath;
 use crate::socket::Socket;
 use crate::table::State;
 use datapath::offload::{PortSettings, PortSocket, Reason};
-use datapath::{
-    Flows, PortError, PortInfo, PortNo, PortSpec, Ports, Refusal, Side, Tier, TierSet, Ufid,
-};
+use datapath::{Flows, PortError, PortInfo, PortNo, PortSpec, Ports, Refusal, Tier, TierSet, Ufid};
 use netdev::{Device, Endpoint, Kind, Reception, Status};
 use std::sync::Arc;
 
@@ -464,12 +462,8 @@ impl Ports for PlacedDatapath {
 
     fn device(&self, port: PortNo) -> Option<Arc<dyn Device>> {
         let device = self.base.device(port)?;
-        let side = Port::side_of(device.kind());
-        let providers = match side {
-            Side::Stack => self.slots.present().map(|(_, provider)| provider.clone()).collect(),
-            Side::Device => Vec::new(),
-        };
-        Some(device::counted(device, providers, port, side))
+        let providers = self.slots.present().map(|(_, provider)| provider.clone()).collect();
+        Some(device::counted(device, providers, port))
     }
 
     fn set_policing(&self, number: PortNo, rate_kbps: u32, burst_kb: u32) -> Result<(), PortError> {

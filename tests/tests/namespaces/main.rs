@@ -9,6 +9,7 @@ mod full;
 mod handover;
 mod lifecycle;
 mod objects;
+mod peer;
 mod survival;
 mod taps;
 mod tools;

@@ -170,7 +170,8 @@ impl Bed {
                 sent_up: 0,
                 taken_up: 0,
                 closed_until: 0,
-                pad: [0; 3],
+                peer_mac: 0,
+                pad: [0; 2],
             };
             self.maps.ports.write(number as usize, &port);
             if flags & PORT_DEVMAP != 0 {

@@ -11,7 +11,7 @@ use super::trace::arguments::Arguments;
 use super::trace::{self, Traced};
 use super::{ANY, Answer, Commands};
 use crate::daemon::Daemon;
-use datapath::{FlowDump, Megaflow, Verdict};
+use datapath::{Action, FlowDump, Megaflow, Verdict};
 use flow::text::format_match;
 use flow::{Key, Match};
 use std::fmt::Write as _;
@@ -75,6 +75,17 @@ fn place(out: &mut String, daemon: &Daemon, traced: &Traced) {
     }
     let name = PortNames::of_datapath(daemon).name(in_port.0).unwrap_or_default();
     let _ = write!(out, "{name}\n{}", super::tiers::lines(daemon, in_port));
+    for action in megaflow.actions.iter() {
+        if let Action::Output(port) = action
+            && let Some(placed) = &daemon.placed
+        {
+            let name = PortNames::of_datapath(daemon).name(port.0).unwrap_or_default();
+            let _ = writeln!(out, "output to {name}");
+            placed.about_port(*port).iter().for_each(|line| {
+                let _ = writeln!(out, "  {line}");
+            });
+        }
+    }
 }
 
 /// Returns where a megaflow would run, and the reasons of faster tiers.

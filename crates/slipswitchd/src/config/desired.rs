@@ -69,6 +69,8 @@ pub(super) struct Tunables {
     pub hw_offload: bool,
     /// `bpf-offload`.
     pub bpf_offload: bool,
+    /// `tcx-peer`: the default of interfaces without a setting of their own.
+    pub tcx_peer: bool,
     /// `bpf-max-flows` and `bpf-max-masks`: sizes of the shared tables, read when they are made.
     pub bpf_sizes: (Option<u64>, Option<u64>),
     /// `upcall-cpu-percent`: see [`datapath_userspace::Config::upcall_share`], in percent of one
@@ -93,6 +95,7 @@ impl Default for Tunables {
             restore_deadline: 120,
             hw_offload: false,
             bpf_offload: true,
+            tcx_peer: true,
             bpf_sizes: (None, None),
             upcall_cpu_percent: None,
             host_statistics: false,
@@ -214,10 +217,12 @@ impl DesiredInterface {
         }
     }
 
-    /// Returns the settings that decide about its tiers: `tier`, `xdp-mode` and `bpf-object`.
-    pub fn placing(&self) -> [Option<String>; 3] {
-        let [tier, mode] = ["tier", "xdp-mode"].map(|key| self.other_config.get(key).cloned());
-        [tier, mode, self.options.get("bpf-object").cloned()]
+    /// Returns the settings that decide about its tiers: `tier`, `xdp-mode`, `tcx-peer` and
+    /// `bpf-object`.
+    pub fn placing(&self) -> [Option<String>; 4] {
+        let keys = ["tier", "xdp-mode", "tcx-peer"];
+        let [tier, mode, peer] = keys.map(|key| self.other_config.get(key).cloned());
+        [tier, mode, peer, self.options.get("bpf-object").cloned()]
     }
 }
 
@@ -225,6 +230,13 @@ impl DesiredBridge {
     /// All interfaces, by port name, then as the Port row has them.
     pub fn interfaces(&self) -> impl Iterator<Item = &DesiredInterface> {
         self.ports.values().flat_map(|p| &p.interfaces)
+    }
+
+    /// Has frames pass the devices of all interfaces that have no `tcx-peer` of their own.
+    fn pass_devices(&mut self) {
+        for row in self.ports.values_mut().flat_map(|p| &mut p.interfaces) {
+            row.other_config.entry("tcx-peer".to_owned()).or_insert_with(|| "false".to_owned());
+        }
     }
 }
 
@@ -246,7 +258,10 @@ pub(super) fn read(replica: &Replica) -> Option<Desired> {
         } else if wanted.bridges.contains_key(name) {
             wanted.remarks.push(format!("bridge {name} specified twice"));
         } else {
-            let bridge = bridge(replica, uuid, row, &mut taken, &mut wanted.remarks);
+            let mut bridge = bridge(replica, uuid, row, &mut taken, &mut wanted.remarks);
+            if !wanted.tunables.tcx_peer {
+                bridge.pass_devices();
+            }
             wanted.bridges.insert(name.to_owned(), bridge);
         }
     }
@@ -311,6 +326,7 @@ fn tunables(root: &Row, remarks: &mut Vec<String>) -> Tunables {
             .unwrap_or(defaults.restore_deadline),
         hw_offload: other.switch("hw-offload", false),
         bpf_offload: other.switch("bpf-offload", defaults.bpf_offload),
+        tcx_peer: other.switch("tcx-peer", defaults.tcx_peer),
         bpf_sizes: (other.number("bpf-max-flows"), other.number("bpf-max-masks")),
         upcall_cpu_percent: other.number("upcall-cpu-percent"),
         host_statistics: other.switch("enable-statistics", false)

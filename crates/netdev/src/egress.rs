@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The egress of an interface: tc filters, and packet sockets of processes that capture.
+//!
+//! The functions work in the network namespace of the calling thread.
+
+use crate::link::LinkClient;
+use crate::netlink::{NLM_F_DUMP, Request};
+use crate::packet_socket::NO_FRAME;
+use std::collections::BTreeSet;
+use std::{fs, io};
+
+// include/uapi/linux/rtnetlink.h, pkt_sched.h
+const RTM_NEWTFILTER: u16 = 44;
+const RTM_GETTFILTER: u16 = 46;
+/// `TC_H_MAKE(TC_H_CLSACT, TC_H_MIN_EGRESS)`.
+const CLSACT_EGRESS: u32 = 0xffff_fff3;
+
+/// Returns true when a tc filter is at the egress of the clsact qdisc of interface `index`.
+pub(crate) fn has_filter(client: &LinkClient, index: u32) -> io::Result<bool> {
+    // struct tcmsg: family, pad(3), ifindex(4), handle(4), parent(4), info(4)
+    let mut fixed = [0; 20];
+    fixed[4..8].copy_from_slice(&index.to_ne_bytes());
+    fixed[12..16].copy_from_slice(&CLSACT_EGRESS.to_ne_bytes());
+    let mut is_there = false;
+    let request = Request::new(RTM_GETTFILTER, NLM_F_DUMP, &fixed);
+    client.request(request, |kind, _| is_there |= kind == RTM_NEWTFILTER)?;
+    Ok(is_there)
+}
+
+/// The interfaces at which packet sockets of other processes receive frames.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Captures {
+    /// Indexes of interfaces; 0 stands for all.
+    at: BTreeSet<u32>,
+}
+
+impl Captures {
+    /// Reads the packet sockets of the calling thread's network namespace (packet(7)). Sockets of
+    /// this process do not count.
+    ///
+    /// # Errors
+    ///
+    /// /proc is not mounted, or the kernel has no packet sockets.
+    pub fn read() -> io::Result<Captures> {
+        let table = fs::read_to_string("/proc/thread-self/net/packet")?;
+        let mut sockets: Vec<Socket> = table.lines().skip(1).filter_map(Socket::parse).collect();
+        sockets.retain(|socket| socket.is_bound && socket.protocol != NO_FRAME);
+        if !sockets.is_empty() {
+            let own = own_sockets()?;
+            sockets.retain(|socket| !own.contains(&socket.inode));
+        }
+        Ok(Captures { at: sockets.into_iter().map(|socket| socket.interface).collect() })
+    }
+
+    /// Makes captures at these interfaces up.
+    #[doc(hidden)]
+    pub fn at(interfaces: impl IntoIterator<Item = u32>) -> Captures {
+        Captures { at: interfaces.into_iter().collect() }
+    }
+
+    /// Returns true when a socket receives the frames of interface `index`.
+    pub fn has(&self, index: u32) -> bool {
+        self.at.contains(&0) || self.at.contains(&index)
+    }
+}
+
+/// A line of /proc/net/packet.
+struct Socket {
+    protocol: u16,
+    interface: u32,
+    is_bound: bool,
+    inode: u64,
+}
+
+impl Socket {
+    /// Parses the columns `sk RefCnt Type Proto Iface R Rmem User Inode` (net/packet/af_packet.c,
+    /// `packet_seq_show`).
+    fn parse(line: &str) -> Option<Socket> {
+        let mut columns = line.split_ascii_whitespace().skip(3);
+        Some(Socket {
+            protocol: u16::from_str_radix(columns.next()?, 16).ok()?,
+            interface: columns.next()?.parse().ok()?,
+            is_bound: columns.next()? == "1",
+            inode: columns.nth(2)?.parse().ok()?,
+        })
+    }
+}
+
+/// Returns the inodes of this process's sockets.
+fn own_sockets() -> io::Result<BTreeSet<u64>> {
+    let mut own = BTreeSet::new();
+    for entry in fs::read_dir("/proc/self/fd")? {
+        // A descriptor may be closed meanwhile.
+        let Ok(target) = entry.and_then(|entry| fs::read_link(entry.path())) else { continue };
+        let inode = target.to_str().and_then(|t| t.strip_prefix("socket:[")?.strip_suffix(']'));
+        own.extend(inode.and_then(|inode| inode.parse::<u64>().ok()));
+    }
+    Ok(own)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_line_is_a_socket() {
+        let line = "00000000f0f0f0f0 3      3    0003   7     1 0      0      41234 ";
+        let socket = Socket::parse(line).expect("a whole line");
+        assert_eq!((socket.protocol, socket.interface, socket.inode), (3, 7, 41234));
+        assert!(socket.is_bound);
+        assert!(Socket::parse("sk       RefCnt Type Proto  Iface R Rmem   User   Inode").is_none());
+    }
+
+    #[test]
+    fn a_socket_of_all_interfaces_is_at_each() {
+        assert!(Captures::at([0]).has(7) && Captures::at([7]).has(7));
+        assert!(!Captures::at([7]).has(8) && !Captures::default().has(8));
+    }
+
+    proptest! {
+        #[test]
+        fn any_line_is_read_or_skipped(line in ".{0,100}") {
+            let _ = Socket::parse(&line);
+        }
+    }
+}
