@@ -151,35 +151,48 @@ const NAMED: [Named; 28] = [
     named("nd_options_type", offset_of!(Key, nd_options_type), 1),
 ];
 
-/// Bytes of the words that have no name: `pad_mpls`, `pad_l3` and `pad_l4` of [`Key`].
-const PADDING: usize = 4 + 2 + 3;
+/// Bytes of pieces that hold no field: offset in a [`Key`] and length. The programs leave them
+/// zero.
+const PADDING: [(usize, usize); 3] =
+    [(offset_of!(Key, pad_mpls), 4), (offset_of!(Key, pad_l3), 2), (offset_of!(Key, pad_l4), 3)];
 
-/// Every byte of the tables has a name or is padding, and every name stands for bytes of the
-/// tables.
+/// Returns true when the `bytes` bytes at offset `from` include offset `byte`.
+const fn includes(from: usize, bytes: usize, byte: usize) -> bool {
+    from <= byte && byte < from + bytes
+}
+
+/// Every byte of a piece has one name or is padding, every name stands for bytes of pieces, and no
+/// field of [`flow`] is in padding: the programs would compare zero for it.
 const _: () = {
-    let (mut of_pieces, mut of_names) = (0, 0);
-    let mut piece = 0;
-    while piece < PIECES.len() {
-        of_pieces += PIECES[piece].bytes;
-        piece += 1;
-    }
-    let mut name = 0;
-    while name < NAMED.len() {
-        let mut byte = NAMED[name].key;
-        while byte < NAMED[name].key + NAMED[name].bytes {
-            let (mut found, mut piece) = (false, 0);
-            while piece < PIECES.len() {
-                let Piece { key, bytes, .. } = PIECES[piece];
-                found |= key <= byte && byte < key + bytes;
-                piece += 1;
-            }
-            assert!(found, "a name stands for bytes that the tables have");
-            byte += 1;
+    let mut byte = 0;
+    while byte < size_of::<Key>() {
+        let (mut in_pieces, mut names, mut padding) = (0, 0, 0);
+        let mut i = 0;
+        while i < PIECES.len() {
+            in_pieces += includes(PIECES[i].key, PIECES[i].bytes, byte) as usize;
+            i += 1;
         }
-        of_names += NAMED[name].bytes;
-        name += 1;
+        i = 0;
+        while i < NAMED.len() {
+            names += includes(NAMED[i].key, NAMED[i].bytes, byte) as usize;
+            i += 1;
+        }
+        i = 0;
+        while i < PADDING.len() {
+            padding += includes(PADDING[i].0, PADDING[i].1, byte) as usize;
+            i += 1;
+        }
+        i = 0;
+        while i < Field::ALL.len() {
+            let place = Field::ALL[i].def().place;
+            let in_field = includes(place.offset as usize, place.bytes as usize, byte);
+            assert!(!in_field || padding == 0, "a field is in PADDING: take its bytes out of it");
+            i += 1;
+        }
+        assert!(in_pieces <= 1, "pieces do not overlap");
+        assert!(in_pieces == names + padding, "each byte of a piece has one name or is PADDING");
+        byte += 1;
     }
-    assert!(of_pieces == of_names + PADDING, "each byte has one name");
 };
 
 impl Named {
