@@ -271,3 +271,43 @@ fn datapath_texts_have_every_field() {
         assert_eq!(field.load(&exact.0), field.load(&mask.0), "{}: {shown}", field.name());
     }
 }
+
+/// The fields that a match on a field with this prerequisite names, too.
+fn fields_of(need: Prerequisite) -> &'static [Field] {
+    match need {
+        // A match on a part of a VLAN header demands the header.
+        Prerequisite::None | Prerequisite::Ethernet | Prerequisite::Vlan => &[],
+        Prerequisite::Arp
+        | Prerequisite::Mpls
+        | Prerequisite::Ipv4
+        | Prerequisite::Ipv6
+        | Prerequisite::IpAny => &[Field::EthType],
+        Prerequisite::Tcp
+        | Prerequisite::Udp
+        | Prerequisite::Sctp
+        | Prerequisite::Icmpv4
+        | Prerequisite::Icmpv6 => &[Field::EthType, Field::IpProto],
+        Prerequisite::Nd | Prerequisite::NdSolicit | Prerequisite::NdAdvert => {
+            &[Field::EthType, Field::IpProto, Field::Icmpv6Type]
+        }
+    }
+}
+
+#[test]
+fn openflow_texts_have_every_field() {
+    let metadata = Field::ALL.into_iter().filter(|f| f.prerequisite() == Prerequisite::None);
+    let metadata = metadata.map(|field| {
+        let mut key = Key::ZERO;
+        field.store(&mut key, 1);
+        (field, key)
+    });
+    for (field, key) in metadata.chain(fields_in_packets()) {
+        let mut matching = Match::ANY;
+        for part in fields_of(field.prerequisite()).iter().chain([&field]) {
+            matching.set(*part, part.load(&key));
+        }
+        let shown = text::format_match(&matching, &text::no_names);
+        let read = text::parse_match(&shown, &text::no_numbers);
+        assert_eq!(read, Ok(matching), "{}: {shown}", field.name());
+    }
+}
