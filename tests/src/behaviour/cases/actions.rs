@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Actions that do not change headers.
-#![expect(missing_docs, reason = "a case's name is the sentence it proves")]
 
 use crate::behaviour::frames::{A, B, has_right_checksums, ipv4, ipv6, tcp, udp, v4};
 use crate::behaviour::{World, on};

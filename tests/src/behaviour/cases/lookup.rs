@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Megaflows: which one a packet finds, and what is counted on it.
-#![expect(missing_docs, reason = "a case's name is the sentence it proves")]
 
 use crate::behaviour::frames::{A, B, ipv4, tcp, udp, v4};
 use crate::behaviour::{FLOW_LIMIT, World, on};

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Ports that come and go, and frames that do not fit.
-#![expect(missing_docs, reason = "a case's name is the sentence it proves")]
 
 use crate::behaviour::frames::udp;
 use crate::behaviour::{MTU, PORTS, World, on};

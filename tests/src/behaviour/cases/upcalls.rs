@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Upcalls, and what their answers do.
-#![expect(missing_docs, reason = "a case's name is the sentence it proves")]
 
 use crate::behaviour::frames::{ipv4, tcp, udp, v4};
 use crate::behaviour::{FLOW_LIMIT, Why, World, on};
