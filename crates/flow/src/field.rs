@@ -5,10 +5,10 @@
 //! OXM numbers and the order in which they are sent, widths, mask rule, prerequisites, and its
 //! place in the key. The OpenFlow codec, the text parsers and printers, translation and the
 //! classifiers read it. A new field needs a name in the list here, a row and a place in the order
-//! there, its bytes in [`Key`] and its extraction. An omission anywhere else fails to compile or
-//! fails a test: bytes of a key without a field, a field that frames or datapath texts lack, a
-//! writable field that translation does not commit, a field that the BPF tables neither hold nor
-//! refuse. `docs/howto/add-a-field.md` lists the places.
+//! there, its bytes in [`Key`] and its extraction. The compiler or a test finds: bytes of a key
+//! without a field, a field that frames, OpenFlow texts or datapath texts lack, a writable field
+//! that translation does not commit, a field that the BPF tables neither hold nor refuse.
+//! `docs/howto/add-a-field.md` lists all places, with those that nothing finds.
 //!
 //! Facts: ovs-fields(7); OpenFlow 1.5.1 section 7.2.3.
 //!
