@@ -79,9 +79,11 @@ pub enum Offloaded {
     /// Nothing: it is in the base only.
     #[default]
     No,
-    /// It runs in a faster tier, but not in every one that its ingress port is on.
+    /// It runs in a faster tier, but a tier of its ingress port that is faster still, or another
+    /// tier of the same provider, does not take it.
     Partial,
-    /// It runs wholly in every tier that its ingress port is on.
+    /// It runs in the fastest tier of its ingress port, and in all tiers of that provider that the
+    /// port is on. Refusals by slower providers do not count.
     Yes,
 }
 
@@ -105,7 +107,8 @@ pub struct FlowDump {
     pub stats: FlowStats,
     /// Where it runs.
     pub tier: Tier,
-    /// Why it does not run in each of the faster tiers of its ingress port.
+    /// Why it does not run in each of the faster tiers of its ingress port, and in the other tiers
+    /// of its fastest tier's provider. For a megaflow in the base only: in each tier.
     pub refusals: TierRefusals,
     /// How much of it a faster tier than the base does.
     pub offloaded: Offloaded,

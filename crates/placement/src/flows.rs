@@ -308,13 +308,15 @@ impl PlacedDatapath {
             let eligibility = self.eligibility();
             let port = eligibility.ports.get(&in_port(&dump.flow));
             let of_port = port.map_or(TierRefusals::NONE, |port| port.refusals);
-            dump.refusals = place.refusals.or(of_port.of(eligibility.all.minus(place.tiers)));
+            let of_port = of_port.of(eligibility.all.minus(place.tiers));
+            let shown_tiers = self.slots.up_to(place.tiers.fastest());
+            dump.refusals = place.refusals.or(of_port).of(shown_tiers);
             for (slot, provider) in self.slots.present() {
                 if place.is_held_by(slot.tiers()) {
                     dump.stats = add(dump.stats, provider.stats(ufid).unwrap_or_default());
                 }
             }
-            (dump.tier, dump.offloaded) = shown(place.tiers, place.refusals);
+            (dump.tier, dump.offloaded) = shown(place.tiers, place.refusals.of(shown_tiers));
         });
         dump
     }
@@ -332,7 +334,8 @@ impl PlacedDatapath {
         let (provider, first) = held().next()?;
         let flow = Megaflow { ufid, matching: first.matching, actions: provider.actions(ufid)? };
         let verdict = self.would_run(&flow);
-        let refusals = verdict.refusals.of(self.slots.tiers().minus(place.tiers));
+        let shown_tiers = self.slots.up_to(place.tiers.fastest());
+        let refusals = verdict.refusals.of(shown_tiers.minus(place.tiers));
         let (tier, offloaded) = shown(place.tiers, refusals);
         let stats = held().fold(FlowStats::default(), |sum, (_, held)| add(sum, held.stats));
         Some(FlowDump { flow, stats, tier, refusals, offloaded })
@@ -340,6 +343,7 @@ impl PlacedDatapath {
 }
 
 /// Returns the tier and the state of offload that a dump shows for a flow at these tiers.
+/// `refusals` has none by providers slower than the flow's; see [`crate::slots::Slots::up_to`].
 fn shown(tiers: TierSet, refusals: TierRefusals) -> (Tier, Offloaded) {
     match tiers.fastest() {
         None => (Tier::Userspace, Offloaded::No),

@@ -85,6 +85,15 @@ impl Slots {
         self.present().next().is_none()
     }
 
+    /// Returns the tiers of the provider that has `fastest`, and those of all faster providers;
+    /// all tiers of the list when `fastest` is `None`. A flow whose fastest tier this is would be
+    /// faster, or whole at its provider, if these tiers took it.
+    pub(crate) fn up_to(&self, fastest: Option<Tier>) -> TierSet {
+        let Some(fastest) = fastest else { return self.tiers() };
+        let slots = self.iter().filter(|slot| slot.tiers().fastest() <= Some(fastest));
+        slots.fold(TierSet::NONE, |all, slot| all.union(slot.tiers()))
+    }
+
     /// Returns all tiers of the list, also those whose provider is not there.
     pub(crate) fn tiers(&self) -> TierSet {
         self.iter().fold(TierSet::NONE, |all, slot| all.union(slot.tiers()))

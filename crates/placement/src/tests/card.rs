@@ -105,6 +105,42 @@ fn a_refusal_shows_and_the_next_tier_runs_the_flow() {
 }
 
 #[test]
+fn refusals_by_slower_providers_do_not_make_a_flow_partial() {
+    let kernel = TierSet::of(Tier::Kernel);
+    let b = Bench::over(vec![ProviderSlot { tiers: kernel, ..card_slot() }], FakeFast::default());
+    let slow = Card::new(Tier::Kernel, Clock::new(), 1000);
+    slow.refuse(|_| Some(Refusal::UnsupportedKey));
+    b.begin_with(kernel, slow);
+    b.begin();
+    for n in 1..=2 {
+        b.add(&format!("eth{n}"), "system", None);
+    }
+    let push = Action::PushVlan { tpid: 0x8100, tci: 0x1001 };
+    let up = Action::Userspace(Userdata::SlowPath { reason: "cfm" });
+    for (ufid, actions, expected) in [
+        (1, vec![output(2)], (Tier::Xdp, Offloaded::Yes, "")),
+        (2, vec![push, output(2)], (Tier::Tcx, Offloaded::Partial, "unsupported-action")),
+        (3, vec![up], (Tier::Userspace, Offloaded::No, "needs-userspace")),
+    ] {
+        b.placed.install(&flow(ufid, 1, &actions)).unwrap();
+        let dump = b.placed.flow(Ufid(ufid)).unwrap();
+        let shown = (dump.tier, dump.offloaded, dump.refusals.to_string());
+        assert_eq!(shown, (expected.0, expected.1, expected.2.into()), "flow {ufid}");
+    }
+    *b.fast.refuse.lock().unwrap() = Some(Refusal::MasksFull);
+    b.placed.install(&flow(4, 1, &[output(2)])).unwrap();
+    assert_eq!(tier(&b, 4), Tier::Userspace);
+    assert_eq!(reasons(&b, 4), "xdp=masks-full,tcx=masks-full,ovs=unsupported-key");
+    // The same for a card, whose flows BPF refuses.
+    let (b, _card) = bench();
+    *b.fast.refuse.lock().unwrap() = Some(Refusal::MasksFull);
+    b.placed.install(&flow(1, 1, &[output(2)])).unwrap();
+    let dump = b.placed.flow(Ufid(1)).unwrap();
+    assert_eq!((dump.tier, dump.offloaded), (Tier::Tc, Offloaded::Yes));
+    assert!(dump.refusals.is_empty());
+}
+
+#[test]
 fn an_action_for_userspace_leaves_all_providers() {
     let (b, card) = bench();
     b.placed.install(&flow(1, 1, &[output(2)])).unwrap();
@@ -342,7 +378,8 @@ fn a_flow_that_leaves_one_provider_is_offered_to_the_other() {
     turns(&b);
     assert!(card.has(Ufid(1)), "the card refused the old actions only");
     assert_eq!((tier(&b, 1), b.packets(1)), (Tier::Tc, 3));
-    assert_eq!(reasons(&b, 1), "unsupported-key");
+    let place = b.placed.table.shard(Ufid(1)).get(Ufid(1)).unwrap();
+    assert_eq!(place.refusals.to_string(), "unsupported-key");
 }
 
 #[test]

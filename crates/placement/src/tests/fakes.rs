@@ -587,7 +587,8 @@ impl Bench {
         Bench::over(Vec::new(), fast)
     }
 
-    /// Returns a bench where BPF has not begun yet, with the places of `list` before that of BPF.
+    /// Returns a bench where BPF has not begun yet, with the places of `list` and that of BPF in
+    /// the order of speed.
     pub(super) fn over(mut list: Vec<ProviderSlot>, fast: FakeFast) -> Bench {
         fast.limit.store(1000, Ordering::Relaxed);
         fast.max_meters.store(8, Ordering::Relaxed);
@@ -609,6 +610,7 @@ impl Bench {
             after_sweep: Mutex::default(),
         });
         list.push(datapath_bpf::provider_slot());
+        list.sort_by_key(|spec| spec.tiers.fastest());
         let placed = PlacedDatapath::new(base.clone(), list);
         Bench { base, fast, prober: FakeProber::default(), placed }
     }
