@@ -157,9 +157,10 @@ impl PlacedDatapath {
         self.slots.of(tiers).is_some_and(Slot::is_begun)
     }
 
-    /// Returns true when some provider is there.
-    pub fn has_provider(&self) -> bool {
-        !self.slots.are_empty()
+    /// Returns true when the provider of exactly these tiers is there. It is not when
+    /// [`PlacedDatapath::begin`] got a reason in its place.
+    pub fn has_provider(&self, tiers: TierSet) -> bool {
+        self.slots.of(tiers).is_some_and(|slot| slot.provider().is_some())
     }
 
     /// Attaches ports, present and later ones, to the provider of these tiers. If the provider

@@ -245,6 +245,17 @@ fn each_provider_is_switched_off_by_itself() {
 }
 
 #[test]
+fn a_card_does_not_pass_for_bpf() {
+    let b = Bench::over(vec![card_slot()], FakeFast::default());
+    let present = || [CARD, BPF].map(|tiers| b.placed.has_provider(tiers));
+    assert_eq!(present(), [false, false]);
+    b.begin_with(CARD, card());
+    assert_eq!(present(), [true, false]);
+    b.placed.begin(BPF, Err(Reason::new(Refusal::TierUnavailable, "no BPF")));
+    assert_eq!((present(), b.placed.is_begun(BPF)), ([true, false], true));
+}
+
+#[test]
 fn a_card_that_comes_later_gets_the_flows_that_are_there() {
     let b = Bench::over(vec![card_slot()], FakeFast::default());
     b.begin();

@@ -19,9 +19,9 @@ use std::time::{Duration, Instant};
 /// The tiers of BPF.
 const BPF: TierSet = TierSet::XDP_AND_TCX;
 
-/// Returns true when flows may run in BPF.
+/// Returns true when flows may run in BPF, whatever other providers there are.
 pub(super) fn is_on(context: &Context<'_>) -> bool {
-    context.placed.is_some_and(|placed| placed.has_provider())
+    context.placed.is_some_and(|placed| placed.has_provider(BPF))
 }
 
 /// Puts `bpf-offload` and `flow-restore-wait` into force; before the first port.
