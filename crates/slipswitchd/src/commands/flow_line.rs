@@ -113,21 +113,17 @@ impl TypeFilter {
         list.split(',').map(|word| TypeFilter::parse(word).ok_or(word)).collect()
     }
 
-    /// The filter called `name`.
+    /// Returns the filter called `name`. The words of Open vSwitch go before names of tiers.
     fn parse(name: &str) -> Option<TypeFilter> {
         Some(match name {
             "all" => TypeFilter::All,
-            "ovs" => TypeFilter::Own,
-            "non-offloaded" => TypeFilter::Hardware(Offloaded::No),
-            "tc" => TypeFilter::Tier(Tier::Tc),
-            "xdp" => TypeFilter::Tier(Tier::Xdp),
-            "tcx" => TypeFilter::Tier(Tier::Tcx),
+            "ovs" => TypeFilter::Own, // not `Tier::Kernel`, which has this name, too
             "kernel" => TypeFilter::Tier(Tier::Kernel),
-            "userspace" => TypeFilter::Tier(Tier::Userspace),
+            "non-offloaded" => TypeFilter::Hardware(Offloaded::No),
             "offloaded" => TypeFilter::Hardware(Offloaded::Yes),
             "partially-offloaded" => TypeFilter::Hardware(Offloaded::Partial),
             "dpdk" => TypeFilter::Dpdk,
-            _ => return None,
+            _ => TypeFilter::Tier(Tier::ALL.into_iter().find(|tier| tier.name() == name)?),
         })
     }
 
@@ -169,6 +165,10 @@ mod tests {
     #[test]
     fn types() {
         assert_eq!(TypeFilter::parse("foo"), None);
+        for tier in Tier::ALL {
+            let word = if tier == Tier::Kernel { "kernel" } else { tier.name() };
+            assert_eq!(TypeFilter::parse(word), Some(TypeFilter::Tier(tier)), "{word}");
+        }
         let flow = |tier, offloaded| FlowDump {
             flow: datapath::Megaflow {
                 ufid: datapath::Ufid(1),
