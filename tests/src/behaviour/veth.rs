@@ -34,24 +34,32 @@ pub struct Veth {
 impl Veth {
     /// Runs `test` with a new fixture, on a thread that is in the fixture's namespace. `tier` is
     /// the fastest that its ports are at. Where this cannot be it says so and does nothing.
+    ///
+    /// # Panics
+    ///
+    /// When the fixture does not have the tier.
     pub fn run(tier: Tier, test: impl FnOnce(Veth) + Send) {
-        if without_root() {
-            return;
-        }
-        Netns::new().with(|| match Veth::new(tier, Vec::new()) {
-            Ok((fixture, _)) => test(fixture),
-            Err(why) => skip(&why.to_string()),
-        });
+        Veth::run_under(tier, Vec::new(), |fixture, _| test(fixture));
     }
 
     /// The same, under a card that sees all packets first.
     pub fn run_under_card(tier: Tier, test: impl FnOnce(Carded<Veth>) + Send) {
+        Veth::run_under(tier, vec![carded::slot()], |fixture, card| {
+            test(Carded::new(fixture, card.expect("a card is asked for")));
+        });
+    }
+
+    fn run_under(
+        tier: Tier,
+        above: Vec<ProviderSlot>,
+        test: impl FnOnce(Veth, Option<Arc<Card>>) + Send,
+    ) {
+        let uses_bpf = uses_bpf(tier);
         if without_root() {
             return;
         }
-        Netns::new().with(|| match Veth::new(tier, vec![carded::slot()]) {
-            Ok((fixture, Some(card))) => test(Carded::new(fixture, card)),
-            Ok((_, None)) => panic!("a card is asked for"),
+        Netns::new().with(|| match Veth::new(tier, uses_bpf, above) {
+            Ok((fixture, card)) => test(fixture, card),
             Err(why) => skip(&why.to_string()),
         });
     }
@@ -59,6 +67,7 @@ impl Veth {
     /// On a thread that is in the fixture's namespace.
     fn new(
         tier: Tier,
+        uses_bpf: bool,
         above: Vec<ProviderSlot>,
     ) -> Result<(Veth, Option<Arc<Card>>), datapath_bpf::Unavailable> {
         let is_split = tier != Tier::Xdp || datapath_bpf::load::have_frags();
@@ -70,12 +79,8 @@ impl Veth {
         let clock = Clock::new();
         let config = Config { max_flows: FLOW_LIMIT, ..Config::default() };
         let userspace = UserspaceDatapath::new("netdev@veth", clock.clone(), config);
-        let fast = match tier {
-            Tier::Xdp | Tier::Tcx => {
-                Some(Fast::over(&userspace, clock.clone(), tier, above.clone())?)
-            }
-            _ => None,
-        };
+        let fast = uses_bpf.then(|| Fast::over(&userspace, clock.clone(), tier, above.clone()));
+        let fast = fast.transpose()?;
         let placed = fast.as_ref().filter(|_| !above.is_empty()).map(Fast::placed);
         let card = placed.map(|placed| carded::begin(placed, &userspace, clock.clone()));
         let datapath: Arc<dyn Datapath> = match &fast {
@@ -133,6 +138,19 @@ impl Veth {
             Some(fast) if fast.tier() == Tier::Xdp => finished(packets).len() as u64,
             _ => packets.len() as u64,
         }
+    }
+}
+
+/// Returns true when the fixture puts BPF over its userspace datapath to have this tier.
+///
+/// # Panics
+///
+/// When the fixture does not have the tier: the suite would run in userspace under its name.
+fn uses_bpf(tier: Tier) -> bool {
+    match tier {
+        Tier::Xdp | Tier::Tcx => true,
+        Tier::Userspace => false,
+        Tier::Tc | Tier::Kernel => panic!("veth pairs have no tier {}", tier.name()),
     }
 }
 
@@ -260,4 +278,21 @@ fn run(command: &str, args: &[&str], input: &str) {
     let output = child.wait_with_output().expect("it ends");
     let words = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{command} {args:?}: {words}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[should_panic(expected = "veth pairs have no tier tc")]
+    fn a_tier_that_the_fixture_lacks_is_refused() {
+        Veth::run(Tier::Tc, |_| ());
+    }
+
+    #[test]
+    #[should_panic(expected = "veth pairs have no tier ovs")]
+    fn a_tier_that_the_fixture_lacks_is_refused_under_a_card() {
+        Veth::run_under_card(Tier::Kernel, |_| ());
+    }
 }
