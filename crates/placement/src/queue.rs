@@ -14,7 +14,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// Largest number of batches for which a flow waits while packets of its port are on their way up.
 /// In a flood there always are such packets. A batch takes some tens of microseconds.
 const MOST_BATCHES: u8 = 16;
-/// Largest number of flows without a batch of their own that are taken at the end of a batch.
+/// Largest number of flows without a batch of their own that are checked at the end of a batch. A
+/// review may queue hundreds of thousands of them.
 const STRAYS_AT_ONCE: usize = 32;
 
 /// The number, from 1, of the miss device that a batch comes from; 0 stands for any.
@@ -36,9 +37,17 @@ struct Waiting {
     old: bool,
 }
 
+#[derive(Debug, Default)]
+struct Lists {
+    /// Flows that wait for a batch of their source.
+    of_batches: VecDeque<Waiting>,
+    /// Flows that go with any batch.
+    strays: VecDeque<Waiting>,
+}
+
 /// The queue of flows that wait for the end of a batch. All threads share it.
 #[derive(Debug, Default)]
-pub(crate) struct Queue(Mutex<VecDeque<Waiting>>);
+pub(crate) struct Queue(Mutex<Lists>);
 
 /// Returns the source of the batch that this thread is processing; `None` outside a batch.
 pub(crate) fn present_batch() -> Option<BatchSource> {
@@ -56,20 +65,17 @@ pub(crate) fn end_batch() {
 }
 
 impl Queue {
-    fn lock(&self) -> MutexGuard<'_, VecDeque<Waiting>> {
+    fn lock(&self) -> MutexGuard<'_, Lists> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Adds a flow that waits for the end of a batch of `source`, or of any batch when `source` is
     /// 0.
     pub(crate) fn push(&self, ufid: Ufid, in_port: PortNo, source: BatchSource) {
-        self.lock().push_back(Waiting {
-            ufid,
-            in_port,
-            source,
-            batches_left: MOST_BATCHES,
-            old: false,
-        });
+        let waiting = Waiting { ufid, in_port, source, batches_left: MOST_BATCHES, old: false };
+        let mut lists = self.lock();
+        let list = if source == 0 { &mut lists.strays } else { &mut lists.of_batches };
+        list.push_back(waiting);
     }
 
     /// Removes and returns the flows that wait no longer at the end of a batch of `source`.
@@ -79,22 +85,27 @@ impl Queue {
         source: BatchSource,
         mut is_on_its_way: impl FnMut(PortNo) -> bool,
     ) -> Vec<Ufid> {
-        let mut queue = self.lock();
-        let mut ready = Vec::new();
-        let mut strays = STRAYS_AT_ONCE;
-        queue.retain_mut(|waiting| {
-            let is_stray = waiting.source == 0;
-            if !is_stray && waiting.source != source || is_stray && strays == 0 {
-                return true;
-            }
+        let mut waits_on = |waiting: &mut Waiting| {
             waiting.batches_left = waiting.batches_left.saturating_sub(1);
-            if waiting.batches_left > 0 && is_on_its_way(waiting.in_port) {
-                return true;
+            waiting.batches_left > 0 && is_on_its_way(waiting.in_port)
+        };
+        let mut ready = Vec::new();
+        let mut lists = self.lock();
+        lists.of_batches.retain_mut(|waiting| {
+            let stays = waiting.source != source || waits_on(waiting);
+            if !stays {
+                ready.push(waiting.ufid);
             }
-            strays -= usize::from(is_stray);
-            ready.push(waiting.ufid);
-            false
+            stays
         });
+        for _ in 0..lists.strays.len().min(STRAYS_AT_ONCE) {
+            let Some(mut stray) = lists.strays.pop_front() else { break };
+            if waits_on(&mut stray) {
+                lists.strays.push_back(stray);
+            } else {
+                ready.push(stray.ufid);
+            }
+        }
         ready
     }
 
@@ -102,12 +113,15 @@ impl Queue {
     /// that would have taken them.
     pub(crate) fn overdue(&self) -> Vec<Ufid> {
         let mut overdue = Vec::new();
-        self.lock().retain_mut(|waiting| {
-            if waiting.old {
-                overdue.push(waiting.ufid);
-            }
-            !std::mem::replace(&mut waiting.old, true)
-        });
+        let Lists { of_batches, strays } = &mut *self.lock();
+        for list in [of_batches, strays] {
+            list.retain_mut(|waiting| {
+                if waiting.old {
+                    overdue.push(waiting.ufid);
+                }
+                !std::mem::replace(&mut waiting.old, true)
+            });
+        }
         overdue
     }
 }
@@ -146,5 +160,24 @@ mod tests {
         assert_eq!(queue.overdue().len(), 0);
         assert_eq!(queue.overdue().len(), 8);
         assert_eq!(queue.overdue().len(), 0);
+    }
+
+    #[test]
+    fn the_end_of_a_batch_checks_few_strays() {
+        let queue = Queue::default();
+        for n in 0..1000 {
+            queue.push(Ufid(n), PortNo(1), 0);
+        }
+        queue.push(Ufid(1000), PortNo(2), 7);
+        let mut checked = 0;
+        let ready = queue.ready(7, |port| {
+            checked += 1;
+            port == PortNo(1)
+        });
+        assert_eq!((ready, checked), (vec![Ufid(1000)], STRAYS_AT_ONCE + 1));
+        // The strays that wait on let the others go first.
+        assert_eq!(queue.ready(7, |_| false)[0], Ufid(STRAYS_AT_ONCE as u128));
+        let left: usize = (0..31).map(|_| queue.ready(7, |_| false).len()).sum();
+        assert_eq!(left, 1000 - STRAYS_AT_ONCE);
     }
 }
