@@ -288,7 +288,7 @@ impl Run {
             Ok(())
         });
         if let Err(why) = ended {
-            self.results.note(format!("{} did not end as it should: {why:#}", system.name()));
+            self.results.add_note(format!("{} did not end as it should: {why:#}", system.name()));
         }
     }
 

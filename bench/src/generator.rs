@@ -254,7 +254,7 @@ impl Traffic<'_> {
 
     /// Lets traffic flow for `least`, and then until its rate no longer rises; false when it still
     /// rises after `most`.
-    pub fn settle(&self, least: Duration, most: Duration) -> Result<bool> {
+    pub fn run_until_steady(&self, least: Duration, most: Duration) -> Result<bool> {
         const STEP: Duration = Duration::from_millis(150);
         // Pauses between runs do no harm here, and a short run ends soon.
         const RUN: Duration = Duration::from_millis(100);

@@ -114,7 +114,7 @@ fn run(args: &Args) -> Result<ExitCode> {
         progress: Progress::new(&expected),
     };
     for note in args.note.as_deref().into_iter().chain(busy()) {
-        run.results.note(note);
+        run.results.add_note(note);
     }
     let mut exit = ExitCode::SUCCESS;
     for (over, experiment) in experiments.iter().enumerate() {
@@ -128,7 +128,7 @@ fn run(args: &Args) -> Result<ExitCode> {
         if let Err(e) = run.perform(experiment) {
             exit = ExitCode::from(2);
             eprintln!("  {} could not be run: {e:#}", experiment.name);
-            run.results.note(format!("{} could not be run: {e:#}", experiment.title));
+            run.results.add_note(format!("{} could not be run: {e:#}", experiment.title));
         }
     }
     run.results.run = how(plan, cpus, &run.progress);
@@ -158,7 +158,7 @@ fn render(args: &Args, file: &Path) -> Result<ExitCode> {
     let mut results: Results =
         serde_json::from_str(&text).with_context(|| format!("{}", file.display()))?;
     if let Some(note) = &args.note {
-        results.note(note.clone());
+        results.add_note(note.clone());
     }
     publish(args, &results)?;
     Ok(ExitCode::SUCCESS)

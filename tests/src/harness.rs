@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The end-to-end harness: a switch with Debian's own tools around it, in a place of its own.
+//! The end-to-end harness: a switch with Debian's own tools around it, in a sandbox of its own.
 //!
 //! [`Switch`] starts a private `ovsdb-server` and a daemon, either Slipswitch or Debian's
 //! `ovs-vswitchd`, which serves as the oracle. [`Mode::Dummy`] needs no privilege and has a
@@ -14,9 +14,9 @@ mod echo;
 mod flood;
 mod host;
 mod normalise;
-mod place;
 mod process;
 mod program;
+mod sandbox;
 mod scenario;
 mod switch;
 
@@ -24,9 +24,9 @@ pub use echo::Echoes;
 pub use flood::{Flood, stranger, udp};
 pub use host::{Capture, Host, acquainted, remember};
 pub use normalise::{normalise, split_actions};
-pub use place::Place;
 pub use process::Process;
 pub use program::{daemon_program, tool_program};
+pub use sandbox::Sandbox;
 pub use scenario::{Scenario, compare};
 pub use switch::{Kind, Mode, Options, Switch, dummy_bridge_line};
 pub use testing::{

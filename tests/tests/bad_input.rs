@@ -130,7 +130,7 @@ fn a_malformed_packet_is_refused_or_dropped() {
 /// A connection to the bridge that has said hello in `version`.
 fn connect(switch: &Switch, version: u8) -> UnixStream {
     let mut stream =
-        UnixStream::connect(switch.place().file("br0.mgmt")).expect("the bridge listens");
+        UnixStream::connect(switch.sandbox().file("br0.mgmt")).expect("the bridge listens");
     stream.set_read_timeout(Some(SOON)).expect("not zero");
     stream.write_all(&[version, 0, 0, 8, 0, 0, 0, 1]).expect("the bridge reads");
     let hello = message(&mut stream).expect("the bridge says hello");
@@ -223,8 +223,8 @@ fn random_bytes_on_the_openflow_socket_do_no_harm() {
 #[test]
 fn random_lines_on_the_control_socket_do_no_harm() {
     let switch = switch();
-    let pid = switch.place().read("ovs-vswitchd.pid");
-    let path = switch.place().file(&format!("ovs-vswitchd.{}.ctl", pid.trim()));
+    let pid = switch.sandbox().read("ovs-vswitchd.pid");
+    let path = switch.sandbox().file(&format!("ovs-vswitchd.{}.ctl", pid.trim()));
     for text in [
         "",
         "{",
@@ -266,7 +266,7 @@ fn a_database_of_another_schema_is_refused_in_words() {
     switch.kill_daemon();
     let text =
         r#"{"name":"Other","version":"1.0.0","tables":{"T":{"columns":{"c":{"type":"string"}}}}}"#;
-    switch.place().write("other.schema", text);
+    switch.sandbox().write("other.schema", text);
     switch.run("rm -f conf.db .conf.db.~lock~ && ovsdb-tool create conf.db other.schema && ovsdb-server conf.db --remote=punix:db.sock --pidfile --no-chdir --detach -vconsole:off");
     switch.start_daemon();
     let said = wait_until(SOON, || switch.log().contains("Open_vSwitch"));

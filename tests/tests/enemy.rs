@@ -134,7 +134,7 @@ fn peers_that_never_read_cost_little_and_hold_nobody_up() {
     let flows: String = (1..3000).map(|i| format!("table=3,priority={i},actions=drop\n")).collect();
     switch.flows("br0", &flows);
     let memory = || {
-        let pid = switch.place().read("ovs-vswitchd.pid");
+        let pid = switch.sandbox().read("ovs-vswitchd.pid");
         let status =
             std::fs::read_to_string(format!("/proc/{}/status", pid.trim())).expect("it runs");
         let line =
@@ -142,7 +142,7 @@ fn peers_that_never_read_cost_little_and_hold_nobody_up() {
         line.split_whitespace().nth(1).and_then(|n| n.parse::<u64>().ok()).expect("kilobytes")
     };
     let before = memory();
-    let peers: Vec<UnixStream> = (0..8).map(|_| deaf(&switch.place().file("br0.mgmt"))).collect();
+    let peers: Vec<UnixStream> = (0..8).map(|_| deaf(&switch.sandbox().file("br0.mgmt"))).collect();
     prompt(
         &switch,
         &["ovs-ofctl show br0", "ovs-ofctl dump-aggregate br0", "ovs-appctl upcall/show"],
@@ -157,7 +157,7 @@ fn a_peer_that_never_reads_ends_with_its_bridge() {
     let switch = Switch::dummy(2);
     let flows: String = (1..3000).map(|i| format!("table=3,priority={i},actions=drop\n")).collect();
     switch.flows("br0", &flows);
-    let peer = deaf(&switch.place().file("br0.mgmt"));
+    let peer = deaf(&switch.sandbox().file("br0.mgmt"));
     switch.vsctl("del-br br0");
     peer.set_nonblocking(true).expect("sockets can be");
     // Reading a little must not be what wakes the other side, hence only the error counts.
@@ -174,7 +174,7 @@ fn a_daemon_that_cannot_start_says_so_to_the_parent() {
     // Starts a daemon with few descriptors. Returns the output of the parent, and whether the
     // daemon runs. A daemon without a descriptor for its database retries, and its parent waits.
     let start = &|files: u32| {
-        let dir = switch.place().file(&format!("few{files}"));
+        let dir = switch.sandbox().file(&format!("few{files}"));
         std::fs::create_dir(&dir).expect("the place is ours");
         let (dir, program) = (dir.display(), program.display());
         let output = switch.sh(&format!(

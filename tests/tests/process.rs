@@ -2,16 +2,16 @@
 //! The daemon as a process: its command line, its files, its end; and `slipswitch up`.
 
 use slipswitch_tests::harness::{
-    Kind, Mode, Place, Switch, daemon_program, tool_program, wait_until,
+    Kind, Mode, Sandbox, Switch, daemon_program, tool_program, wait_until,
 };
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 const SOON: Duration = Duration::from_secs(10);
 
-/// The daemon under its own name in `place`, as scripts call it.
-fn daemon(place: &Place) -> String {
-    let link = place.file("ovs-vswitchd");
+/// The daemon under its own name in `sandbox`, as scripts call it.
+fn daemon(sandbox: &Sandbox) -> String {
+    let link = sandbox.file("ovs-vswitchd");
     if !link.exists() {
         let program = if Kind::under_test() == Kind::RealOvs {
             "/usr/sbin/ovs-vswitchd".into()
@@ -24,11 +24,11 @@ fn daemon(place: &Place) -> String {
 }
 
 /// A place with a database server.
-fn with_database() -> Place {
-    let place = Place::new();
-    let made = place.sh("ovsdb-tool create conf.db /usr/share/openvswitch/vswitch.ovsschema && ovsdb-server conf.db --remote=punix:db.sock --pidfile --no-chdir --detach --log-file -vconsole:off && ovs-vsctl --no-wait init");
+fn with_database() -> Sandbox {
+    let sandbox = Sandbox::new();
+    let made = sandbox.sh("ovsdb-tool create conf.db /usr/share/openvswitch/vswitch.ovsschema && ovsdb-server conf.db --remote=punix:db.sock --pidfile --no-chdir --detach --log-file -vconsole:off && ovs-vsctl --no-wait init");
     assert!(made.ok(), "{}", made.text());
-    place
+    sandbox
 }
 
 fn alive(pid: &str) -> bool {
@@ -37,33 +37,33 @@ fn alive(pid: &str) -> bool {
 
 #[test]
 fn detach_returns_when_the_daemon_answers_and_writes_nothing() {
-    let place = with_database();
-    let daemon = daemon(&place);
+    let sandbox = with_database();
+    let daemon = daemon(&sandbox);
     let start = Instant::now();
-    let output = place.sh(&format!("{daemon} -vconsole:emer -vsyslog:off --enable-dummy --disable-system --pidfile --detach --no-chdir --log-file"));
+    let output = sandbox.sh(&format!("{daemon} -vconsole:emer -vsyslog:off --enable-dummy --disable-system --pidfile --detach --no-chdir --log-file"));
     let took = start.elapsed();
     assert!(output.ok(), "{}", output.text());
     assert_eq!(output.text(), "");
     // No waiting: it is all there.
-    let pid = place.read("ovs-vswitchd.pid");
+    let pid = sandbox.read("ovs-vswitchd.pid");
     assert!(alive(&pid), "{pid}");
-    assert!(place.file(&format!("ovs-vswitchd.{}.ctl", pid.trim())).exists());
-    assert!(place.sh("ovs-appctl version").ok());
-    assert!(place.sh("ovs-vsctl add-br br0 -- set bridge br0 datapath_type=dummy").ok());
+    assert!(sandbox.file(&format!("ovs-vswitchd.{}.ctl", pid.trim())).exists());
+    assert!(sandbox.sh("ovs-appctl version").ok());
+    assert!(sandbox.sh("ovs-vsctl add-br br0 -- set bridge br0 datapath_type=dummy").ok());
     assert!(took < Duration::from_secs(1), "starting took {took:?}");
 }
 
 #[test]
 fn exit_removes_the_pidfile_and_the_control_socket() {
-    let place = with_database();
-    let daemon = daemon(&place);
-    assert!(place.sh(&format!("{daemon} --enable-dummy --disable-system --pidfile --detach --no-chdir --log-file -vconsole:emer")).ok());
-    let pid = place.read("ovs-vswitchd.pid");
-    let output = place.sh("ovs-appctl -t ovs-vswitchd exit");
+    let sandbox = with_database();
+    let daemon = daemon(&sandbox);
+    assert!(sandbox.sh(&format!("{daemon} --enable-dummy --disable-system --pidfile --detach --no-chdir --log-file -vconsole:emer")).ok());
+    let pid = sandbox.read("ovs-vswitchd.pid");
+    let output = sandbox.sh("ovs-appctl -t ovs-vswitchd exit");
     assert!(output.ok(), "{}", output.text());
     assert!(wait_until(SOON, || !alive(&pid)));
-    assert!(!place.file("ovs-vswitchd.pid").exists());
-    assert!(!place.file(&format!("ovs-vswitchd.{}.ctl", pid.trim())).exists());
+    assert!(!sandbox.file("ovs-vswitchd.pid").exists());
+    assert!(!sandbox.file(&format!("ovs-vswitchd.{}.ctl", pid.trim())).exists());
 }
 
 #[test]
@@ -74,34 +74,34 @@ fn sigterm_ends_it_within_seconds() {
     let code = switch.wait_for_end();
     assert!(start.elapsed() < Duration::from_secs(5));
     assert!(code.is_none_or(|c| c == 0), "{code:?}");
-    assert!(!switch.place().file("ovs-vswitchd.pid").exists());
+    assert!(!switch.sandbox().file("ovs-vswitchd.pid").exists());
 }
 
 #[test]
 fn a_second_instance_is_refused_and_the_first_goes_on() {
-    let place = with_database();
-    let daemon = daemon(&place);
+    let sandbox = with_database();
+    let daemon = daemon(&sandbox);
     let line = format!(
         "{daemon} --enable-dummy --disable-system --pidfile --detach --no-chdir -vconsole:emer -vsyslog:off"
     );
-    assert!(place.sh(&line).ok());
-    let pid = place.read("ovs-vswitchd.pid");
-    let second = place.sh(&line.replace("-vconsole:emer", "-vconsole:err"));
+    assert!(sandbox.sh(&line).ok());
+    let pid = sandbox.read("ovs-vswitchd.pid");
+    let second = sandbox.sh(&line.replace("-vconsole:emer", "-vconsole:err"));
     assert!(!second.ok());
     assert!(
         second.text().contains(&format!("already running as pid {}", pid.trim())),
         "{}",
         second.text()
     );
-    assert_eq!(place.read("ovs-vswitchd.pid"), pid);
-    assert!(place.sh("ovs-appctl version").ok());
+    assert_eq!(sandbox.read("ovs-vswitchd.pid"), pid);
+    assert!(sandbox.sh("ovs-appctl version").ok());
 }
 
 #[test]
 fn a_stale_pidfile_is_taken_over() {
     let mut switch = Switch::dummy(1);
     switch.kill_daemon();
-    assert!(switch.place().file("ovs-vswitchd.pid").exists());
+    assert!(switch.sandbox().file("ovs-vswitchd.pid").exists());
     switch.start_daemon();
     assert!(wait_until(SOON, || switch.sh("ovs-ofctl show br0").ok()));
 }
@@ -159,8 +159,8 @@ fn vlog_set_changes_what_is_logged() {
 #[test]
 fn vlog_reopen_follows_a_rotated_file() {
     let switch = Switch::dummy(1);
-    let old = switch.place().file("ovs-vswitchd.log");
-    std::fs::rename(&old, switch.place().file("ovs-vswitchd.log.1")).expect("it is there");
+    let old = switch.sandbox().file("ovs-vswitchd.log");
+    std::fs::rename(&old, switch.sandbox().file("ovs-vswitchd.log.1")).expect("it is there");
     switch.appctl("vlog/reopen");
     switch.vsctl("add-port br0 p7 -- set interface p7 type=dummy");
     assert!(switch.log().contains("p7"), "{}", switch.log());
@@ -168,9 +168,9 @@ fn vlog_reopen_follows_a_rotated_file() {
 
 #[test]
 fn version_and_help_go_to_standard_output() {
-    let place = Place::new();
-    let daemon = daemon(&place);
-    let version = place.sh(&format!("{daemon} --version"));
+    let sandbox = Sandbox::new();
+    let daemon = daemon(&sandbox);
+    let version = sandbox.sh(&format!("{daemon} --version"));
     assert!(
         version.ok()
             && version.stdout.starts_with("ovs-vswitchd (Open vSwitch) 3.")
@@ -179,7 +179,7 @@ fn version_and_help_go_to_standard_output() {
         "{}",
         version.text()
     );
-    let help = place.sh(&format!("{daemon} --help"));
+    let help = sandbox.sh(&format!("{daemon} --help"));
     assert!(help.ok() && help.stderr.is_empty(), "{}", help.text());
     for option in [
         "--detach",
@@ -195,12 +195,12 @@ fn version_and_help_go_to_standard_output() {
 
 #[test]
 fn an_unknown_option_is_an_error_that_names_it() {
-    let place = Place::new();
-    let daemon = daemon(&place);
-    let output = place.sh(&format!("{daemon} --nonsense"));
+    let sandbox = Sandbox::new();
+    let daemon = daemon(&sandbox);
+    let output = sandbox.sh(&format!("{daemon} --nonsense"));
     assert_eq!(output.code, Some(1));
     assert!(output.stderr.contains("unrecognized option '--nonsense'"), "{}", output.text());
-    let output = place.sh(&format!("{daemon} a b"));
+    let output = sandbox.sh(&format!("{daemon} a b"));
     assert_eq!(output.code, Some(1));
     assert!(
         output.stderr.contains("at most one non-option argument accepted"),
@@ -266,70 +266,70 @@ fn memory_and_coverage_can_be_shown() {
 
 #[test]
 fn a_database_that_is_not_there_is_waited_for() {
-    let place = Place::new();
-    let daemon = daemon(&place);
-    let started = place.sh(&format!("({daemon} unix:db.sock --enable-dummy --disable-system --pidfile --detach --no-chdir --log-file -vconsole:emer -vsyslog:off; echo $? >code) >/dev/null 2>&1 &"));
+    let sandbox = Sandbox::new();
+    let daemon = daemon(&sandbox);
+    let started = sandbox.sh(&format!("({daemon} unix:db.sock --enable-dummy --disable-system --pidfile --detach --no-chdir --log-file -vconsole:emer -vsyslog:off; echo $? >code) >/dev/null 2>&1 &"));
     assert!(started.ok(), "{}", started.text());
-    assert!(wait_until(SOON, || place.sh("ovs-appctl version").ok()));
+    assert!(wait_until(SOON, || sandbox.sh("ovs-appctl version").ok()));
     std::thread::sleep(Duration::from_secs(4));
-    assert!(!place.file("code").exists(), "the parent waits, as Open vSwitch's does");
+    assert!(!sandbox.file("code").exists(), "the parent waits, as Open vSwitch's does");
     // Without an Open_vSwitch row there is nothing to configure, and the parent does not wait.
-    let made = place.sh("ovsdb-tool create conf.db /usr/share/openvswitch/vswitch.ovsschema && ovsdb-server conf.db --remote=punix:db.sock --pidfile --no-chdir --detach -vconsole:off");
-    assert!(made.ok(), "{}\n{}", made.text(), place.read("ovs-vswitchd.log"));
-    assert!(wait_until(SOON, || place.file("code").exists() && place.read("code") == "0\n"));
-    let made = place.sh("ovs-vsctl --no-wait init && ovs-vsctl --timeout=20 add-br br0 -- set bridge br0 datapath_type=dummy");
-    assert!(made.ok(), "{}\n{}", made.text(), place.read("ovs-vswitchd.log"));
-    assert!(place.sh("ovs-ofctl show br0").ok());
+    let made = sandbox.sh("ovsdb-tool create conf.db /usr/share/openvswitch/vswitch.ovsschema && ovsdb-server conf.db --remote=punix:db.sock --pidfile --no-chdir --detach -vconsole:off");
+    assert!(made.ok(), "{}\n{}", made.text(), sandbox.read("ovs-vswitchd.log"));
+    assert!(wait_until(SOON, || sandbox.file("code").exists() && sandbox.read("code") == "0\n"));
+    let made = sandbox.sh("ovs-vsctl --no-wait init && ovs-vsctl --timeout=20 add-br br0 -- set bridge br0 datapath_type=dummy");
+    assert!(made.ok(), "{}\n{}", made.text(), sandbox.read("ovs-vswitchd.log"));
+    assert!(sandbox.sh("ovs-ofctl show br0").ok());
 }
 
 #[test]
 fn detach_returns_at_once_on_a_database_without_rows() {
-    let place = Place::new();
-    let daemon = daemon(&place);
-    let made = place.sh("ovsdb-tool create conf.db /usr/share/openvswitch/vswitch.ovsschema && ovsdb-server conf.db --remote=punix:db.sock --pidfile --no-chdir --detach -vconsole:off");
+    let sandbox = Sandbox::new();
+    let daemon = daemon(&sandbox);
+    let made = sandbox.sh("ovsdb-tool create conf.db /usr/share/openvswitch/vswitch.ovsschema && ovsdb-server conf.db --remote=punix:db.sock --pidfile --no-chdir --detach -vconsole:off");
     assert!(made.ok(), "{}", made.text());
     let start = Instant::now();
-    let output = place.sh(&format!("{daemon} unix:db.sock --enable-dummy --disable-system --pidfile --detach --no-chdir --log-file -vconsole:emer -vsyslog:off"));
+    let output = sandbox.sh(&format!("{daemon} unix:db.sock --enable-dummy --disable-system --pidfile --detach --no-chdir --log-file -vconsole:emer -vsyslog:off"));
     assert!(output.ok(), "{}", output.text());
     assert!(start.elapsed() < Duration::from_secs(2), "{:?}", start.elapsed());
 }
 
 #[test]
 fn a_daemon_that_waits_for_its_database_can_be_stopped() {
-    let place = Place::new();
-    let daemon = daemon(&place);
-    let started = place.sh(&format!("({daemon} unix:db.sock --enable-dummy --disable-system --pidfile --detach --no-chdir --log-file -vconsole:emer -vsyslog:off; echo $? >code) >/dev/null 2>&1 &"));
+    let sandbox = Sandbox::new();
+    let daemon = daemon(&sandbox);
+    let started = sandbox.sh(&format!("({daemon} unix:db.sock --enable-dummy --disable-system --pidfile --detach --no-chdir --log-file -vconsole:emer -vsyslog:off; echo $? >code) >/dev/null 2>&1 &"));
     assert!(started.ok(), "{}", started.text());
-    assert!(wait_until(SOON, || place.sh("ovs-appctl version").ok()));
-    assert!(place.sh("ovs-appctl exit").ok());
-    assert!(wait_until(SOON, || place.file("code").exists()));
-    assert!(!place.file("ovs-vswitchd.pid").exists());
+    assert!(wait_until(SOON, || sandbox.sh("ovs-appctl version").ok()));
+    assert!(sandbox.sh("ovs-appctl exit").ok());
+    assert!(wait_until(SOON, || sandbox.file("code").exists()));
+    assert!(!sandbox.file("ovs-vswitchd.pid").exists());
 }
 
 #[test]
 fn monitor_starts_a_crashed_daemon_again() {
-    let place = with_database();
-    let daemon = daemon(&place);
-    let output = place.sh(&format!("{daemon} --enable-dummy --disable-system --pidfile --detach --monitor --no-chdir --log-file -vconsole:emer -vsyslog:off"));
+    let sandbox = with_database();
+    let daemon = daemon(&sandbox);
+    let output = sandbox.sh(&format!("{daemon} --enable-dummy --disable-system --pidfile --detach --monitor --no-chdir --log-file -vconsole:emer -vsyslog:off"));
     assert!(output.ok(), "{}", output.text());
-    let first = place.read("ovs-vswitchd.pid");
-    assert!(place.sh(&format!("kill -ABRT {}", first.trim())).ok());
+    let first = sandbox.read("ovs-vswitchd.pid");
+    assert!(sandbox.sh(&format!("kill -ABRT {}", first.trim())).ok());
     let again = wait_until(Duration::from_secs(20), || {
-        let pid = place.read("ovs-vswitchd.pid");
-        !pid.is_empty() && pid != first && alive(&pid) && place.sh("ovs-appctl version").ok()
+        let pid = sandbox.read("ovs-vswitchd.pid");
+        !pid.is_empty() && pid != first && alive(&pid) && sandbox.sh("ovs-appctl version").ok()
     });
-    assert!(again, "{}", place.read("ovs-vswitchd.log"));
-    assert!(place.sh("ovs-appctl exit").ok());
+    assert!(again, "{}", sandbox.read("ovs-vswitchd.log"));
+    assert!(sandbox.sh("ovs-appctl exit").ok());
 }
 
 #[test]
 fn a_named_control_socket_is_used() {
-    let place = with_database();
-    let daemon = daemon(&place);
-    let output = place.sh(&format!("{daemon} --enable-dummy --disable-system --pidfile=here.pid --unixctl=here.ctl --detach --no-chdir -vconsole:emer -vsyslog:off"));
+    let sandbox = with_database();
+    let daemon = daemon(&sandbox);
+    let output = sandbox.sh(&format!("{daemon} --enable-dummy --disable-system --pidfile=here.pid --unixctl=here.ctl --detach --no-chdir -vconsole:emer -vsyslog:off"));
     assert!(output.ok(), "{}", output.text());
-    assert!(place.sh("ovs-appctl -t $OVS_RUNDIR/here.ctl version").ok());
-    assert!(place.file("here.pid").exists());
+    assert!(sandbox.sh("ovs-appctl -t $OVS_RUNDIR/here.ctl version").ok());
+    assert!(sandbox.file("here.pid").exists());
 }
 
 #[test]
@@ -343,31 +343,32 @@ fn the_dummy_switch_logs_no_warning_over_its_life() {
 
 #[test]
 fn up_starts_both_servers_and_down_stops_them() {
-    let place = Place::new();
+    let sandbox = Sandbox::new();
     let tool = tool_program();
-    let dir = place.file("up");
+    let dir = sandbox.file("up");
     let (tool, dir) = (tool.display(), dir.display());
     let daemon = daemon_program();
     let up = format!(
         "{tool} up --dir {dir} --daemon {} -- --enable-dummy --disable-system",
         daemon.display()
     );
-    let output = place.sh(&up);
+    let output = sandbox.sh(&up);
     assert!(output.ok(), "{}", output.text());
     let tools = format!("OVS_RUNDIR={dir}");
-    let added = place.sh(&format!(
+    let added = sandbox.sh(&format!(
         "{tools} ovs-vsctl add-br br0 -- set bridge br0 datapath_type=dummy && {tools} ovs-ofctl show br0"
     ));
     // The guard of the place finds processes by its own OVS_RUNDIR: stop these whatever happens.
-    let again = place.sh(&up);
-    let down = place.sh(&format!("{tool} down --dir {dir} --cleanup"));
+    let again = sandbox.sh(&up);
+    let down = sandbox.sh(&format!("{tool} down --dir {dir} --cleanup"));
     assert!(added.ok(), "{}", added.text());
     assert!(again.ok() && again.stdout.contains("runs already"), "{}", again.text());
     assert!(down.ok(), "{}", down.text());
     assert!(
-        !place.file("up/ovs-vswitchd.pid").exists() && !place.file("up/ovsdb-server.pid").exists()
+        !sandbox.file("up/ovs-vswitchd.pid").exists()
+            && !sandbox.file("up/ovsdb-server.pid").exists()
     );
-    assert!(place.file("up/conf.db").exists(), "the database stays");
+    assert!(sandbox.file("up/conf.db").exists(), "the database stays");
 }
 
 #[test]

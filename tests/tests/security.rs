@@ -3,7 +3,7 @@
 //! secrets that it must not log.
 
 use slipswitch_tests::harness::{
-    Kind, Mode, Options, Place, Switch, daemon_program, free_port, skip, wait_until,
+    Kind, Mode, Options, Sandbox, Switch, daemon_program, free_port, skip, wait_until,
     without_privilege,
 };
 use std::io::Read;
@@ -21,9 +21,9 @@ fn mode(path: &Path) -> u32 {
     meta.unwrap_or_else(|e| panic!("{}: {e}", path.display())).mode() & 0o7777
 }
 
-/// A database server in `place`, run by the shell that `with` starts.
-fn database(place: &Place, arguments: &str) {
-    let made = place.sh(&format!("ovsdb-tool create conf.db /usr/share/openvswitch/vswitch.ovsschema && chown --reference=. conf.db .conf.db.~lock~ && ovsdb-server conf.db {arguments} --remote=punix:db.sock --pidfile --no-chdir --detach --log-file -vconsole:off && ovs-vsctl --no-wait init"));
+/// A database server in `sandbox`, run by the shell that `with` starts.
+fn database(sandbox: &Sandbox, arguments: &str) {
+    let made = sandbox.sh(&format!("ovsdb-tool create conf.db /usr/share/openvswitch/vswitch.ovsschema && chown --reference=. conf.db .conf.db.~lock~ && ovsdb-server conf.db {arguments} --remote=punix:db.sock --pidfile --no-chdir --detach --log-file -vconsole:off && ovs-vsctl --no-wait init"));
     assert!(made.ok(), "{}", made.text());
 }
 
@@ -31,42 +31,45 @@ const DETACHED: &str = "--pidfile --detach --no-chdir --log-file -vconsole:emer 
 
 #[test]
 fn other_users_have_no_access_whatever_the_umask() {
-    let place = Place::new();
-    database(&place, "");
+    let sandbox = Sandbox::new();
+    database(&sandbox, "");
     let daemon = daemon_program();
     for (umask, file, socket) in [("000", 0o660, 0o770), ("022", 0o640, 0o750)] {
-        let _ = std::fs::remove_file(place.file("ovs-vswitchd.log"));
+        let _ = std::fs::remove_file(sandbox.file("ovs-vswitchd.log"));
         let line = format!(
             "umask {umask}; exec {} --enable-dummy --disable-system {DETACHED}",
             daemon.display()
         );
-        assert!(place.sh(&line).ok());
-        let pid = place.read("ovs-vswitchd.pid").trim().to_owned();
-        let made = place.sh("ovs-vsctl --may-exist add-br br0 -- set bridge br0 datapath_type=dummy -- --may-exist add-port br0 p1 -- set interface p1 type=dummy options:tx_pcap=p1.pcap -- set-controller br0 punix:br0.passive");
+        assert!(sandbox.sh(&line).ok());
+        let pid = sandbox.read("ovs-vswitchd.pid").trim().to_owned();
+        let made = sandbox.sh("ovs-vsctl --may-exist add-br br0 -- set bridge br0 datapath_type=dummy -- --may-exist add-port br0 p1 -- set interface p1 type=dummy options:tx_pcap=p1.pcap -- set-controller br0 punix:br0.passive");
         assert!(made.ok(), "{}", made.text());
-        let passive = place.file("br0.passive");
-        assert!(wait_until(SOON, || passive.exists()), "{}", place.read("ovs-vswitchd.log"));
-        assert_eq!(mode(&place.file("ovs-vswitchd.log")), file, "umask {umask}");
-        assert_eq!(mode(&place.file("p1.pcap")), file, "umask {umask}");
-        assert_eq!(mode(&place.file("ovs-vswitchd.pid")), 0o640, "umask {umask}");
+        let passive = sandbox.file("br0.passive");
+        assert!(wait_until(SOON, || passive.exists()), "{}", sandbox.read("ovs-vswitchd.log"));
+        assert_eq!(mode(&sandbox.file("ovs-vswitchd.log")), file, "umask {umask}");
+        assert_eq!(mode(&sandbox.file("p1.pcap")), file, "umask {umask}");
+        assert_eq!(mode(&sandbox.file("ovs-vswitchd.pid")), 0o640, "umask {umask}");
         for name in [&format!("ovs-vswitchd.{pid}.ctl"), "br0.mgmt", "br0.snoop", "br0.passive"] {
-            assert_eq!(mode(&place.file(name)), socket, "{name}, umask {umask}");
+            assert_eq!(mode(&sandbox.file(name)), socket, "{name}, umask {umask}");
         }
         if !without_privilege() {
             let stranger = format!("setpriv --reuid={NOBODY} --regid={NOBODY} --clear-groups");
             for tool in [
-                &format!("ovs-appctl -t {}/ovs-vswitchd.{pid}.ctl version", place.dir().display()),
+                &format!(
+                    "ovs-appctl -t {}/ovs-vswitchd.{pid}.ctl version",
+                    sandbox.dir().display()
+                ),
                 "ovs-ofctl show br0",
                 "ovs-ofctl snoop br0",
             ] {
-                let answer = place.sh(&format!("{stranger} {tool}"));
+                let answer = sandbox.sh(&format!("{stranger} {tool}"));
                 assert!(!answer.ok(), "{tool}");
                 assert!(answer.text().contains("Permission denied"), "{}", answer.text());
             }
         }
-        let _ = std::fs::remove_file(place.file("p1.pcap"));
-        assert!(place.sh("ovs-appctl exit").ok());
-        assert!(wait_until(SOON, || !place.file("ovs-vswitchd.pid").exists()));
+        let _ = std::fs::remove_file(sandbox.file("p1.pcap"));
+        assert!(sandbox.sh("ovs-appctl exit").ok());
+        assert!(wait_until(SOON, || !sandbox.file("ovs-vswitchd.pid").exists()));
     }
 }
 
@@ -77,7 +80,7 @@ fn pins_are_roots_alone() {
     }
     let switch = Switch::start(Kind::Slipswitch, Mode::Real);
     switch.vsctl("add-br br0");
-    let pins = switch.place().pins();
+    let pins = switch.sandbox().pins();
     if !wait_until(Duration::from_secs(5), || pins.join("slots").exists()) {
         skip("BPF does not work here");
         return;
@@ -104,18 +107,18 @@ fn another_user_can_run_a_switch_with_few_capabilities() {
     if without_privilege() {
         return;
     }
-    let place = Place::new();
-    chown(place.dir(), Some(NOBODY), Some(NOBODY)).expect("we are root");
-    database(&place, "--user=nobody:nogroup");
+    let sandbox = Sandbox::new();
+    chown(sandbox.dir(), Some(NOBODY), Some(NOBODY)).expect("we are root");
+    database(&sandbox, "--user=nobody:nogroup");
     let daemon = daemon_program();
-    let started = place.sh(&format!(
+    let started = sandbox.sh(&format!(
         "exec unshare --net sh -c 'ip link add v0 type veth peer name v1; ip link set v0 up; ip link set v1 up; exec {} --user=nobody:nogroup --disable-system {DETACHED}'",
         daemon.display()
     ));
     assert!(started.ok(), "{}", started.text());
-    let made = place.sh("ovs-vsctl add-br br0 -- add-port br0 v0 && ovs-vsctl get interface v0 ofport error && ovs-vsctl get interface br0 error");
+    let made = sandbox.sh("ovs-vsctl add-br br0 -- add-port br0 v0 && ovs-vsctl get interface v0 ofport error && ovs-vsctl get interface br0 error");
     assert!(made.ok(), "{}", made.text());
-    let story = place.read("ovs-vswitchd.log");
+    let story = sandbox.read("ovs-vswitchd.log");
     let (port, internal) = made.stdout.split_at(made.stdout.len().min("1\n[]\n".len()));
     assert_eq!(port, "1\n[]\n", "{story}");
     // Where udev has not opened it to all, as it does, internal ports are root's.
@@ -123,7 +126,7 @@ fn another_user_can_run_a_switch_with_few_capabilities() {
         0o006 => assert_eq!(internal, "[]\n", "{story}"),
         _ => assert!(internal.contains("/dev/net/tun: Permission denied"), "{internal}"),
     }
-    let pid = place.read("ovs-vswitchd.pid").trim().to_owned();
+    let pid = sandbox.read("ovs-vswitchd.pid").trim().to_owned();
     assert_eq!(status(&pid, "Uid"), "65534 65534 65534 65534");
     assert_eq!(status(&pid, "Gid"), "65534 65534 65534 65534");
     // NET_BIND_SERVICE, NET_ADMIN, NET_RAW, IPC_LOCK; PERFMON, BPF.
@@ -134,10 +137,10 @@ fn another_user_can_run_a_switch_with_few_capabilities() {
     assert_eq!(status(&pid, "CapAmb"), format!("{:016x}", 0));
     assert_eq!(status(&pid, "NoNewPrivs"), "1");
     for name in ["ovs-vswitchd.log", "ovs-vswitchd.pid", "br0.mgmt"] {
-        let meta = std::fs::symlink_metadata(place.file(name)).expect("it is there");
+        let meta = std::fs::symlink_metadata(sandbox.file(name)).expect("it is there");
         assert_eq!((meta.uid(), meta.gid()), (NOBODY, NOBODY), "{name}");
     }
-    assert!(place.sh("ovs-appctl exit --cleanup").ok());
+    assert!(sandbox.sh("ovs-appctl exit --cleanup").ok());
 }
 
 #[test]
@@ -145,16 +148,16 @@ fn a_log_file_that_its_directorys_owner_pointed_elsewhere_is_left_alone() {
     if without_privilege() {
         return;
     }
-    let place = Place::new();
-    let victim = place.write("victim", "precious\n");
-    let link = place.file("ovs-vswitchd.log");
+    let sandbox = Sandbox::new();
+    let victim = sandbox.write("victim", "precious\n");
+    let link = sandbox.file("ovs-vswitchd.log");
     std::os::unix::fs::symlink(&victim, &link).expect("it is not there yet");
     std::os::unix::fs::lchown(&link, Some(NOBODY), Some(NOBODY)).expect("we are root");
-    chown(place.dir(), Some(NOBODY), Some(NOBODY)).expect("we are root");
+    chown(sandbox.dir(), Some(NOBODY), Some(NOBODY)).expect("we are root");
     let line =
         format!("{} --user=nobody:nogroup --enable-dummy {DETACHED}", daemon_program().display());
-    assert!(!place.sh(&line).ok(), "it cannot open the log");
-    assert_eq!(place.read("victim"), "precious\n");
+    assert!(!sandbox.sh(&line).ok(), "it cannot open the log");
+    assert_eq!(sandbox.read("victim"), "precious\n");
     assert_eq!(std::fs::metadata(&victim).expect("it is there").uid(), 0);
 }
 
@@ -165,8 +168,8 @@ fn the_database_cannot_put_a_socket_in_the_place_of_a_file() {
         let switch =
             Switch::with(Options { arguments, ..Options::new(Kind::Slipswitch, Mode::Dummy) });
         switch.dummy_bridge(1);
-        let precious = switch.place().write("br0.precious", "precious");
-        let socket = switch.place().file("elsewhere.sock");
+        let precious = switch.sandbox().write("br0.precious", "precious");
+        let socket = switch.sandbox().file("elsewhere.sock");
         switch.vsctl(
             "set-controller br0 punix:br0.precious punix:$OVS_RUNDIR/elsewhere.sock unix:../nobody",
         );
@@ -239,7 +242,7 @@ fn secrets_are_not_logged() {
          -- set open_vswitch . external_ids:secret={SECRET} other_config:secret={SECRET}"
     ));
     // A key that is damaged, with the secret in it, then one that is whole.
-    let key = switch.place().write("damaged.pem", format!("-----BEGIN {SECRET}"));
+    let key = switch.sandbox().write("damaged.pem", format!("-----BEGIN {SECRET}"));
     std::fs::set_permissions(&key, std::fs::Permissions::from_mode(0o644)).expect("ours");
     switch.vsctl(
         "set-ssl $PWD/damaged.pem $PWD/cert.pem $PWD/ca.pem -- set-controller br0 ssl:127.0.0.1:1",
@@ -251,7 +254,7 @@ fn secrets_are_not_logged() {
     let log = switch.log();
     assert!(log.contains("|DBG|"), "{log}");
     assert!(!log.contains(SECRET), "{log}");
-    let key = switch.place().read("key.pem");
+    let key = switch.sandbox().read("key.pem");
     let body = key.lines().nth(1).expect("the key's first line");
     assert!(!log.contains(body));
     // The log names each key that others can read, once.
@@ -266,7 +269,7 @@ fn peers_beyond_the_limit_wait_and_hold_up_no_other_socket() {
     const MAX_PEERS: usize = 256; // of crates/slipswitchd/src/openflow/listen.rs
     let switch = Switch::dummy(1);
     switch.vsctl("set-controller br0 punix:br0.passive");
-    let socket = switch.place().file("br0.passive");
+    let socket = switch.sandbox().file("br0.passive");
     assert!(wait_until(SOON, || socket.exists()), "{}", switch.story());
     let connect = || {
         let peer = UnixStream::connect(&socket).expect("the bridge listens");

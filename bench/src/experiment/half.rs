@@ -56,7 +56,7 @@ fn run(run: &mut Run) -> Result<()> {
         }
     }
     if let Ok(rate) = rate {
-        run.results.note(format!("{}: {rate} frames a second.", run.experiment.title));
+        run.results.add_note(format!("{}: {rate} frames a second.", run.experiment.title));
     }
     Ok(())
 }

@@ -13,7 +13,7 @@ use crate::rules::Rules;
 use crate::system::vswitch::last_line;
 use crate::system::{Between, System, Tier};
 use anyhow::{Context, Result, ensure};
-use slipswitch_tests::harness::Place;
+use slipswitch_tests::harness::Sandbox;
 use std::fs;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -90,7 +90,7 @@ fn by_daemon(system: System, cpus: Cpus, rules: u32) -> Result<Sample> {
     let switch = instance.switch().context("this system has no daemon")?;
     let pid = *instance.daemons().first().context("no daemon")?;
     let before = resident(pid)?;
-    let seconds = add(switch.place(), cpus, "br0", rules)?;
+    let seconds = add(switch.sandbox(), cpus, "br0", rules)?;
     let text = switch.ofctl("dump-aggregate br0");
     ensure!(text.contains(&format!("flow_count={rules}")), "not all rules are there: {text}");
     thread::sleep(QUIET);
@@ -99,21 +99,21 @@ fn by_daemon(system: System, cpus: Cpus, rules: u32) -> Result<Sample> {
 }
 
 fn by_answerer(cpus: Cpus, rules: u32) -> Result<Sample> {
-    let place = Place::new();
-    let socket = place.file("answerer.mgmt");
+    let sandbox = Sandbox::new();
+    let socket = sandbox.file("answerer.mgmt");
     let _server = answerer::start(&socket, cpus.other)?;
-    let seconds = add(&place, cpus, &format!("unix:{}", socket.display()), rules)?;
+    let seconds = add(&sandbox, cpus, &format!("unix:{}", socket.display()), rules)?;
     Ok(vec![seconds, f64::NAN]) // keeps no rules
 }
 
 /// Seconds that the tool takes, on the CPU that daemons do not have.
-fn add(place: &Place, cpus: Cpus, target: &str, rules: u32) -> Result<f64> {
-    place.write(FILE, Rules::OneToOne(rules).text());
+fn add(sandbox: &Sandbox, cpus: Cpus, target: &str, rules: u32) -> Result<f64> {
+    sandbox.write(FILE, Rules::OneToOne(rules).text());
     let (cpu, timeout) = (cpus.traffic, TOOL_TIMEOUT.as_secs());
     // The tool does not ask for the names of tables and ports, which the limit cannot answer.
     let tool = format!("ovs-ofctl --no-names --timeout={timeout}");
     let begin = Instant::now();
-    let output = place.sh(&format!("taskset -c {cpu} {tool} add-flows {target} {FILE}"));
+    let output = sandbox.sh(&format!("taskset -c {cpu} {tool} add-flows {target} {FILE}"));
     let time = begin.elapsed();
     ensure!(output.ok(), "ovs-ofctl: {}", last_line(&output.text()));
     Ok(time.as_secs_f64())

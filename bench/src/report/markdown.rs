@@ -265,7 +265,7 @@ mod tests {
         results.points.push(hidden);
         results.machine.insert("kernel".into(), "6.1".into());
         results.systems.insert("OVS-DPDK".into(), "one PMD".into());
-        results.note("A note | of two\nlines.");
+        results.add_note("A note | of two\nlines.");
         results
     }
 

@@ -77,7 +77,7 @@ impl Results {
     }
 
     /// Adds a note for readers, once.
-    pub fn note(&mut self, note: impl Into<String>) {
+    pub fn add_note(&mut self, note: impl Into<String>) {
         let note = note.into();
         if !self.notes.contains(&note) {
             self.notes.push(note);

@@ -65,7 +65,7 @@ impl Vswitch {
     /// Adds the rules of a text in one bundle: with a message and a barrier for each it takes two
     /// to five times as long.
     fn add(&self, rules: &str) -> Result<()> {
-        let file = self.switch.place().write("rules.txt", rules);
+        let file = self.switch.sandbox().write("rules.txt", rules);
         let output = self.switch.sh(&format!(
             "ovs-ofctl --timeout={ADD_TIMEOUT} --bundle -O OpenFlow14 add-flows {BRIDGE} {}",
             file.display()
@@ -75,7 +75,7 @@ impl Vswitch {
     }
 
     fn pid(&self) -> Result<u32> {
-        let text = self.switch.place().read("ovs-vswitchd.pid");
+        let text = self.switch.sandbox().read("ovs-vswitchd.pid");
         text.trim().parse().with_context(|| format!("the pidfile has {text:?}"))
     }
 }

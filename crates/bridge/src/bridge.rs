@@ -133,10 +133,10 @@ impl Bridge {
 
     /// Determines the active members of bonds for the next view. Returns the names of the bonds
     /// with a changed active member.
-    pub(crate) fn settle_active_members(&mut self) -> Vec<String> {
-        let settled =
+    pub(crate) fn select_active_members(&mut self) -> Vec<String> {
+        let selected =
             |bond: &Bundle| Some((bond.settings.name.clone(), self.active_member(bond)?.number));
-        let now: Vec<(String, PortNo)> = self.bonds().filter_map(settled).collect();
+        let now: Vec<(String, PortNo)> = self.bonds().filter_map(selected).collect();
         let is_other =
             |(name, number): &&(String, PortNo)| self.active_members.get(name) != Some(number);
         let moved = now.iter().filter(is_other).map(|(name, _)| name.clone()).collect();

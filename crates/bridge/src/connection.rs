@@ -137,7 +137,7 @@ impl Connections {
         let Some(session) = self.sessions.get_mut(&id) else { return };
         session.push_input(bytes, now);
         self.work(id, switch, now);
-        self.settle(switch);
+        self.flush_and_apply_settings(switch);
     }
 
     /// Returns true while bytes of the peer may be given to [`Connections::receive`]. While it is
@@ -220,7 +220,7 @@ impl Connections {
             }
             self.work(id, switch, now);
         }
-        self.settle(switch);
+        self.flush_and_apply_settings(switch);
     }
 
     /// Returns the latest time at which [`Connections::run`] must be called; `None` when only other
@@ -282,7 +282,7 @@ impl Connections {
 
     /// Sends the notifications that are due to controllers. Then applies the settings that depend
     /// on the set of connections to the bridges.
-    fn settle(&mut self, switch: &mut Switch) {
+    fn flush_and_apply_settings(&mut self, switch: &mut Switch) {
         self.flush_removed(switch);
         self.apply_settings(switch);
     }

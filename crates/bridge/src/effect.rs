@@ -95,7 +95,7 @@ pub(crate) fn refresh_learned(effects: &[Effect], used: Millis, snapshot: &Snaps
             _ => return false,
         }
     }
-    rules.iter().for_each(|rule| rule.modified.note(used));
+    rules.iter().for_each(|rule| rule.modified.record(used));
     !rules.is_empty()
 }
 

@@ -42,7 +42,7 @@ const GRATUITOUS_ARP_LOCK_MS: i64 = 5_000;
 type Address = (u16, [u8; 6]);
 
 #[derive(Clone, Copy, Debug)]
-struct Place {
+struct Entry {
     port: PortNo,
     /// Position in the order of use: unique, higher for a later use.
     turn: u64,
@@ -51,19 +51,19 @@ struct Place {
     locked_until: Millis,
 }
 
-/// The addresses of one port by [`Place::turn`]: the least recently used first.
+/// The addresses of one port by [`Entry::turn`]: the least recently used first.
 type ByUse = BTreeMap<u64, Address>;
 
 #[derive(Debug)]
 struct Inner {
-    entries: HashMap<Address, Place>,
+    entries: HashMap<Address, Entry>,
     /// Addresses of each port that has any.
     ports: HashMap<PortNo, ByUse>,
     /// The same ports, the one with most addresses first.
     by_count: PortHeap,
-    /// The highest [`Place::turn`] so far.
+    /// The highest [`Entry::turn`] so far.
     turn: u64,
-    /// Lower bound of [`Place::seen`] of all learned addresses; `None` when there are none.
+    /// Lower bound of [`Entry::seen`] of all learned addresses; `None` when there are none.
     oldest: Option<Millis>,
     capacity: usize,
     ageing: u32,
@@ -147,25 +147,25 @@ impl Inner {
         self.flood_vlans.binary_search(&vlan).is_err()
     }
 
-    fn unlink(&mut self, place: &Place) {
-        let Some(by_use) = self.ports.get_mut(&place.port) else { return };
-        by_use.remove(&place.turn);
-        self.by_count.set(place.port, by_use.len());
+    fn unlink(&mut self, entry: &Entry) {
+        let Some(by_use) = self.ports.get_mut(&entry.port) else { return };
+        by_use.remove(&entry.turn);
+        self.by_count.set(entry.port, by_use.len());
         if by_use.is_empty() {
-            self.ports.remove(&place.port);
+            self.ports.remove(&entry.port);
         }
     }
 
-    fn remove(&mut self, address: &Address) -> Option<Place> {
-        let place = self.entries.remove(address)?;
-        self.unlink(&place);
-        Some(place)
+    fn remove(&mut self, address: &Address) -> Option<Entry> {
+        let entry = self.entries.remove(address)?;
+        self.unlink(&entry);
+        Some(entry)
     }
 
     /// Enters `address` as the one used last. Replaces its entry, if there is one.
     fn put(&mut self, address: Address, port: PortNo, seen: Option<Millis>, locked_until: Millis) {
         self.turn += 1;
-        let place = Place { port, turn: self.turn, seen, locked_until };
+        let entry = Entry { port, turn: self.turn, seen, locked_until };
         match self.entries.get(&address).copied() {
             // The number of the port's addresses stays, and so does the port's place among others.
             Some(old) if old.port == port => drop(self.by_use(port).remove(&old.turn)),
@@ -173,13 +173,13 @@ impl Inner {
             None => {}
         }
         let by_use = self.by_use(port);
-        by_use.insert(place.turn, address);
+        by_use.insert(entry.turn, address);
         let count = by_use.len();
         self.by_count.set(port, count);
         if let Some(seen) = seen {
             self.oldest = Some(self.oldest.map_or(seen, |oldest| oldest.min(seen)));
         }
-        self.entries.insert(address, place);
+        self.entries.insert(address, entry);
     }
 
     fn by_use(&mut self, port: PortNo) -> &mut ByUse {
@@ -206,9 +206,9 @@ impl Inner {
         if excess == 0 {
             return 0;
         }
-        let learned = self.entries.iter().filter(|(_, place)| place.seen.is_some());
+        let learned = self.entries.iter().filter(|(_, entry)| entry.seen.is_some());
         let mut gone: Vec<(u64, Address)> =
-            learned.map(|(address, place)| (place.turn, *address)).collect();
+            learned.map(|(address, entry)| (entry.turn, *address)).collect();
         gone.sort_unstable();
         gone.truncate(excess);
         for (_, address) in &gone {
@@ -291,15 +291,15 @@ impl MacTable {
         let address = (vlan, mac);
         let lock = if gratuitous_arp { now + GRATUITOUS_ARP_LOCK_MS } else { Millis(i64::MIN) };
         match inner.entries.get(&address).copied() {
-            Some(Place { seen: None, .. }) => false,
+            Some(Entry { seen: None, .. }) => false,
             // As in OVS the order of use changes once a second at most, except by the lock.
-            Some(Place { seen: Some(seen), port: old, .. })
+            Some(Entry { seen: Some(seen), port: old, .. })
                 if old == port && !gratuitous_arp && is_same_second(seen, now) =>
             {
                 false
             }
-            Some(Place { seen: Some(seen), port: old, .. }) if old != port && now < seen => false,
-            Some(old @ Place { seen: Some(seen), .. }) => {
+            Some(Entry { seen: Some(seen), port: old, .. }) if old != port && now < seen => false,
+            Some(old @ Entry { seen: Some(seen), .. }) => {
                 inner.put(address, port, Some(seen.max(now)), old.locked_until.max(lock));
                 let moved = old.port != port;
                 inner.stats.moved += u64::from(moved);
@@ -409,7 +409,7 @@ impl MacTable {
         inner.oldest.map(|oldest| oldest + i64::from(inner.ageing) * 1_000)
     }
 
-    fn remove_if(&self, which: impl Fn(&Address, &Place) -> bool) -> usize {
+    fn remove_if(&self, which: impl Fn(&Address, &Entry) -> bool) -> usize {
         let mut inner = self.lock();
         let gone: Vec<Address> =
             inner.entries.iter().filter(|(a, p)| which(a, p)).map(|(a, _)| *a).collect();
@@ -423,7 +423,7 @@ impl MacTable {
     /// when it was added.
     pub fn entries(&self, now: Millis) -> Vec<MacEntry> {
         let inner = self.lock();
-        let mut all: Vec<(&Address, &Place)> = inner.entries.iter().collect();
+        let mut all: Vec<(&Address, &Entry)> = inner.entries.iter().collect();
         all.sort_by_key(|(_, p)| p.turn);
         all.into_iter()
             .map(|((vlan, mac), p)| MacEntry {

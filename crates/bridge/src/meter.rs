@@ -63,7 +63,7 @@ impl MeterIds {
     }
 
     /// Releases numbers once no megaflow is left from a snapshot older than `version`.
-    pub(crate) fn settled(&mut self, version: u64) {
+    pub(crate) fn release_retired(&mut self, version: u64) {
         while self.retired.front().is_some_and(|(since, _)| *since <= version)
             && let Some((_, id)) = self.retired.pop_front()
         {
@@ -210,18 +210,18 @@ mod tests {
         let mut ids = MeterIds::default();
         assert_eq!([ids.take(3), ids.take(3)], [Some(0), Some(1)]);
         ids.retire(0);
-        ids.settled(7);
+        ids.release_retired(7);
         assert_eq!(ids.take(3), Some(2), "packets still see the meter");
         ids.published(8);
-        ids.settled(7);
+        ids.release_retired(7);
         assert_eq!(ids.take(3), None, "a megaflow may be older than that");
         ids.retire(1);
         ids.published(9);
-        ids.settled(8);
+        ids.release_retired(8);
         assert_eq!([ids.take(3), ids.take(3)], [Some(0), None]);
         ids.give_back(0);
         assert_eq!(ids.take(3), Some(0), "no packet has seen it");
-        ids.settled(9);
+        ids.release_retired(9);
         assert_eq!(ids.take(3), Some(1));
     }
 }

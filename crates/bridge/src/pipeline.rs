@@ -264,7 +264,7 @@ impl Pipeline {
         {
             // Restarts the hard timeout. Only a packet that matches the rule restarts its idle
             // timeout. Packets see no difference.
-            old.modified.note(used);
+            old.modified.record(used);
             return Ok(Vec::new());
         }
         if flow.limit != 0 {

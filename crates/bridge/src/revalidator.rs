@@ -136,7 +136,7 @@ impl SlowPath {
         let count = self.megaflows.len() as u64;
         let max_idle = self.idle_limit(count);
 
-        let held = self.held.load(Ordering::Acquire);
+        let held = self.is_revalidation_held.load(Ordering::Acquire);
         let what = if held && what == Pass::Full { Pass::Statistics } else { what };
         let round = Round { snapshot: &snapshot, version, now };
 
@@ -339,8 +339,10 @@ impl Revalidator {
 
     /// Blocks until `is_done` after a pass, or until passes are paused, for at most `timeout`.
     pub(crate) fn wait(&self, slow: &SlowPath, timeout: Duration, is_done: impl Fn() -> bool) {
-        let paused =
-            || slow.revalidator.paused.load(Ordering::Relaxed) || slow.held.load(Ordering::Acquire);
+        let paused = || {
+            slow.revalidator.paused.load(Ordering::Relaxed)
+                || slow.is_revalidation_held.load(Ordering::Acquire)
+        };
         self.wakeup.wait(timeout, || is_done() || paused());
     }
 }

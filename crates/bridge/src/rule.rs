@@ -25,7 +25,7 @@ impl Latest {
     }
 
     /// Records an event at `time`.
-    pub(crate) fn note(&self, time: Millis) {
+    pub(crate) fn record(&self, time: Millis) {
         self.0.fetch_max(time.0, Ordering::Relaxed);
     }
 }
@@ -48,7 +48,7 @@ impl RuleStats {
     pub(crate) fn credit(&self, packets: u64, bytes: u64, used: Millis) {
         self.packets.fetch_add(packets, Ordering::Relaxed);
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
-        self.used.note(used);
+        self.used.record(used);
     }
 
     /// Returns the packets and bytes counted so far.

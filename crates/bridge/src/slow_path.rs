@@ -95,8 +95,9 @@ pub struct SlowPath {
     pub counters: UpcallCounters,
     /// Settings and measurements of the revalidator.
     pub revalidator: RevalidatorState,
-    /// Megaflows that the switch has no record of are left alone; see [`SlowPath::hold`].
-    pub(crate) held: AtomicBool,
+    /// Megaflows that the switch has no record of are left alone; see
+    /// [`SlowPath::hold_revalidation`].
+    pub(crate) is_revalidation_held: AtomicBool,
     /// Whether the datapath may have megaflows that the switch has no record of.
     pub(crate) unknown_flows: UnknownFlows,
     /// Held during a pass.
@@ -153,7 +154,7 @@ impl SlowPath {
             megaflows_enabled: AtomicBool::new(true),
             counters: UpcallCounters::default(),
             revalidator: RevalidatorState::default(),
-            held: AtomicBool::new(false),
+            is_revalidation_held: AtomicBool::new(false),
             unknown_flows: UnknownFlows::default(),
             passing: Mutex::new(()),
             swept: Scratch::default(),
@@ -263,9 +264,9 @@ impl SlowPath {
     /// Holds revalidation, or ends the hold (`flow-restore-wait`: the tables are not filled yet).
     /// While it is held, passes only credit: no megaflow is revalidated, expired, or removed
     /// because no rule explains it. The first pass afterwards does all of this.
-    pub fn hold(&self, held: bool) {
+    pub fn hold_revalidation(&self, held: bool) {
         self.expect_unknown_flows(); // or there would be nothing to wait for
-        self.held.store(held, Ordering::Release);
+        self.is_revalidation_held.store(held, Ordering::Release);
     }
 
     /// Credits the difference between `stats` and the counts that were credited already.

@@ -342,8 +342,8 @@ impl Switch {
         mm: &openflow::message::MeterMod,
     ) -> Result<Vec<Change>, OfError> {
         let now = self.clock.now();
-        let settled = self.settled_version();
-        self.meter_ids.settled(settled);
+        let revalidated = self.revalidated_version();
+        self.meter_ids.release_retired(revalidated);
         mark(&mut self.dirty, index, Dirty::All);
         let bridge =
             self.bridges.get_mut(index.0).and_then(Option::as_mut).ok_or(OfError::OFPBRC_EPERM)?;
@@ -352,7 +352,7 @@ impl Switch {
     }
 
     /// Returns a version such that no megaflow is left from an older snapshot.
-    fn settled_version(&self) -> u64 {
+    fn revalidated_version(&self) -> u64 {
         // The order matters: the version is read before the check for stale megaflows.
         let published = self.slow.published.version();
         if self.slow.may_be_stale() {
@@ -468,7 +468,7 @@ impl Switch {
             let Effect::LearnFlow { bridge: index, flow } = effect else { continue };
             let Some(bridge) = self.bridge(*index) else { continue };
             before.entry(*index).or_insert_with(|| bridge.pipeline.clone());
-            note(&mut all, *index, self.learn_one(*index, flow, used)?);
+            append_changes(&mut all, *index, self.learn_one(*index, flow, used)?);
         }
         Ok(all)
     }
@@ -557,7 +557,7 @@ impl Switch {
             let bridge = self.bridges.get_mut(index.0).and_then(Option::as_mut);
             let tables = bridge.map(|bridge| {
                 if *dirty == Dirty::All {
-                    let moved = bridge.settle_active_members();
+                    let moved = bridge.select_active_members();
                     self.moved_bonds.extend(moved.into_iter().map(|name| (*index, name)));
                 }
                 bridge.pipeline.view()
@@ -607,7 +607,7 @@ impl Switch {
                 // A frame whose translation loops past a patch port is left out.
                 let made = self.packet_out(index, frame.packet(), &any, PortNo::NONE, &actions);
                 for (bridge, changes) in made.unwrap_or_default() {
-                    note(&mut learned, bridge, changes);
+                    append_changes(&mut learned, bridge, changes);
                 }
             }
         }
@@ -773,7 +773,11 @@ fn mark(all: &mut HashMap<BridgeIndex, Dirty>, index: BridgeIndex, dirty: Dirty)
 
 /// Appends changes to the earlier changes of the same bridge. All of them are reported together, as
 /// in [`Switch::run`].
-fn note(all: &mut Vec<(BridgeIndex, Vec<Change>)>, index: BridgeIndex, changes: Vec<Change>) {
+fn append_changes(
+    all: &mut Vec<(BridgeIndex, Vec<Change>)>,
+    index: BridgeIndex,
+    changes: Vec<Change>,
+) {
     match all.iter_mut().find(|(bridge, _)| *bridge == index) {
         Some((_, before)) => before.extend(changes),
         None if changes.is_empty() => {}

@@ -64,13 +64,13 @@ pub struct Tracer {
     dry_run: bool,
     /// Ports are shown by name, not by number.
     by_name: bool,
-    looks: Looks,
+    mask_reasons: MaskReasons,
 }
 
 /// For each bit of the packet: the part of the pipeline that examined it first. Every megaflow of
 /// the packet is exact in these bits.
 #[derive(Debug, Default)]
-struct Looks {
+struct MaskReasons {
     /// Bits in which every megaflow is exact.
     first: Mask,
     /// Bits that are accounted for.
@@ -81,7 +81,7 @@ struct Looks {
 
 /// Bits of a megaflow's mask, with the reason for them.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Look {
+pub struct MaskReason {
     /// The rule (as in the trace), or another part of the pipeline that examined the bits.
     pub by: String,
     /// Bits that no earlier part had examined.
@@ -124,41 +124,41 @@ impl Tracer {
 
     /// Starts a translation with `mask`, the bits in which every megaflow is exact.
     pub(crate) fn begin(&mut self, mask: &Mask) {
-        self.looks = Looks { first: *mask, seen: *mask, of: Vec::new() };
+        self.mask_reasons = MaskReasons { first: *mask, seen: *mask, of: Vec::new() };
     }
 
     /// Credits the bits that are new in `mask` to the present node.
     pub(crate) fn looked(&mut self, mask: &Mask) {
-        let new = mask.minus(&self.looks.seen);
+        let new = mask.minus(&self.mask_reasons.seen);
         if new.is_wildcard() {
             return;
         }
-        self.looks.seen.union(&new);
+        self.mask_reasons.seen.union(&new);
         let is_place = |id: &usize| {
             self.nodes.get(*id).is_some_and(|n| matches!(n.kind, Kind::Table | Kind::Bridge))
         };
         if let Some(place) = self.path.iter().rev().copied().find(is_place) {
-            self.looks.of.push((place, new));
+            self.mask_reasons.of.push((place, new));
         }
     }
 
     /// Returns the reason for each bit of the megaflow's `mask`, in the order of examination.
-    pub fn looks(&self, mask: &Mask) -> Vec<Look> {
-        let of = self.looks.of.iter().map(|(node, looked)| {
+    pub fn mask_reasons(&self, mask: &Mask) -> Vec<MaskReason> {
+        let of = self.mask_reasons.of.iter().map(|(node, looked)| {
             (self.nodes.get(*node).map_or("", |n| n.text.trim_start()), looked)
         });
-        let all = std::iter::once(("every megaflow", &self.looks.first))
+        let all = std::iter::once(("every megaflow", &self.mask_reasons.first))
             .chain(of)
             .chain(std::iter::once(("what must hold for the above", mask)));
-        let mut out: Vec<Look> = Vec::new();
+        let mut out: Vec<MaskReason> = Vec::new();
         let mut left = *mask;
         for (by, looked) in all {
             let here = left.minus(&left.minus(looked));
             left = left.minus(&here);
             match out.iter_mut().find(|l| l.by == by) {
                 _ if here.is_wildcard() => {}
-                Some(look) => look.mask.union(&here),
-                None => out.push(Look { by: by.to_owned(), mask: here }),
+                Some(reason) => reason.mask.union(&here),
+                None => out.push(MaskReason { by: by.to_owned(), mask: here }),
             }
         }
         out

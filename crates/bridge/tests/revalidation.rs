@@ -231,14 +231,14 @@ fn a_stranger_that_does_not_take_its_actions_is_removed() {
 fn nothing_is_removed_or_changed_while_held() {
     let b = Bench::new(Rates::default());
     let slow = b.switch.slow_path();
-    slow.hold(true);
+    slow.hold_revalidation(true);
     b.strange(77, datapath::PortNo(99), &[]);
     b.strange(78, b.dp_port(1), &[datapath::Action::Output(b.dp_port(1))]);
     b.pass(Pass::Full);
     b.pass(Pass::Purge);
     assert_eq!(b.model.dump().len(), 2);
     assert_eq!(b.actions(78).as_deref(), Some(&[datapath::Action::Output(b.dp_port(1))][..]));
-    slow.hold(false);
+    slow.hold_revalidation(false);
     b.pass(Pass::Full);
     assert_eq!(b.actions(77), None);
     assert_eq!(b.actions(78).as_deref(), Some(&[datapath::Action::Output(b.dp_port(2))][..]));
@@ -381,11 +381,11 @@ fn what_changes_while_there_are_no_megaflows_costs_no_pass() {
     eventually("no stranger", || is_empty(&b));
 
     // So are megaflows that arrive while passes are held.
-    b.switch.slow_path().hold(true);
+    b.switch.slow_path().hold_revalidation(true);
     b.strange(78, datapath::PortNo(99), &[]);
     b.redirect(1);
     assert!(!is_empty(&b));
-    b.switch.slow_path().hold(false);
+    b.switch.slow_path().hold_revalidation(false);
     b.redirect(2);
     eventually("no stranger", || is_empty(&b));
 }

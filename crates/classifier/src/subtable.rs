@@ -90,7 +90,7 @@ impl<R: Entry> Subtable<R> {
                     .iter()
                     .enumerate()
                     .filter(|(_, f)| {
-                        (start..end).contains(&(usize::from(f.def().place.offset) / 8))
+                        (start..end).contains(&(usize::from(f.def().position.offset) / 8))
                     })
                     .filter_map(|(which, f)| trie::prefix_len(*f, &full).map(|len| (which, len)))
                     .collect();

@@ -38,7 +38,7 @@ pub(crate) enum Attached {
 }
 
 /// A program, and the interface and hook that it attaches to.
-pub(crate) struct Place<'a> {
+pub(crate) struct AttachPoint<'a> {
     /// Descriptor of the program.
     pub(crate) program: BorrowedFd<'a>,
     /// Index of the interface.
@@ -50,7 +50,7 @@ pub(crate) struct Place<'a> {
 /// False once the kernel turned out to have no tcx links.
 static TCX: AtomicBool = AtomicBool::new(true);
 
-impl Place<'_> {
+impl AttachPoint<'_> {
     fn refused(&self, hook: &'static str) -> impl Fn(io::Error) -> AttachError + use<> {
         let ifindex = self.ifindex;
         move |source| AttachError::Kernel { ifindex, hook, source }
@@ -212,7 +212,7 @@ mod tests {
     use crate::attachment::Config;
     use crate::load::{self, Hook};
     use crate::maps::Sizes;
-    use crate::settings::Settings;
+    use crate::settings::VariantSettings;
     use std::collections::HashMap;
     use std::process::Command;
 
@@ -232,21 +232,21 @@ mod tests {
 
     fn filters_come_and_go() {
         let sizes = Sizes::new(&Config { max_flows: 1024, ..Config::default() }, 1);
-        let settings = Settings::full(&sizes, &[1; _], 1, false);
+        let settings = VariantSettings::full(&sizes, &[1; _], 1, false);
         let name = "entry_tc_ingress";
         let loaded = load::load(Hook::Tc, Some(name), &settings, &sizes, &HashMap::new()).unwrap();
         let fd = loaded.program(name).unwrap();
-        let place = || Place { program: fd.as_fd(), ifindex: 1, pin: None };
+        let point = || AttachPoint { program: fd.as_fd(), ifindex: 1, pin: None };
         for (side, direction) in [(Side::Device, "ingress"), (Side::Stack, "egress")] {
-            let first = place().filter(side).unwrap();
-            place().filter(side).unwrap(); // a new daemon's, in its place
+            let first = point().filter(side).unwrap();
+            point().filter(side).unwrap(); // a new daemon's, in its place
             assert_eq!(filters(direction), 1);
             first.detach(fd.as_fd());
             assert!(!has_qdisc());
         }
         // The last filter takes the qdisc with it, and no other one's filter.
-        let ingress = place().filter(Side::Device).unwrap();
-        place().filter(Side::Stack).unwrap().detach(fd.as_fd());
+        let ingress = point().filter(Side::Device).unwrap();
+        point().filter(Side::Stack).unwrap().detach(fd.as_fd());
         assert_eq!((filters("ingress"), filters("egress")), (1, 0));
         let mut others = TcHookBuilder::new(fd.as_fd());
         let mut other = others.ifindex(1).handle(1).priority(7).hook(TC_EGRESS).attach().unwrap();
@@ -271,11 +271,11 @@ mod tests {
         let ifindex = unsafe { libc::if_nametoindex(c"big".as_ptr()) };
         let sizes = Sizes::new(&Config { max_flows: 1024, ..Config::default() }, 1);
         let attach = |frags| {
-            let settings = Settings::full(&sizes, &[1; _], 1, frags);
+            let settings = VariantSettings::full(&sizes, &[1; _], 1, frags);
             let name = "entry_xdp";
             let loaded = load::load(Hook::Xdp, Some(name), &settings, &sizes, &HashMap::new());
             let fd = loaded.unwrap().program(name).unwrap();
-            Place { program: fd.as_fd(), ifindex, pin: None }.xdp(XdpMode::Driver).map(drop)
+            AttachPoint { program: fd.as_fd(), ifindex, pin: None }.xdp(XdpMode::Driver).map(drop)
         };
         match attach(false) {
             Err(AttachError::Kernel { source, .. }) => {

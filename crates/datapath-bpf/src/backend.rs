@@ -8,7 +8,7 @@ use crate::{BpfDatapath, encode, miss};
 use datapath::offload::Reason;
 use datapath::{
     Actions, AdoptedPort, DropReason, FlowStats, LookupStats, Megaflow, MeterConfig, MeterStats,
-    Origin, PortCounts, PortNo, Refusal, Ufid,
+    MissOrigin, PortCounts, PortNo, Refusal, Ufid,
 };
 use packet::{Mac, Packet};
 use std::io;
@@ -107,7 +107,7 @@ pub trait Backend: Send + Sync {
     /// See [`datapath::offload::MissChannel::set_miss_device`].
     fn set_miss_device(&self, ifindex: u32);
     /// See [`datapath::offload::MissChannel::unwrap`].
-    fn unwrap(&self, packet: &mut Packet) -> Option<Origin>;
+    fn unwrap(&self, packet: &mut Packet) -> Option<MissOrigin>;
     /// See [`datapath::offload::MissChannel::note_taken`].
     fn note_taken(&self, port: PortNo, count: u64);
     /// See [`datapath::offload::MissChannel::hold_back`].
@@ -254,7 +254,7 @@ impl Backend for BpfDatapath {
         BpfDatapath::set_miss_device(self, ifindex);
     }
 
-    fn unwrap(&self, packet: &mut Packet) -> Option<Origin> {
+    fn unwrap(&self, packet: &mut Packet) -> Option<MissOrigin> {
         miss::strip(packet)
     }
 

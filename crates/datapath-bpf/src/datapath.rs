@@ -15,7 +15,7 @@ use datapath::{
 };
 use packet::Mac;
 
-use crate::attach::{self, Attached, Place};
+use crate::attach::{self, AttachPoint, Attached};
 use crate::attachment::{
     AttachError, Attachment, Config, Held, HookSet, Hooks, Totals, Unavailable, XdpMode,
 };
@@ -211,7 +211,7 @@ impl BpfDatapath {
         }
         let program = self.program(name).ok_or_else(|| missing(to.ifindex, "tc"))?;
         let pin = self.pins.as_ref().map(|pins| pins.link(port, Hook::Tc));
-        let attached = Place { program, ifindex: to.ifindex, pin }.tc(to.side)?;
+        let attached = AttachPoint { program, ifindex: to.ifindex, pin }.tc(to.side)?;
         entry.programs.insert(Hook::Tc, attached);
         Ok(())
     }
@@ -249,7 +249,7 @@ impl BpfDatapath {
         let users = objects.get(&port).map(|object| object.program.as_fd());
         let program =
             users.or(self.program("entry_xdp")).ok_or_else(|| missing(to.ifindex, "XDP"))?;
-        let attached = Place { program, ifindex: to.ifindex, pin }.xdp(mode)?;
+        let attached = AttachPoint { program, ifindex: to.ifindex, pin }.xdp(mode)?;
         entry.programs.insert(Hook::Xdp, attached);
         Ok(())
     }

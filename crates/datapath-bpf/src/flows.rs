@@ -57,7 +57,7 @@ use stats::Reads;
 
 /// Stage of a slot's life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum RecordState {
     Free,
     Published,
     /// Removed or replaced; programs may still count on the slot.
@@ -76,7 +76,7 @@ struct Record {
     used: Millis,
     position: Position,
     tcp_flags: u16,
-    state: State,
+    state: RecordState,
     /// There is an entry in `Inner::earlier`.
     has_earlier: bool,
 }
@@ -219,7 +219,7 @@ impl Flows {
         &self,
         inner: &mut Inner,
         ufid: Ufid,
-        wanted: &mut Wanted,
+        wanted: &mut NewFlow,
         prepare: impl FnOnce(Needs),
     ) -> Result<(), Refusal> {
         wanted.limit(inner)?;
@@ -240,8 +240,8 @@ impl Flows {
 
     /// Returns a flow to be written, with a set of ports if the flow needs one. If there is no room
     /// for the set, the flow leaves out XDP.
-    fn wanted(&self, flow: &Megaflow, allowed: HookSet) -> Result<Wanted, Refusal> {
-        let mut wanted = Wanted::new(flow, allowed)?;
+    fn wanted(&self, flow: &Megaflow, allowed: HookSet) -> Result<NewFlow, Refusal> {
+        let mut wanted = NewFlow::new(flow, allowed)?;
         if wanted.encoded.traits.copies.is_none() {
             return Ok(wanted); // most flows
         }
@@ -265,7 +265,7 @@ impl Flows {
     }
 
     /// Releases the set of ports of a flow that is not written.
-    fn give_back(&self, wanted: &Wanted) {
+    fn give_back(&self, wanted: &NewFlow) {
         if let Some((set, _)) = wanted.set {
             self.sets.release(set);
         }
@@ -298,7 +298,7 @@ impl Flows {
         &self,
         inner: &mut Inner,
         ufid: Ufid,
-        wanted: &Wanted,
+        wanted: &NewFlow,
         mask: u16,
         prepare: impl FnOnce(Needs),
     ) -> Result<(), Refusal> {
@@ -347,7 +347,7 @@ impl Flows {
         &self,
         inner: &mut Inner,
         ufid: Ufid,
-        wanted: &Wanted,
+        wanted: &NewFlow,
         mask: u16,
         hash: u32,
     ) -> Result<u32, Refusal> {
@@ -389,7 +389,7 @@ impl Flows {
         &self,
         inner: &mut Inner,
         ufid: Ufid,
-        wanted: &mut Wanted,
+        wanted: &mut NewFlow,
         prepare: impl FnOnce(Needs),
     ) -> Result<bool, Refusal> {
         let Some(old) = inner.by_ufid.get(&ufid).copied() else {
@@ -427,7 +427,7 @@ impl Flows {
         earlier.slots.push(old);
         inner.earlier.insert(new, earlier);
         if let Some(record) = inner.records.get_mut(old as usize) {
-            record.state = State::Removed;
+            record.state = RecordState::Removed;
             record.has_earlier = false;
         }
         inner.by_ufid.insert(ufid, new);
@@ -469,7 +469,7 @@ impl Flows {
 
     /// Refuses a flow that names a port which is not in the table. The flow is offered again when
     /// the port is attached.
-    fn check_ports(&self, wanted: &Wanted) -> Result<(), Refusal> {
+    fn check_ports(&self, wanted: &NewFlow) -> Result<(), Refusal> {
         let there = |port: &PortNo| {
             port.0 < MAX_PORTS && self.maps.ports.load_half(port.0 as usize, 0) != 0
         };
@@ -509,7 +509,7 @@ impl Flows {
 const CHUNK: usize = 512;
 
 /// A flow to be written.
-struct Wanted {
+struct NewFlow {
     matching: Matching,
     encoded: Encoded,
     in_port: PortNo,
@@ -518,8 +518,8 @@ struct Wanted {
     set: Option<(SetNumber, bool)>,
 }
 
-impl Wanted {
-    fn new(flow: &Megaflow, allowed: HookSet) -> Result<Wanted, Refusal> {
+impl NewFlow {
+    fn new(flow: &Megaflow, allowed: HookSet) -> Result<NewFlow, Refusal> {
         let matching = Matching::new(&flow.matching).ok_or(Refusal::UnsupportedKey)?;
         let mut encoded = encode::encode(&flow.actions)?;
         encoded.hooks &= allowed;
@@ -529,7 +529,7 @@ impl Wanted {
         let words = keys::needs(&matching.mask);
         let features = features_of_words(words) | encoded.features;
         let in_port = PortNo(flow.matching.key().in_port.get());
-        Ok(Wanted { matching, encoded, in_port, needs: Needs { words, features }, set: None })
+        Ok(NewFlow { matching, encoded, in_port, needs: Needs { words, features }, set: None })
     }
 
     /// Leaves out XDP when the user's program there cannot run the flow.
@@ -585,7 +585,7 @@ impl Record {
             used: Millis(0),
             position,
             tcp_flags: 0,
-            state: State::Published,
+            state: RecordState::Published,
             has_earlier: false,
         }
     }
@@ -642,7 +642,7 @@ impl Inner {
             let next = self.records.len();
             (next < most).then(|| {
                 let unused = Record::published(Ufid(0), 0);
-                self.records.push(Record { state: State::Free, ..unused });
+                self.records.push(Record { state: RecordState::Free, ..unused });
                 next as u32
             })
         })

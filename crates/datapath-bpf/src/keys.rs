@@ -63,7 +63,7 @@ const _: () = {
     let mut i = 0;
     while i < Field::ALL.len() {
         let field = Field::ALL[i];
-        let place = field.def().place;
+        let place = field.def().position;
         // Port numbers have 16 bits here.
         let skipped = if place.offset as usize == offset_of!(Key, in_port) { 2 } else { 0 };
         let (mut byte, end) =
@@ -184,7 +184,7 @@ const _: () = {
         }
         i = 0;
         while i < Field::ALL.len() {
-            let place = Field::ALL[i].def().place;
+            let place = Field::ALL[i].def().position;
             let in_field = includes(place.offset as usize, place.bytes as usize, byte);
             assert!(!in_field || padding == 0, "a field is in PADDING: take its bytes out of it");
             i += 1;

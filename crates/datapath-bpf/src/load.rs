@@ -16,7 +16,7 @@ use zerocopy::IntoBytes;
 use crate::attachment::Unavailable;
 use crate::layout::Tail;
 use crate::maps::{Sizes, TABLES, short_name};
-use crate::settings::Settings;
+use crate::settings::VariantSettings;
 use crate::sys;
 
 /// The bytes of an object file, with the alignment that ELF structures need.
@@ -184,7 +184,7 @@ impl Loaded {
 pub fn load(
     hook: Hook,
     only: Option<&str>,
-    settings: &Settings,
+    settings: &VariantSettings,
     sizes: &Sizes,
     have: &HashMap<String, BorrowedFd<'_>>,
 ) -> Result<Loaded, Unavailable> {
@@ -238,7 +238,11 @@ fn failure(hook: Hook, error: &libbpf_rs::Error) -> Unavailable {
 }
 
 /// Writes `settings` into the constants of the built-in programs.
-fn set_settings(open: &mut OpenObject, hook: Hook, settings: &Settings) -> Result<(), String> {
+fn set_settings(
+    open: &mut OpenObject,
+    hook: Hook,
+    settings: &VariantSettings,
+) -> Result<(), String> {
     let btf = Btf::from_raw("programs", hook.bytes())
         .map_err(|e| format!("type information: {e}"))?
         .ok_or("no type information")?;
@@ -257,14 +261,14 @@ fn set_settings(open: &mut OpenObject, hook: Hook, settings: &Settings) -> Resul
 pub(crate) fn write_settings(
     open: &mut OpenObject,
     btf: &Btf<'_>,
-    settings: &Settings,
+    settings: &VariantSettings,
 ) -> Result<bool, String> {
     let Some((at, size)) = variable(btf, ".rodata", "settings") else { return Ok(false) };
-    if size != size_of::<Settings>() {
+    if size != size_of::<VariantSettings>() {
         return Err(format!(
             "its struct settings has {size} bytes, {} are known: build it with the headers of \
              this daemon",
-            size_of::<Settings>()
+            size_of::<VariantSettings>()
         ));
     }
     let mut map = open

@@ -5,7 +5,7 @@
 //! comes with the tag at the place that an Ethernet header has for it: at byte 12, in the midst of
 //! the miss header. The decoder puts the tag where it belongs.
 
-use datapath::{Origin, PortNo};
+use datapath::{MissOrigin, PortNo};
 use packet::{Packet, ethertype};
 
 use crate::layout::{MISS_ETHERTYPE, MISS_HEADER, VERSION};
@@ -17,7 +17,7 @@ const TAG: usize = 4;
 /// Removes the miss header from `packet`, which then is as it was in the program, and returns the
 /// metadata in the header. `None`: `packet` has no such header, or the range of its unfinished
 /// checksum begins in the header, so that the packet is to be discarded.
-pub(crate) fn strip(packet: &mut Packet) -> Option<Origin> {
+pub(crate) fn strip(packet: &mut Packet) -> Option<MissOrigin> {
     let outer = u16_at(packet.data(), TAG_AT)?;
     let tag: Option<[u8; TAG]> = match outer {
         ethertype::VLAN | ethertype::VLAN_SERVICE => {
@@ -44,12 +44,12 @@ pub(crate) fn strip(packet: &mut Packet) -> Option<Origin> {
 }
 
 /// Reads the header of a frame that has `tag` bytes inserted at [`TAG_AT`].
-fn read_header(frame: &[u8], tag: usize) -> Option<Origin> {
+fn read_header(frame: &[u8], tag: usize) -> Option<MissOrigin> {
     if u16_at(frame, tag + 12)? != MISS_ETHERTYPE || u32::from(u16_at(frame, tag + 14)?) != VERSION
     {
         return None;
     }
-    Some(Origin {
+    Some(MissOrigin {
         in_port: PortNo(u32_at(frame, 0)?),
         recirc_id: u32_at(frame, 4)?,
         dp_hash: u32_at(frame, 8)?,
@@ -73,7 +73,7 @@ mod tests {
     use packet::{Gso, Offload};
     use proptest::prelude::*;
 
-    const ORIGIN: Origin = Origin {
+    const ORIGIN: MissOrigin = MissOrigin {
         in_port: PortNo(3),
         recirc_id: 7,
         dp_hash: 9,

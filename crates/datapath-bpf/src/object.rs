@@ -18,7 +18,7 @@ use crate::capabilities::Capabilities;
 use crate::layout::{Batch, EmcLine, Epochs, Iface, LastFlow, Port};
 use crate::load::{Words, set_frags, variable, write_settings};
 use crate::maps::{TABLES, short_name};
-use crate::settings::Settings;
+use crate::settings::VariantSettings;
 use crate::sys;
 
 /// Section of `struct capabilities`.
@@ -122,7 +122,7 @@ impl UserObject {
     /// the kernel.
     pub fn load(
         path: &Path,
-        full: &Settings,
+        full: &VariantSettings,
         maps: &HashMap<String, OwnedFd>,
     ) -> Result<UserObject, ObjectError> {
         let contract = |problem| ObjectError::Contract { path: path.to_owned(), problem };
@@ -338,8 +338,8 @@ fn check_map(map: &OpenMap<'_>, btf: &Btf<'_>, ours: BorrowedFd<'_>) -> Result<(
 }
 
 /// Returns the settings for a program with these capabilities.
-fn settings_for(full: &Settings, capabilities: &Capabilities) -> Settings {
-    let mut settings = Settings { needs: capabilities.needs, ..*full };
+fn settings_for(full: &VariantSettings, capabilities: &Capabilities) -> VariantSettings {
+    let mut settings = VariantSettings { needs: capabilities.needs, ..*full };
     for (x, word) in settings.union_mask.iter_mut().enumerate() {
         if capabilities.needs >> x & 1 == 0 {
             *word = 0;

@@ -16,7 +16,7 @@ use crate::layout::{STATE_BYTES, UNDO_BYTES};
 use crate::load::{self, Hook};
 use crate::maps::{self, Maps, Sizes};
 use crate::pins::Pins;
-use crate::settings::Settings;
+use crate::settings::VariantSettings;
 use crate::variant::{Station, Variants};
 use crate::{discard, hash, ports, sets, sys};
 
@@ -175,7 +175,7 @@ pub(crate) fn open(config: &Config, clock: Clock) -> Result<Opened, Unavailable>
         Ok(maps) => (maps.config.read(0).factors, maps.next_generation()),
         Err(_) => (hash::factors(), 1), // new: there are no maps yet
     };
-    let full = Settings::full(&sizes, &factors, generation, load::have_frags());
+    let full = VariantSettings::full(&sizes, &factors, generation, load::have_frags());
     let mut stations = vec![station(Hook::Tc, &full, &sizes, &mut fds)?];
     match station(Hook::Xdp, &full, &sizes, &mut fds) {
         Ok(station) => stations.push(station),
@@ -217,7 +217,7 @@ fn set_devmaps(fds: &HashMap<String, OwnedFd>) -> std::io::Result<Vec<OwnedFd>> 
 /// Loads a hook's programs over the maps in `fds`, and adds the maps that loading created.
 fn station(
     hook: Hook,
-    settings: &Settings,
+    settings: &VariantSettings,
     sizes: &Sizes,
     fds: &mut HashMap<String, OwnedFd>,
 ) -> Result<Station, Unavailable> {

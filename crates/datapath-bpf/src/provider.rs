@@ -17,7 +17,7 @@ use datapath::offload::{
 };
 use datapath::{
     Actions, AdoptedPort, DropReason, FlowStats, LookupStats, Megaflow, MeterConfig, MeterStats,
-    Origin, PortCounts, PortNo, Refusal, Side, Tier, TierSet, Ufid, Verdict,
+    MissOrigin, PortCounts, PortNo, Refusal, Side, Tier, TierSet, Ufid, Verdict,
 };
 use netdev::{Captures, Endpoint, Kind};
 use packet::{Mac, Packet};
@@ -640,7 +640,7 @@ impl<B: Backend> MissChannel for BpfProvider<B> {
         self.backend.set_miss_device(ifindex);
     }
 
-    fn unwrap(&self, packet: &mut Packet) -> Option<Origin> {
+    fn unwrap(&self, packet: &mut Packet) -> Option<MissOrigin> {
         self.backend.unwrap(packet)
     }
 

@@ -23,7 +23,7 @@ pub(crate) const ALL_WORDS: u32 = ((1 << WORDS) - 1) | NEEDS_L3;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 #[allow(missing_docs)]
-pub struct Settings {
+pub struct VariantSettings {
     pub needs: u32,
     pub features: u32,
     pub bucket_mask: u32,
@@ -81,11 +81,16 @@ pub(crate) struct Fit {
 /// the batches cost more than they save.
 const MOST_AT_ONCE: u32 = (1 << 19) / size_of::<EmcLine>() as u32;
 
-impl Settings {
+impl VariantSettings {
     /// Returns the settings of the full variant, which serves every flow. `generation` is the
     /// number of the variant, never 0. `have_frags` is the result of `load::have_frags`.
-    pub fn full(sizes: &Sizes, factors: &Factors, generation: u32, have_frags: bool) -> Settings {
-        Settings {
+    pub fn full(
+        sizes: &Sizes,
+        factors: &Factors,
+        generation: u32,
+        have_frags: bool,
+    ) -> VariantSettings {
+        VariantSettings {
             needs: ALL_WORDS,
             features: ALL_FEATURES,
             bucket_mask: sizes.buckets - 1,
@@ -119,8 +124,8 @@ impl Settings {
 
     /// Returns the settings of a variant with these parameters. `self` is those of the full
     /// variant.
-    pub(crate) fn for_flows(&self, fit: &Fit, generation: u32) -> Settings {
-        Settings {
+    pub(crate) fn for_flows(&self, fit: &Fit, generation: u32) -> VariantSettings {
+        VariantSettings {
             needs: fit.needs.words,
             features: fit.needs.features,
             union_mask: fit.union_mask,
@@ -132,7 +137,7 @@ impl Settings {
     }
 }
 
-const _: () = assert!(size_of::<Settings>() == 64 + 8 * (FACTORS + WORDS));
+const _: () = assert!(size_of::<VariantSettings>() == 64 + 8 * (FACTORS + WORDS));
 
 #[cfg(test)]
 mod tests {
@@ -144,7 +149,7 @@ mod tests {
     fn batches_are_for_many_flows() {
         let with = |max_flows, cpus| {
             let sizes = Sizes::new(&Config { max_flows, ..Config::default() }, cpus);
-            Settings::full(&sizes, &hash::factors(), 1, false)
+            VariantSettings::full(&sizes, &hash::factors(), 1, false)
         };
         let settings = with(1 << 18, 2);
         assert_eq!(settings.batched, 0);

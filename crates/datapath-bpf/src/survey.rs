@@ -81,9 +81,14 @@ pub fn survey(name: &str, settings: &SurveySettings) -> Vec<TierReport> {
     reports.into_iter().map(|(tier, state)| TierReport { tier, state }).collect()
 }
 
-type State = (Tier, Result<String, Reason>);
+type TierResult = (Tier, Result<String, Reason>);
 
-fn reports(name: &str, settings: &SurveySettings, host: &Host, prober: &dyn Prober) -> Vec<State> {
+fn reports(
+    name: &str,
+    settings: &SurveySettings,
+    host: &Host,
+    prober: &dyn Prober,
+) -> Vec<TierResult> {
     let tcx = tcx(name, settings, host, prober);
     let xdp = tcx.as_ref().map_err(Reason::clone).and_then(|_| xdp(name, settings, prober));
     let userspace = Ok("holds every flow".to_owned());

@@ -22,7 +22,7 @@ use crate::demand::Demand;
 use crate::layout::{EMC_WAYS, Tail, WORDS};
 use crate::load::{self, Hook};
 use crate::maps::Sizes;
-use crate::settings::{Fit, Needs, Settings};
+use crate::settings::{Fit, Needs, VariantSettings};
 use crate::sys;
 
 /// Number of calls of [`Variants::choose`] in a row that must choose the same variant.
@@ -78,7 +78,7 @@ impl Station {
     fn load_again(
         &self,
         only: Option<&str>,
-        settings: &Settings,
+        settings: &VariantSettings,
         sizes: &Sizes,
     ) -> Result<load::Loaded, Unavailable> {
         let have = self.maps.iter().map(|(name, fd)| (name.clone(), fd.as_fd())).collect();
@@ -123,7 +123,7 @@ struct Choice {
     /// The parameters of the present variant; `None`: the full variant.
     present: Option<Fit>,
     /// The settings of the full variant.
-    full: Settings,
+    full: VariantSettings,
     /// The lookup programs of the full variant, if other ones than at the start.
     lookups: HashMap<Hook, OwnedFd>,
     /// Lines of the exact-match cache in the last variant that was not the full one.
@@ -137,10 +137,10 @@ struct Choice {
 }
 
 /// A variant to be loaded.
-struct Wanted {
+struct WantedVariant {
     fit: Fit,
     /// The full variant's settings when it was wanted.
-    full: Settings,
+    full: VariantSettings,
     /// [`Choice::resets`] when it was wanted.
     resets: u64,
 }
@@ -153,7 +153,7 @@ impl Choice {
         union_mask: [u64; WORDS],
         keys: usize,
         most_lines: u32,
-    ) -> Option<Wanted> {
+    ) -> Option<WantedVariant> {
         let emc_lines = emc_lines(self.emc_lines, keys, most_lines);
         let fit = Fit { needs, union_mask, emc_lines };
         if self.broken || self.present == Some(fit) {
@@ -169,7 +169,7 @@ impl Choice {
             return None;
         }
         self.times = 0;
-        Some(Wanted { fit, full: self.full, resets: self.resets })
+        Some(WantedVariant { fit, full: self.full, resets: self.resets })
     }
 }
 
@@ -191,7 +191,7 @@ fn packed(needs: Needs) -> u64 {
 
 impl Variants {
     /// Returns the variants of `stations`, whose tables of programs have the full variant.
-    pub(crate) fn new(stations: Vec<Station>, full: Settings, sizes: Sizes) -> Variants {
+    pub(crate) fn new(stations: Vec<Station>, full: VariantSettings, sizes: Sizes) -> Variants {
         Variants {
             stations,
             sizes,
@@ -216,7 +216,7 @@ impl Variants {
     }
 
     /// Returns the settings of the full variant.
-    pub(crate) fn full(&self) -> Settings {
+    pub(crate) fn full(&self) -> VariantSettings {
         self.lock().full
     }
 
@@ -235,7 +235,7 @@ impl Variants {
     /// Fails when a program cannot be loaded or put in place. The programs may then parse either
     /// number of tags.
     pub(crate) fn set_vlan_limit(&self, limit: u32, generation: u32) -> Result<(), Unavailable> {
-        let settings = Settings { vlan_limit: limit, generation, ..self.full() };
+        let settings = VariantSettings { vlan_limit: limit, generation, ..self.full() };
         let mut fresh = Vec::new();
         for station in &self.stations {
             fresh.push((station, station.load_again(None, &settings, &self.sizes)?));
@@ -338,7 +338,7 @@ impl Variants {
         }
     }
 
-    fn load(&self, wanted: &Wanted, generation: u32) -> Result<Lookups<'_>, Unavailable> {
+    fn load(&self, wanted: &WantedVariant, generation: u32) -> Result<Lookups<'_>, Unavailable> {
         let settings = wanted.full.for_flows(&wanted.fit, generation);
         let mut lookups = Vec::new();
         for station in &self.stations {
@@ -385,7 +385,7 @@ mod tests {
     /// Variants for no hook, and what some flows need.
     fn variants() -> (Variants, Needs) {
         let sizes = Sizes::new(&Config::default(), 1);
-        let full = Settings::full(&sizes, &hash::factors(), 1, false);
+        let full = VariantSettings::full(&sizes, &hash::factors(), 1, false);
         (Variants::new(Vec::new(), full, sizes), Needs { words: 1, features: 0 })
     }
 

@@ -7,7 +7,7 @@ use std::mem::offset_of;
 
 use datapath_bpf::layout::*;
 use datapath_bpf::load::Hook;
-use datapath_bpf::settings::Settings;
+use datapath_bpf::settings::VariantSettings;
 use libbpf_rs::btf::types::{Composite, MemberAttr};
 use libbpf_rs::btf::{Btf, HasSize as _};
 
@@ -113,7 +113,7 @@ fn structures_are_the_same_in_c_and_here() {
         same!(
             &btf,
             "settings",
-            Settings {
+            VariantSettings {
                 needs,
                 features,
                 bucket_mask,

@@ -14,7 +14,7 @@ use datapath_bpf::layout::Tail;
 use datapath_bpf::load::{self, Hook};
 use datapath_bpf::maps::Sizes;
 use datapath_bpf::object::{ObjectError, UserObject, examine_file};
-use datapath_bpf::settings::Settings;
+use datapath_bpf::settings::VariantSettings;
 use datapath_bpf::{Attachment, BpfDatapath, Config, HookSet, Hooks, XdpMode, sys};
 use devices::{ifindex, tool};
 use flow::{Field, Mask, Match};
@@ -381,7 +381,7 @@ fn a_programs_section_does_not_decide_whether_it_takes_frames_in_several_buffers
             if frags && !load::have_frags() {
                 continue;
             }
-            let settings = Settings::full(&sizes, &[1; _], 1, frags);
+            let settings = VariantSettings::full(&sizes, &[1; _], 1, frags);
             let ours = load::load(Hook::Xdp, None, &settings, &sizes, &HashMap::new())
                 .unwrap_or_else(|e| panic!("{e}"));
             let maps = ours.maps().into_iter().collect();

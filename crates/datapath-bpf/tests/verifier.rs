@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use datapath_bpf::load::{self, Hook};
 use datapath_bpf::maps::Sizes;
-use datapath_bpf::settings::Settings;
+use datapath_bpf::settings::VariantSettings;
 use datapath_bpf::{Config, hash, sys};
 
 /// The verifier gives up after a million; what a program costs differs between kernels, so a
@@ -31,9 +31,9 @@ fn loads_every_program_far_below_the_verifiers_limit() {
     }
     let config = Config { max_flows: 1024, ..Config::default() };
     let sizes = Sizes::new(&config, sys::possible_cpus().unwrap());
-    let full = Settings::full(&sizes, &hash::factors(), 1, load::have_frags());
+    let full = VariantSettings::full(&sizes, &hash::factors(), 1, load::have_frags());
     for (hook, batched) in [(Hook::Tc, 0), (Hook::Xdp, 0), (Hook::Tc, 1), (Hook::Xdp, 1)] {
-        let settings = Settings { batched, ..full };
+        let settings = VariantSettings { batched, ..full };
         for name in hook.programs() {
             let start = Instant::now();
             let loaded = load::load(hook, Some(name), &settings, &sizes, &HashMap::new())

@@ -192,14 +192,14 @@ impl Model {
 
     fn run(&self, mut p: InFlight, actions: &[Action]) {
         for action in actions {
-            if let Err(reason) = self.one(&mut p, action) {
+            if let Err(reason) = self.run_action(&mut p, action) {
                 return self.drop_packet(reason);
             }
         }
     }
 
     /// Runs one action; `Err` ends the packet.
-    fn one(&self, p: &mut InFlight, action: &Action) -> Result<(), DropReason> {
+    fn run_action(&self, p: &mut InFlight, action: &Action) -> Result<(), DropReason> {
         let malformed = |_: Malformed| DropReason::Malformed;
         match action {
             Action::Output(port) => {

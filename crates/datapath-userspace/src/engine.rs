@@ -100,17 +100,17 @@ impl Work {
 }
 
 /// The megaflow of a packet, and the number of subtables probed for it.
-struct Found {
+struct FoundFlow {
     flow: Arc<Flow>,
     probed: u64,
 }
 
 /// Looks up packets again that missed before, all in one state of the table: either all packets of
 /// a megaflow find it or none does.
-fn look_up_again(shared: &Shared, some: &[Work]) -> Vec<Option<Found>> {
+fn look_up_again(shared: &Shared, some: &[Work]) -> Vec<Option<FoundFlow>> {
     let table = shared.table();
     let found = some.iter().map(|work| table.lookup(&work.key));
-    found.map(|(flow, probed)| Some(Found { flow: Arc::clone(flow?), probed })).collect()
+    found.map(|(flow, probed)| Some(FoundFlow { flow: Arc::clone(flow?), probed })).collect()
 }
 
 /// Packets grouped by the megaflow they found, in the order of each group's first packet, and the
@@ -342,11 +342,11 @@ impl Engine {
         &mut self,
         shared: &Shared,
         mut work: Work,
-        found: Option<Found>,
+        found: Option<FoundFlow>,
         mut answer: Option<Actions>,
         depth: u32,
     ) {
-        if let Some(Found { flow, probed }) = found {
+        if let Some(FoundFlow { flow, probed }) = found {
             match self.run_flow(shared, &flow, vec![work], depth) {
                 Ok(()) => {
                     self.counted.masks_probed += probed;
@@ -381,13 +381,13 @@ impl Engine {
         &mut self,
         shared: &Shared,
         some: &[Work],
-        found: &[Option<Found>],
+        found: &[Option<FoundFlow>],
     ) -> Vec<Option<Actions>> {
         if self.upcaller(shared).is_none() {
             return vec![None; some.len()];
         }
         let ports = shared.ports();
-        let mut may = |(work, found): (&Work, &Option<Found>)| match found {
+        let mut may = |(work, found): (&Work, &Option<FoundFlow>)| match found {
             None => self.admit_upcall(&ports, work.in_port()),
             Some(_) => None,
         };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Packets that a faster tier passes to this datapath, which holds every flow.
 
-use datapath::{Origin, PortNo};
+use datapath::{MissOrigin, PortNo};
 use flow::Key;
 use netdev::PacketPool;
 use packet::Packet;
@@ -13,7 +13,7 @@ pub struct MissedPacket {
     /// The packet in its present form. It has been changed already if `origin.recirc_id` is not 0.
     pub packet: Packet,
     /// The port it arrived on and the metadata of its key.
-    pub origin: Origin,
+    pub origin: MissOrigin,
 }
 
 impl MissedPacket {

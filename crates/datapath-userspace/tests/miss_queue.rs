@@ -3,8 +3,8 @@
 
 use clock::Clock;
 use datapath::{
-    Action, Actions, Counters, Datapath, DropReason, FlowDump, Flows, Megaflow, Origin, Packets,
-    PortKind, PortNo, PortSpec, Ports, Ufid, Upcall, UpcallFactory, Upcaller,
+    Action, Actions, Counters, Datapath, DropReason, FlowDump, Flows, Megaflow, MissOrigin,
+    Packets, PortKind, PortNo, PortSpec, Ports, Ufid, Upcall, UpcallFactory, Upcaller,
 };
 use datapath_userspace::{Config, MissSource, MissedPacket, UserspaceDatapath};
 use flow::{Field, Match};
@@ -158,7 +158,7 @@ fn frame(number: u8) -> Packet {
 }
 
 fn missed(port: u32, number: u8) -> MissedPacket {
-    MissedPacket { packet: frame(number), origin: Origin::port(PortNo(port)) }
+    MissedPacket { packet: frame(number), origin: MissOrigin::port(PortNo(port)) }
 }
 
 #[test]
@@ -185,7 +185,7 @@ fn metadata_is_part_of_the_key_and_recirculated_packets_meet_their_flow() {
     let flow = Megaflow { ufid: Ufid(1), matching, actions };
     bed.dp.install(&flow).expect("room");
     let again = |recirc_id| {
-        let origin = Origin {
+        let origin = MissOrigin {
             in_port: PortNo(5),
             recirc_id,
             dp_hash: 3,

@@ -39,7 +39,7 @@ pub struct PortCounts {
 /// The state of a packet when a datapath passes it on to the one below: the parts of its key that
 /// are not in the packet itself. Host integers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Origin {
+pub struct MissOrigin {
     /// The port that it came in on.
     pub in_port: PortNo,
     /// Not 0: it is to be looked up again, as by [`crate::Action::Recirc`].
@@ -54,9 +54,9 @@ pub struct Origin {
     pub recirculations: u32,
 }
 
-impl Origin {
+impl MissOrigin {
     /// A packet as it came in on a port.
-    pub fn port(in_port: PortNo) -> Origin {
-        Origin { in_port, recirc_id: 0, dp_hash: 0, priority: 0, mark: 0, recirculations: 0 }
+    pub fn port(in_port: PortNo) -> MissOrigin {
+        MissOrigin { in_port, recirc_id: 0, dp_hash: 0, priority: 0, mark: 0, recirculations: 0 }
     }
 }

@@ -62,7 +62,7 @@
 
 use crate::{
     Actions, AdoptedPort, DropReason, FlowStats, LookupStats, Megaflow, MeterConfig, MeterStats,
-    Origin, PortCounts, PortNo, PortSpec, Refusal, Side, Tier, TierSet, Ufid, Verdict,
+    MissOrigin, PortCounts, PortNo, PortSpec, Refusal, Side, Tier, TierSet, Ufid, Verdict,
 };
 use flow::Match;
 use netdev::{Endpoint, Kind, Reception};
@@ -278,7 +278,7 @@ pub struct HeldFlow {
 }
 
 /// A way by which a provider hands over packets without a flow: a device of the daemon's, the
-/// *miss device*, to which the provider sends them with their [`Origin`] in front.
+/// *miss device*, to which the provider sends them with their [`MissOrigin`] in front.
 pub trait MissChannel: Send + Sync {
     /// Sets the index of the interface that packets without a flow go to; 0: none, nobody takes
     /// them.
@@ -286,7 +286,7 @@ pub trait MissChannel: Send + Sync {
 
     /// Removes the provider's header from the front of a packet. `None` when the packet has no such
     /// header; the packet is then of no use.
-    fn unwrap(&self, packet: &mut Packet) -> Option<Origin>;
+    fn unwrap(&self, packet: &mut Packet) -> Option<MissOrigin>;
 
     /// Notes that `count` packets of `port` were taken from the miss device.
     fn note_taken(&self, port: PortNo, count: u64);

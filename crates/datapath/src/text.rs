@@ -87,11 +87,11 @@ fn list(out: &mut String, actions: &[Action], style: Style<'_>) {
         if i > 0 {
             out.push(',');
         }
-        one(out, action, style);
+        push_action(out, action, style);
     }
 }
 
-fn one(out: &mut String, action: &Action, style: Style<'_>) {
+fn push_action(out: &mut String, action: &Action, style: Style<'_>) {
     match action {
         Action::Output(port) => out.push_str(&format_port(*port, style)),
         Action::Drop(_) => out.push_str("drop"),

@@ -3,7 +3,7 @@
 //!
 //! Everything that names a packet field comes from the one table in `table`: its texts, its NXM and
 //! OXM numbers and the order in which they are sent, widths, mask rule, prerequisites, and its
-//! place in the key. The OpenFlow codec, the text parsers and printers, translation and the
+//! position in the key. The OpenFlow codec, the text parsers and printers, translation and the
 //! classifiers read it. A new field needs a name in the list here, a row and a place in the order
 //! there, its bytes in [`Key`] and its extraction. The compiler or a test finds: bytes of a key
 //! without a field, a field that frames, OpenFlow texts or datapath texts lack, a writable field
@@ -34,7 +34,7 @@ pub(crate) mod value;
 
 pub use prerequisite::Prerequisite;
 pub use subfield::{Subfield, SubfieldError};
-pub use table::{Definition, Format, OxmNumber, Place};
+pub use table::{Definition, Format, KeyPosition, OxmNumber};
 pub use value::ValueError;
 
 use crate::{Key, Mask, VLAN_CFI};
@@ -177,12 +177,12 @@ impl Field {
 
     /// True for a field of the outermost VLAN header.
     pub const fn is_vlan(self) -> bool {
-        self.def().place.offset as usize == std::mem::offset_of!(Key, vlans) + 2
+        self.def().position.offset as usize == std::mem::offset_of!(Key, vlans) + 2
     }
 
     /// True for a field of MPLS, L3 or L4: a field after the Ethernet and VLAN headers.
     pub const fn is_above_vlans(self) -> bool {
-        self.def().place.offset as usize >= std::mem::offset_of!(Key, mpls)
+        self.def().position.offset as usize >= std::mem::offset_of!(Key, mpls)
     }
 
     /// `reg0` to `reg15` by number.
@@ -228,7 +228,7 @@ impl Field {
     /// Reads the field out of `key`.
     #[inline]
     pub fn load(self, key: &Key) -> FieldValue {
-        let p = &self.def().place;
+        let p = &self.def().position;
         let at = usize::from(p.offset);
         let raw = match p.bytes {
             1 => read::<1>(key.bytes(), at),
@@ -278,7 +278,7 @@ impl Field {
 
     #[inline(always)]
     fn store_raw(self, key: &mut Key, value: FieldValue) {
-        let p = &self.def().place;
+        let p = &self.def().position;
         let (at, bytes) = (usize::from(p.offset), key.bytes_mut());
         if p.bytes == 16 {
             if let Some(place) = bytes.get_mut(at..).and_then(|b| b.first_chunk_mut::<16>()) {
@@ -328,7 +328,7 @@ impl Field {
     /// The value with every bit of the field set: a mask that makes it exact.
     #[inline]
     pub fn all_ones(self) -> FieldValue {
-        if let Field::IpDscp = self { DSCP_MASK } else { ones(self.def().place.bits) }
+        if let Field::IpDscp = self { DSCP_MASK } else { ones(self.def().position.bits) }
     }
 }
 

@@ -71,7 +71,7 @@ pub(crate) fn numbered(
 }
 
 /// A namespace and the path by which it was found.
-pub(crate) struct Found {
+pub(crate) struct FoundNamespace {
     pub(crate) path: PathBuf,
     pub(crate) identity: Identity,
     /// Keeps the namespace, and all devices in it, alive.
@@ -79,7 +79,7 @@ pub(crate) struct Found {
 }
 
 /// Returns every namespace that has a name or belongs to a process, once.
-pub(crate) fn all() -> impl Iterator<Item = Found> {
+pub(crate) fn all() -> impl Iterator<Item = FoundNamespace> {
     let named =
         ["/run/netns", "/run/docker/netns"].into_iter().flat_map(|dir| entries(dir.as_ref()));
     let of_processes = entries("/proc".as_ref())
@@ -96,12 +96,12 @@ pub(crate) fn all() -> impl Iterator<Item = Found> {
 fn distinct(
     paths: impl Iterator<Item = PathBuf>,
     open: impl Fn(&Path) -> io::Result<File>,
-) -> impl Iterator<Item = Found> {
+) -> impl Iterator<Item = FoundNamespace> {
     let mut seen = BTreeSet::new();
     paths.filter_map(move |path| {
         let namespace = open(&path).ok()?;
         let identity = identity(&namespace).ok()?;
-        seen.insert(identity).then_some(Found { path, identity, namespace })
+        seen.insert(identity).then_some(FoundNamespace { path, identity, namespace })
     })
 }
 

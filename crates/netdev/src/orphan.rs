@@ -90,7 +90,7 @@ fn search(owner: &str) -> BTreeMap<String, Orphan> {
     let own = namespace::own().ok();
     let others = namespace::all().filter(|found| Some(found.identity) != own);
     let mut orphans = BTreeMap::new();
-    for namespace::Found { path, identity, namespace } in others {
+    for namespace::FoundNamespace { path, identity, namespace } in others {
         // Namespaces that the process may not enter are skipped.
         for (port, name) in ports_in(namespace, owner).unwrap_or_default() {
             orphans.insert(port, Orphan { namespace: path.clone(), identity, name });

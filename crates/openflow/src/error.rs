@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! OpenFlow errors: one name each, whatever the version.
 //!
-//! An error such as OFPBAC_BAD_TAG has a *place* in each version: OpenFlow's own type and code
+//! An error such as OFPBAC_BAD_TAG has an *encoding* in each version: OpenFlow's own type and code
 //! (OFPET_*, OFP*C_*), or, where that version of OpenFlow has none, Nicira's (0x2320) or the ONF's
 //! (0x4f4e4600) vendor error. Where there is neither, the sender gets NXBRC_UNENCODABLE_ERROR. The
-//! places are those that Open vSwitch uses, so that its tools print the intended error.
+//! encodings are those that Open vSwitch uses, so that its tools print the intended error.
 
 mod table;
 
@@ -35,9 +35,9 @@ pub struct OfError {
     index: u8,
 }
 
-/// Where an error is in one version of OpenFlow.
+/// The encoding of an error in one version of OpenFlow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum Encoding {
     /// OpenFlow's own type and code.
     Of(u16, u16),
     /// Nicira's type and code inside NXET_VENDOR.
@@ -46,49 +46,49 @@ enum Place {
     ExpNx(u16),
     /// The ONF's experimenter type inside OFPET_EXPERIMENTER.
     ExpOnf(u16),
-    /// The version has no place for the error.
+    /// The version has no encoding for the error.
     Unencodable,
 }
 
-impl Place {
+impl Encoding {
     /// The bytes at the start of OFPT_ERROR's body.
     fn encode(self) -> Option<Vec<u8>> {
         let mut out = Vec::with_capacity(12);
         let (head, vendor) = match self {
-            Place::Of(ty, code) => ((ty, code), None),
-            Place::Nx(..) => ((NXET_VENDOR, 0), Some(NX_VENDOR)),
-            Place::ExpNx(ty) => ((ET_EXPERIMENTER, ty), Some(NX_VENDOR)),
-            Place::ExpOnf(ty) => ((ET_EXPERIMENTER, ty), Some(ONF_VENDOR)),
-            Place::Unencodable => return None,
+            Encoding::Of(ty, code) => ((ty, code), None),
+            Encoding::Nx(..) => ((NXET_VENDOR, 0), Some(NX_VENDOR)),
+            Encoding::ExpNx(ty) => ((ET_EXPERIMENTER, ty), Some(NX_VENDOR)),
+            Encoding::ExpOnf(ty) => ((ET_EXPERIMENTER, ty), Some(ONF_VENDOR)),
+            Encoding::Unencodable => return None,
         };
         out.extend_from_slice(&head.0.to_be_bytes());
         out.extend_from_slice(&head.1.to_be_bytes());
         if let Some(vendor) = vendor {
             out.extend_from_slice(&vendor.to_be_bytes());
         }
-        if let Place::Nx(ty, code) = self {
+        if let Encoding::Nx(ty, code) = self {
             out.extend_from_slice(&ty.to_be_bytes());
             out.extend_from_slice(&code.to_be_bytes());
         }
         Some(out)
     }
 
-    /// Reads a place and returns it with the number of bytes that it took.
-    fn decode(body: &[u8]) -> Option<(Place, usize)> {
+    /// Reads an encoding and returns it with the number of bytes that it took.
+    fn decode(body: &[u8]) -> Option<(Encoding, usize)> {
         let u16_at = |at: usize| Some(u16::from_be_bytes(body.get(at..at + 2)?.try_into().ok()?));
         let vendor = || Some(u32::from_be_bytes(body.get(4..8)?.try_into().ok()?));
         let (ty, code) = (u16_at(0)?, u16_at(2)?);
         match ty {
             ET_EXPERIMENTER => match vendor()? {
-                NX_VENDOR => Some((Place::ExpNx(code), 8)),
-                ONF_VENDOR => Some((Place::ExpOnf(code), 8)),
+                NX_VENDOR => Some((Encoding::ExpNx(code), 8)),
+                ONF_VENDOR => Some((Encoding::ExpOnf(code), 8)),
                 _ => None,
             },
             NXET_VENDOR if code == 0 => {
                 (vendor()? == NX_VENDOR).then_some(())?;
-                Some((Place::Nx(u16_at(8)?, u16_at(10)?), 12))
+                Some((Encoding::Nx(u16_at(8)?, u16_at(10)?), 12))
             }
-            _ => Some((Place::Of(ty, code), 4)),
+            _ => Some((Encoding::Of(ty, code), 4)),
         }
     }
 }
@@ -104,35 +104,35 @@ impl OfError {
         Self::all().find(|e| e.name == name)
     }
 
-    fn place(self, version: Version) -> Place {
+    fn encoding(self, version: Version) -> Encoding {
         let column = usize::from(version.wire()) - 1;
         ROWS.get(usize::from(self.index))
-            .and_then(|(_, places)| places.get(column))
+            .and_then(|(_, encodings)| encodings.get(column))
             .copied()
-            .unwrap_or(Place::Unencodable)
+            .unwrap_or(Encoding::Unencodable)
     }
 
     /// True when `version` can name the error.
     pub fn is_encodable(self, version: Version) -> bool {
-        self.place(version) != Place::Unencodable
+        self.encoding(version) != Encoding::Unencodable
     }
 
     /// Returns the start of OFPT_ERROR's body: type, code, and for a vendor error the fields after
     /// them. The bytes of the offending message follow it. An error that `version` cannot name
     /// becomes NXBRC_UNENCODABLE_ERROR.
     pub fn encode(self, version: Version) -> Vec<u8> {
-        self.place(version)
+        self.encoding(version)
             .encode()
-            .or_else(|| Self::NXBRC_UNENCODABLE_ERROR.place(version).encode())
+            .or_else(|| Self::NXBRC_UNENCODABLE_ERROR.encoding(version).encode())
             .unwrap_or_default()
     }
 
     /// Reads the body of an OFPT_ERROR: the error, and how many bytes stand before the copy of
     /// the offending message. `None` for errors that are not in the table.
     pub fn decode(version: Version, body: &[u8]) -> Option<(OfError, usize)> {
-        let (place, len) = Place::decode(body)?;
+        let (encoding, len) = Encoding::decode(body)?;
         let column = usize::from(version.wire()) - 1;
-        let row = ROWS.iter().find(|(_, places)| places.get(column) == Some(&place))?;
+        let row = ROWS.iter().find(|(_, encodings)| encodings.get(column) == Some(&encoding))?;
         Some((row.0, len))
     }
 }

@@ -102,7 +102,7 @@ impl Replica {
         for change in changes {
             let old = self.row(&change.table, change.uuid).cloned();
             woke |= self.notable(&change.table, old.as_deref(), change.new.as_deref());
-            log.note(&change.table, change.uuid, old);
+            log.record(&change.table, change.uuid, old);
             self.put(change);
         }
         woke
@@ -118,7 +118,7 @@ impl Replica {
                 let new = self.row(table, *uuid);
                 if new.is_none_or(|new| new != row) {
                     woke |= self.notable(table, Some(row), new.map(AsRef::as_ref));
-                    log.note(table, *uuid, Some(row.clone()));
+                    log.record(table, *uuid, Some(row.clone()));
                 }
             }
         }
@@ -126,7 +126,7 @@ impl Replica {
             for uuid in rows.keys() {
                 if old.row(table, *uuid).is_none() {
                     woke = true;
-                    log.note(table, *uuid, None);
+                    log.record(table, *uuid, None);
                 }
             }
         }
@@ -198,7 +198,7 @@ pub(crate) struct ChangeLog {
 }
 
 impl ChangeLog {
-    fn note(&mut self, table: &Arc<str>, uuid: Uuid, old: Option<Arc<Row>>) {
+    fn record(&mut self, table: &Arc<str>, uuid: Uuid, old: Option<Arc<Row>>) {
         self.before.entry(table.clone()).or_default().entry(uuid).or_insert(old);
     }
 

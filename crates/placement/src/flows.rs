@@ -4,7 +4,7 @@
 use crate::placed::{InProviders, PlacedDatapath};
 use crate::queue;
 use crate::slots::Slot;
-use crate::table::{Entry, Place, Shard, State, add, in_port};
+use crate::table::{Entry, FlowPlacement, PlacementState, Shard, add, in_port};
 use datapath::shards::Groups;
 use datapath::{
     Actions, FlowDump, FlowStats, Flows, Megaflow, OffloadProvider, Offloaded, PortNo, Refusal,
@@ -61,21 +61,21 @@ impl Sweep<'_> {
 pub(crate) type Departure = (TierSet, Ufid, Refusal);
 
 impl PlacedDatapath {
-    /// Queues a flow in the state [`State::Queued`]. Outside a batch no packet of the flow is under
-    /// way, so the flow is offered to the providers at once.
+    /// Queues a flow in the state [`PlacementState::Queued`]. Outside a batch no packet of the flow
+    /// is under way, so the flow is offered to the providers at once.
     fn send_off(&self, ufid: Ufid, in_port: PortNo) {
         match queue::present_batch() {
             Some(source) => self.queue.push(ufid, in_port, source),
-            None => self.settle(ufid),
+            None => self.offer_at_once(ufid),
         }
     }
 
     /// Runs `act` with the shard of `ufid`, as soon as the flow is not on its way out of a
     /// provider.
-    fn when_settled<T>(&self, ufid: Ufid, act: impl FnOnce(Shard<'_>) -> T) -> T {
+    fn after_departure<T>(&self, ufid: Ufid, act: impl FnOnce(Shard<'_>) -> T) -> T {
         loop {
             let shard = self.table.shard(ufid);
-            if shard.get(ufid).is_none_or(|place| place.state != State::Leaving) {
+            if shard.get(ufid).is_none_or(|place| place.state != PlacementState::Leaving) {
                 return act(shard);
             }
             drop(shard);
@@ -86,7 +86,7 @@ impl PlacedDatapath {
     /// Takes a flow out of the base and of the table. Returns the tiers that still hold it, and its
     /// counts outside those providers; `None` when there is no such flow.
     fn take(&self, ufid: Ufid) -> Option<(TierSet, FlowStats)> {
-        self.when_settled(ufid, |mut shard| {
+        self.after_departure(ufid, |mut shard| {
             let in_base = self.base.remove(ufid);
             match shard.take(ufid) {
                 Some((place, carried)) if !place.tiers.is_empty() => {
@@ -115,7 +115,7 @@ impl PlacedDatapath {
         if self.base.install(&flow).is_err() {
             return false;
         }
-        let mut place = Place::settled(Verdict::default());
+        let mut place = FlowPlacement::stable(Verdict::default());
         for (slot, provider) in self.slots.present() {
             // A user's program may have taken tiers away since the flow was enlisted.
             if let Some(held) = provider.flow(ufid) {
@@ -133,20 +133,20 @@ impl PlacedDatapath {
         &self,
         slot: &Slot,
         provider: &dyn OffloadProvider,
-        place: &mut Place,
+        place: &mut FlowPlacement,
         flow: &Megaflow,
         leaving: &mut Vec<Departure>,
     ) {
         match self.refit(slot, provider, place.tiers, flow, provider.does(flow.ufid, &flow.actions))
         {
-            Ok(verdict) => place.hold(slot.tiers(), verdict),
+            Ok(verdict) => place.record_verdict(slot.tiers(), verdict),
             Err(refusal) => leaving.push((slot.tiers(), flow.ufid, refusal)),
         }
     }
 
     /// Records the place of a flow, and has it offered to the providers that do not hold it and may
     /// run it.
-    fn put_and_offer(&self, shard: &mut Shard<'_>, flow: &Megaflow, mut place: Place) {
+    fn put_and_offer(&self, shard: &mut Shard<'_>, flow: &Megaflow, mut place: FlowPlacement) {
         let port = in_port(flow);
         let verdict = self.decide(flow);
         for (slot, _) in self.slots.present() {
@@ -155,7 +155,7 @@ impl PlacedDatapath {
             }
         }
         shard.put(flow.ufid, place);
-        if place.state == State::Queued {
+        if place.state == PlacementState::Queued {
             // It follows the packets that userspace processes now.
             self.queue.push(flow.ufid, port, 0);
         }
@@ -168,9 +168,9 @@ impl PlacedDatapath {
         if self.slots.are_empty() {
             return self.base.modify(ufid, actions);
         }
-        self.when_settled(ufid, |mut shard| {
+        self.after_departure(ufid, |mut shard| {
             let Some(mut place) = shard.get(ufid) else { return self.base.modify(ufid, actions) };
-            if place.state == State::Adopted {
+            if place.state == PlacementState::Adopted {
                 return self.adopt(shard, ufid, actions, leaving);
             }
             if !self.base.modify(ufid, actions) {
@@ -189,7 +189,7 @@ impl PlacedDatapath {
                     self.bring_in_line(slot, &**provider, &mut place, &dump.flow, leaving);
                 }
             }
-            if place.state == State::Queued || is_held_by_all {
+            if place.state == PlacementState::Queued || is_held_by_all {
                 shard.put(ufid, place);
             } else if let Some(dump) = dump.or_else(|| self.base.flow(ufid)) {
                 self.put_and_offer(&mut shard, &dump.flow, place);
@@ -218,7 +218,7 @@ impl PlacedDatapath {
         for (ufid, in_base) in flows.iter().copied() {
             let outside = add(in_base, shard.carried(ufid));
             match shard.entry(ufid) {
-                Some(entry) if entry.place.state == State::Leaving => {
+                Some(entry) if entry.place.state == PlacementState::Leaving => {
                     leaving.push((ufid, in_base));
                 }
                 Some(entry) => totals.push((ufid, sweep.total(entry, ufid, outside))),
@@ -227,7 +227,7 @@ impl PlacedDatapath {
         }
         drop(shard);
         for (ufid, in_base) in leaving {
-            totals.extend(self.when_settled(ufid, |mut shard| {
+            totals.extend(self.after_departure(ufid, |mut shard| {
                 let outside = add(in_base, shard.carried(ufid));
                 match shard.entry(ufid) {
                     Some(entry) => Some((ufid, sweep.total(entry, ufid, outside))),
@@ -245,7 +245,7 @@ impl PlacedDatapath {
             for ufid in swept.stats.keys() {
                 let is_first = faster.iter().all(|swept| !swept.stats.contains_key(ufid));
                 let place = self.table.shard(*ufid).get(*ufid);
-                if is_first && place.is_some_and(|place| place.state == State::Adopted) {
+                if is_first && place.is_some_and(|place| place.state == PlacementState::Adopted) {
                     let stats = rest.iter().filter_map(|swept| swept.stats.get(ufid).copied());
                     each(*ufid, stats.fold(FlowStats::default(), add));
                 }
@@ -302,7 +302,7 @@ impl PlacedDatapath {
             return dump;
         }
         let ufid = dump.flow.ufid;
-        self.when_settled(ufid, |shard| {
+        self.after_departure(ufid, |shard| {
             let Some(place) = shard.get(ufid) else { return };
             dump.stats = add(dump.stats, shard.carried(ufid));
             let eligibility = self.eligibility();
@@ -324,7 +324,7 @@ impl PlacedDatapath {
     /// Returns the dump of a flow that is in providers only.
     fn adopted(&self, ufid: Ufid) -> Option<FlowDump> {
         let place = self.table.shard(ufid).get(ufid)?;
-        if place.state != State::Adopted {
+        if place.state != PlacementState::Adopted {
             return None;
         }
         let held = || {
@@ -361,9 +361,10 @@ impl Flows for PlacedDatapath {
         let port = in_port(flow);
         let verdict = self.decide(flow);
         let is_queued = !verdict.tiers.is_empty();
-        let place = if is_queued { Place::queued(verdict) } else { Place::settled(verdict) };
-        self.when_settled(ufid, |mut shard| {
-            if shard.get(ufid).is_some_and(|place| place.state == State::Adopted) {
+        let place =
+            if is_queued { FlowPlacement::queued(verdict) } else { FlowPlacement::stable(verdict) };
+        self.after_departure(ufid, |mut shard| {
+            if shard.get(ufid).is_some_and(|place| place.state == PlacementState::Adopted) {
                 return Err(Refusal::Exists);
             }
             self.base.install(flow)?;
@@ -452,7 +453,7 @@ impl Flows for PlacedDatapath {
         let mut flows: Vec<FlowDump> =
             self.base.dump().into_iter().map(|dump| self.complete(dump)).collect();
         if self.table.tally.adopted() > 0 {
-            let adopted = self.table.at(|place| place.state == State::Adopted);
+            let adopted = self.table.at(|place| place.state == PlacementState::Adopted);
             flows.extend(adopted.into_iter().filter_map(|ufid| self.adopted(ufid)));
         }
         flows

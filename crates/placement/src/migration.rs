@@ -5,7 +5,7 @@ use crate::flows::Departure;
 use crate::placed::PlacedDatapath;
 use crate::queue::BatchSource;
 use crate::slots::Slot;
-use crate::table::{Entry, Place, State, in_port};
+use crate::table::{Entry, FlowPlacement, PlacementState, in_port};
 use datapath::{FlowDump, FlowStats, Megaflow, OffloadProvider, Refusal, TierSet, Ufid, Verdict};
 use hashbrown::HashMap;
 use std::sync::PoisonError;
@@ -58,11 +58,11 @@ impl PlacedDatapath {
     }
 
     /// Offers a queued flow to the providers that do not hold it, the slowest first. Returns its
-    /// new place; `None` when the flow was not queued.
-    fn offer(&self, ufid: Ufid, occasion: Occasion) -> Option<Place> {
+    /// new placement; `None` when the flow was not queued.
+    fn offer(&self, ufid: Ufid, occasion: Occasion) -> Option<FlowPlacement> {
         let mut shard = self.table.shard(ufid);
         let mut place = shard.get(ufid)?;
-        if place.state != State::Queued {
+        if place.state != PlacementState::Queued {
             return None;
         }
         // Its actions may have changed since it was queued.
@@ -71,7 +71,7 @@ impl PlacedDatapath {
             return None;
         };
         let eligible = self.decide(&dump.flow);
-        place.state = State::Settled;
+        place.state = PlacementState::Stable;
         for (slot, provider) in self.slots.present().rev() {
             if place.tiers.meets(slot.tiers()) {
                 continue;
@@ -82,28 +82,28 @@ impl PlacedDatapath {
                 let is_for_later = occasion == Occasion::Batch && provider.installs_later();
                 verdict = verdict.and(match is_for_later {
                     true => Verdict::refused(allowed, Refusal::Unsettled),
-                    false => settled_later(provider.install(&dump.flow, allowed)),
+                    false => exists_as_unsettled(provider.install(&dump.flow, allowed)),
                 });
             }
-            place.hold(slot.tiers(), verdict);
+            place.record_verdict(slot.tiers(), verdict);
         }
         shard.put(ufid, place);
         Some(place)
     }
 
     /// Offers a queued flow to the providers that install at once.
-    pub(crate) fn settle(&self, ufid: Ufid) {
+    pub(crate) fn offer_at_once(&self, ufid: Ufid) {
         self.offer(ufid, Occasion::Batch);
     }
 
-    /// Settles the flows that waited for the batch of `source`, which is now processed and sent.
-    pub(crate) fn settle_batch(&self, source: BatchSource) {
+    /// Offers the flows that waited for the batch of `source`, which is now processed and sent.
+    pub(crate) fn offer_batch(&self, source: BatchSource) {
         let is_on_its_way = |port| {
             let mut channels = self.slots.present().filter_map(|(_, provider)| provider.misses());
             channels.any(|channel| channel.is_on_its_way(port))
         };
         for ufid in self.queue.ready(source, is_on_its_way) {
-            self.settle(ufid);
+            self.offer_at_once(ufid);
         }
     }
 
@@ -166,7 +166,7 @@ impl PlacedDatapath {
             let Some(mut place) = shard.get(*ufid) else { continue };
             if place.is_held_by(slot.tiers()) {
                 let held = place.tiers.intersection(slot.tiers());
-                place.state = State::Leaving;
+                place.state = PlacementState::Leaving;
                 place.tiers = place.tiers.minus(held);
                 place.refusals.set(held, Some(*reason));
                 shard.put(*ufid, place);
@@ -184,9 +184,9 @@ impl PlacedDatapath {
         for (ufid, held, reason) in leaving {
             let mut shard = self.table.shard(ufid);
             let Some(mut place) = shard.get(ufid) else { continue };
-            if place.state == State::Leaving {
+            if place.state == PlacementState::Leaving {
                 shard.carry(ufid, last.get(&ufid).copied().unwrap_or_default());
-                place.state = State::Settled;
+                place.state = PlacementState::Stable;
                 if self.has_passed(slot, ufid, reason) {
                     place.refusals.set(held, Some(Refusal::Unsettled));
                 }
@@ -216,7 +216,7 @@ impl PlacedDatapath {
         }
         self.slots.present().for_each(|(_, provider)| provider.maintain());
         for ufid in self.queue.overdue() {
-            self.settle(ufid);
+            self.offer_at_once(ufid);
         }
         if self.changed.swap(false, Ordering::AcqRel) {
             self.review();
@@ -258,7 +258,7 @@ impl PlacedDatapath {
     /// `may_have_passed`. Flows that the ports and settings refuse now get the new reason instead.
     /// A reason of `None` means that the flow's port was not on the tiers.
     pub(crate) fn requeue(&self, may_have_passed: impl Fn(Option<Refusal>) -> bool) {
-        let may_have_passed = |slot: &Slot, place: Place| {
+        let may_have_passed = |slot: &Slot, place: FlowPlacement| {
             let refusals = place.refusals.of(slot.tiers());
             let of_port = refusals.is_empty().then_some(None);
             let mut reasons = refusals.distinct().map(Some).chain(of_port);
@@ -266,11 +266,12 @@ impl PlacedDatapath {
         };
         let refused = self.table.at(|place| {
             let mut present = self.slots.present();
-            place.state == State::Settled && present.any(|(slot, _)| may_have_passed(slot, place))
+            place.state == PlacementState::Stable
+                && present.any(|(slot, _)| may_have_passed(slot, place))
         });
         for ufid in refused {
             let mut shard = self.table.shard(ufid);
-            let Some(before) = shard.get(ufid).filter(|p| p.state == State::Settled) else {
+            let Some(before) = shard.get(ufid).filter(|p| p.state == PlacementState::Stable) else {
                 continue;
             };
             let Some(dump) = self.base.flow(ufid) else { continue };
@@ -284,7 +285,7 @@ impl PlacedDatapath {
             if place != before {
                 shard.put(ufid, place);
             }
-            if place.state == State::Queued {
+            if place.state == PlacementState::Queued {
                 self.queue.push(ufid, in_port(&dump.flow), 0);
             }
         }
@@ -317,12 +318,12 @@ impl PlacedDatapath {
         let Some(provider) = slot.provider() else { return Ok(()) };
         let mut shard = self.table.shard(ufid);
         let Some(mut place) = shard.get(ufid) else { return Ok(()) };
-        if place.state == State::Leaving || !place.is_held_by(slot.tiers()) {
+        if place.state == PlacementState::Leaving || !place.is_held_by(slot.tiers()) {
             return Ok(());
         }
         let Some(dump) = self.base.flow(ufid) else { return Ok(()) };
         let verdict = self.refit(slot, &**provider, place.tiers, &dump.flow, true)?;
-        place.hold(slot.tiers(), verdict);
+        place.record_verdict(slot.tiers(), verdict);
         shard.put(ufid, place);
         Ok(())
     }
@@ -336,8 +337,8 @@ impl PlacedDatapath {
             WAITING.contains(&reason) || reason == Refusal::Unsettled && slot.installs_later()
         };
         let mut waiting: Vec<(u32, Ufid)> = self.table.select(|ufid, entry| {
-            let Place { state, tiers, refusals } = entry.place;
-            let waits = state == State::Settled
+            let FlowPlacement { state, tiers, refusals } = entry.place;
+            let waits = state == PlacementState::Stable
                 && !tiers.meets(slot.tiers())
                 && refusals.of(slot.tiers()).distinct().any(waits);
             waits.then(|| (heat(entry), ufid))
@@ -363,7 +364,7 @@ impl PlacedDatapath {
         there.sort_unstable();
         let is_out = |ufid: Ufid| {
             let place = self.table.shard(ufid).get(ufid);
-            place.is_some_and(|p| p.state == State::Settled && !p.tiers.meets(slot.tiers()))
+            place.is_some_and(|p| p.state == PlacementState::Stable && !p.tiers.meets(slot.tiers()))
         };
         let waiting = waiting.into_iter().filter(|(_, ufid)| is_out(*ufid));
         let cold: Vec<(Ufid, Refusal)> = waiting
@@ -378,10 +379,11 @@ impl PlacedDatapath {
     fn is_full_for(&self, slot: &Slot, ufid: Ufid) -> bool {
         {
             let mut shard = self.table.shard(ufid);
-            let Some(mut place) = shard.get(ufid).filter(|p| p.state == State::Settled) else {
+            let Some(mut place) = shard.get(ufid).filter(|p| p.state == PlacementState::Stable)
+            else {
                 return false;
             };
-            place.state = State::Queued;
+            place.state = PlacementState::Queued;
             shard.put(ufid, place);
         }
         let place = self.offer(ufid, Occasion::Housekeeping);
@@ -392,7 +394,7 @@ impl PlacedDatapath {
     }
 }
 
-impl Place {
+impl FlowPlacement {
     /// Records that a provider, which does not hold the flow, is to be offered it at the tiers that
     /// `eligible` allows: with the next batch, or by housekeeping if the provider installs later.
     pub(crate) fn await_offer(&mut self, slot: &Slot, eligible: Verdict) {
@@ -400,14 +402,14 @@ impl Place {
         self.refusals.set_from(slot.tiers(), eligible.refusals);
         self.refusals.set(may, Some(Refusal::Unsettled));
         if !may.is_empty() && !slot.installs_later() {
-            self.state = State::Queued;
+            self.state = PlacementState::Queued;
         }
     }
 }
 
 /// Replaces [`Refusal::Exists`] by [`Refusal::Unsettled`]: a flow with the same identity is on its
 /// way out of the provider, so a later offer succeeds.
-fn settled_later(mut verdict: Verdict) -> Verdict {
+fn exists_as_unsettled(mut verdict: Verdict) -> Verdict {
     if verdict.refusals.is_empty() {
         return verdict;
     }

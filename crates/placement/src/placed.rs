@@ -7,7 +7,7 @@ use crate::eligibility::Eligibility;
 use crate::miss::{self, MissListener, MissQueue};
 use crate::queue::{BatchSource, Queue};
 use crate::slots::{Slot, Slots};
-use crate::table::{Place, State, Table, in_port};
+use crate::table::{FlowPlacement, PlacementState, Table, in_port};
 use datapath::offload::{OffloadProvider, ProviderSlot, Reason};
 use datapath::scratch::{Recycle, Scratch};
 use datapath::shards::Groups;
@@ -125,8 +125,8 @@ impl PlacedDatapath {
             let Some(held) = provider.flow(ufid) else { return };
             let mut shard = self.table.shard(ufid);
             let place = match shard.get(ufid) {
-                None => Place::adopted(held.tiers),
-                Some(place) => Place { tiers: place.tiers.union(held.tiers), ..place },
+                None => FlowPlacement::adopted(held.tiers),
+                Some(place) => FlowPlacement { tiers: place.tiers.union(held.tiers), ..place },
             };
             shard.put(ufid, place);
         });
@@ -138,8 +138,8 @@ impl PlacedDatapath {
     fn enlist_flows_of_base(&self, slot: &Slot) {
         self.base.sweep(&mut |ufid, _| {
             let mut shard = self.table.shard(ufid);
-            let place = shard.get(ufid).unwrap_or(Place {
-                state: State::Settled,
+            let place = shard.get(ufid).unwrap_or(FlowPlacement {
+                state: PlacementState::Stable,
                 tiers: TierSet::NONE,
                 refusals: TierRefusals::NONE,
             });
@@ -302,7 +302,7 @@ fn close(provider: &dyn OffloadProvider, cleanup: bool) {
 
 impl MissListener for PlacedDatapath {
     fn batch_done(&self, source: BatchSource) {
-        self.settle_batch(source);
+        self.offer_batch(source);
     }
 
     fn device_lost(&self, tiers: TierSet) {

@@ -5,7 +5,7 @@ use crate::control::{Blockers, Control, Port, PortTier, detached, not_yet};
 use crate::device;
 use crate::placed::PlacedDatapath;
 use crate::socket::Socket;
-use crate::table::State;
+use crate::table::PlacementState;
 use datapath::offload::{PortSettings, PortSocket, Reason};
 use datapath::{Flows, PortError, PortInfo, PortNo, PortSpec, Ports, Refusal, Tier, TierSet, Ufid};
 use netdev::{Device, Endpoint, Kind, Reception, Status};
@@ -363,7 +363,7 @@ impl PlacedDatapath {
             let held = self.slots.present().find_map(|(_, provider)| provider.flow(*ufid));
             held.is_some_and(|held| gone.contains(&PortNo(held.matching.key().in_port.get())))
         };
-        let adopted = self.table.at(|place| place.state == State::Adopted);
+        let adopted = self.table.at(|place| place.state == PlacementState::Adopted);
         let orphans: Vec<Ufid> = adopted.into_iter().filter(is_orphan).collect();
         self.remove_many(&orphans, &mut |_, _| {});
     }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The table of flows and their places.
+//! The table of flows and their placements.
 //!
 //! Each flow has one small entry, in shards by identity. A shard's lock is held while a flow
-//! changes its place, so a reader of statistics that holds the lock counts no packet twice and
+//! changes its placement, so a reader of statistics that holds the lock counts no packet twice and
 //! misses none.
 
 use datapath::shards::{self, SHARDS, shard_of};
@@ -13,11 +13,11 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 const REFUSALS: usize = Refusal::ALL.len();
 
-/// The change of place that a flow waits for.
+/// The change of placement that a flow waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum State {
+pub(crate) enum PlacementState {
     /// None: the flow stays until housekeeping or a change of a port moves it.
-    Settled,
+    Stable,
     /// The flow is to be offered to the providers that do not hold it.
     Queued,
     /// The flow is in providers only, where an earlier daemon left it. In every other state the
@@ -27,41 +27,45 @@ pub(crate) enum State {
     Leaving,
 }
 
-/// The place of a flow.
+/// The tiers that run a flow, and the change that the flow waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
-    pub(crate) state: State,
+pub(crate) struct FlowPlacement {
+    pub(crate) state: PlacementState,
     /// Tiers of providers that run the flow.
     pub(crate) tiers: TierSet,
     /// The reasons of other tiers of its ingress port.
     pub(crate) refusals: TierRefusals,
 }
 
-impl Place {
-    /// Returns the place of a flow that the tiers of `verdict` run.
-    pub(crate) fn settled(verdict: Verdict) -> Place {
-        Place { state: State::Settled, tiers: verdict.tiers, refusals: verdict.refusals }
+impl FlowPlacement {
+    /// Returns the placement of a flow that the tiers of `verdict` run.
+    pub(crate) fn stable(verdict: Verdict) -> FlowPlacement {
+        FlowPlacement {
+            state: PlacementState::Stable,
+            tiers: verdict.tiers,
+            refusals: verdict.refusals,
+        }
     }
 
-    /// Returns the place of a flow in the base that is to be offered to the tiers of `verdict`.
-    pub(crate) fn queued(verdict: Verdict) -> Place {
+    /// Returns the placement of a flow in the base that is to be offered to the tiers of `verdict`.
+    pub(crate) fn queued(verdict: Verdict) -> FlowPlacement {
         let mut refusals = verdict.refusals;
         refusals.set(verdict.tiers, Some(Refusal::Unsettled));
-        Place { state: State::Queued, tiers: TierSet::NONE, refusals }
+        FlowPlacement { state: PlacementState::Queued, tiers: TierSet::NONE, refusals }
     }
 
-    /// Returns the place of a flow that an earlier daemon left at these tiers.
-    pub(crate) fn adopted(tiers: TierSet) -> Place {
-        Place { state: State::Adopted, tiers, refusals: TierRefusals::NONE }
+    /// Returns the placement of a flow that an earlier daemon left at these tiers.
+    pub(crate) fn adopted(tiers: TierSet) -> FlowPlacement {
+        FlowPlacement { state: PlacementState::Adopted, tiers, refusals: TierRefusals::NONE }
     }
 
     /// Returns true when both the base and a provider of these tiers hold the flow.
     pub(crate) fn is_held_by(self, tiers: TierSet) -> bool {
-        self.state != State::Adopted && self.tiers.meets(tiers)
+        self.state != PlacementState::Adopted && self.tiers.meets(tiers)
     }
 
     /// Records that the provider of the tiers `of` holds the flow at the tiers of `verdict`.
-    pub(crate) fn hold(&mut self, of: TierSet, verdict: Verdict) {
+    pub(crate) fn record_verdict(&mut self, of: TierSet, verdict: Verdict) {
         self.tiers = self.tiers.minus(of).union(verdict.tiers.intersection(of));
         self.refusals.set_from(of, verdict.refusals);
     }
@@ -70,7 +74,7 @@ impl Place {
 /// The table's record of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Entry {
-    pub(crate) place: Place,
+    pub(crate) place: FlowPlacement,
     /// The number, modulo 2^16, of the last sweep that had begun when a provider got or lost the
     /// flow.
     changed: u16,
@@ -115,7 +119,7 @@ fn ufid(id: Id) -> Ufid {
     Ufid(id.into_iter().fold(0, |n, word| n << 32 | u128::from(word)))
 }
 
-/// Numbers of flows by place and reason. Every change of an entry updates them.
+/// Numbers of flows by placement and reason. Every change of an entry updates them.
 #[derive(Debug)]
 pub(crate) struct Tally {
     /// By the fastest tier.
@@ -142,11 +146,11 @@ impl Default for Tally {
 }
 
 impl Tally {
-    fn enter(&self, place: Place) {
+    fn enter(&self, place: FlowPlacement) {
         self.change(place, |n| {
             n.fetch_add(1, Ordering::Relaxed);
         });
-        if place.state == State::Settled && !place.refusals.is_empty() {
+        if place.state == PlacementState::Stable && !place.refusals.is_empty() {
             for refusal in place.refusals.distinct() {
                 if let Some(n) = self.refused_ever.get(refusal as usize) {
                     n.fetch_add(1, Ordering::Relaxed);
@@ -155,17 +159,17 @@ impl Tally {
         }
     }
 
-    fn leave(&self, place: Place) {
+    fn leave(&self, place: FlowPlacement) {
         self.change(place, |n| {
             n.fetch_sub(1, Ordering::Relaxed);
         });
     }
 
-    fn change(&self, place: Place, change: impl Fn(&AtomicUsize)) {
+    fn change(&self, place: FlowPlacement, change: impl Fn(&AtomicUsize)) {
         if let Some(tier) = place.tiers.fastest() {
             self.tiers.get(tier as usize).into_iter().for_each(&change);
         }
-        if place.state == State::Adopted {
+        if place.state == PlacementState::Adopted {
             change(&self.adopted);
         }
         let of = if place.tiers.is_empty() { &self.refused } else { &self.lacking };
@@ -233,7 +237,7 @@ pub(crate) fn add(a: FlowStats, b: FlowStats) -> FlowStats {
 }
 
 impl Shard<'_> {
-    pub(crate) fn get(&self, ufid: Ufid) -> Option<Place> {
+    pub(crate) fn get(&self, ufid: Ufid) -> Option<FlowPlacement> {
         self.flows.entries.get(&id(ufid)).map(|e| e.place)
     }
 
@@ -249,9 +253,10 @@ impl Shard<'_> {
     }
 
     /// Records `place` for a flow; adds the flow if it has no entry.
-    pub(crate) fn put(&mut self, ufid: Ufid, place: Place) {
+    pub(crate) fn put(&mut self, ufid: Ufid, place: FlowPlacement) {
         let sweep = self.table.sweeps.load(Ordering::Acquire) as u16; // modulo 2^16
-        let holders = |place: Place| self.table.groups.iter().map(move |g| g.meets(place.tiers));
+        let holders =
+            |place: FlowPlacement| self.table.groups.iter().map(move |g| g.meets(place.tiers));
         let entry = self.flows.entries.entry(id(ufid));
         match entry {
             hashbrown::hash_map::Entry::Occupied(mut there) => {
@@ -269,9 +274,9 @@ impl Shard<'_> {
         self.table.tally.enter(place);
     }
 
-    /// Removes a flow's entry. Returns its place and its final counts in providers that it has
+    /// Removes a flow's entry. Returns its placement and its final counts in providers that it has
     /// left.
-    pub(crate) fn take(&mut self, ufid: Ufid) -> Option<(Place, FlowStats)> {
+    pub(crate) fn take(&mut self, ufid: Ufid) -> Option<(FlowPlacement, FlowStats)> {
         let entry = self.flows.entries.remove(&id(ufid))?;
         self.table.tally.leave(entry.place);
         Some((entry.place, self.flows.carried.remove(&id(ufid)).unwrap_or_default()))
@@ -360,8 +365,8 @@ impl Table {
         out
     }
 
-    /// Returns the flows for whose place `wanted` returns true.
-    pub(crate) fn at(&self, wanted: impl Fn(Place) -> bool) -> Vec<Ufid> {
+    /// Returns the flows for whose placement `wanted` returns true.
+    pub(crate) fn at(&self, wanted: impl Fn(FlowPlacement) -> bool) -> Vec<Ufid> {
         self.select(|ufid, entry| wanted(entry.place).then_some(ufid))
     }
 }
@@ -382,16 +387,16 @@ mod tests {
         Table::new(vec![TierSet::of(Tier::Tc), TierSet::XDP_AND_TCX])
     }
 
-    fn queued() -> Place {
-        Place::queued(Verdict::granted(TierSet::TCX))
+    fn queued() -> FlowPlacement {
+        FlowPlacement::queued(Verdict::granted(TierSet::TCX))
     }
 
-    fn base(refusal: Refusal) -> Place {
-        Place::settled(Verdict::refused(TierSet::TCX, refusal))
+    fn base(refusal: Refusal) -> FlowPlacement {
+        FlowPlacement::stable(Verdict::refused(TierSet::TCX, refusal))
     }
 
-    fn fast(tiers: TierSet, xdp: Option<Refusal>) -> Place {
-        let mut place = Place::settled(Verdict::granted(tiers));
+    fn fast(tiers: TierSet, xdp: Option<Refusal>) -> FlowPlacement {
+        let mut place = FlowPlacement::stable(Verdict::granted(tiers));
         place.refusals.set(TierSet::of(Tier::Xdp), xdp);
         place
     }

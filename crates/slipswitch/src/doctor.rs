@@ -8,7 +8,7 @@
 mod host;
 mod show;
 
-use crate::place::Place;
+use crate::switch_dirs::SwitchDirs;
 use anyhow::{Result, bail};
 use clap::Args;
 use datapath_bpf::{SurveySettings, TierReport, survey};
@@ -79,7 +79,7 @@ impl Options {
     }
 }
 
-pub fn run(place: &Place, options: &Options) -> Result<()> {
+pub fn run(dirs: &SwitchDirs, options: &Options) -> Result<()> {
     let links = netdev::link::list()?;
     let all: Vec<String> = links.into_iter().map(|l| l.name).filter(|n| n != "lo").collect();
     let is_other = |name: &&String| !placement::is_miss_device(name);
@@ -88,14 +88,14 @@ pub fn run(place: &Place, options: &Options) -> Result<()> {
     if let Some(missing) = names.iter().find(|n| !all.contains(n)) {
         bail!("there is no interface {missing} in this network namespace (ip link lists them)");
     }
-    let running = running_ports(place);
-    let enabled = LazyCell::new(|| !is_switched_off(place));
+    let running = running_ports(dirs);
+    let enabled = LazyCell::new(|| !is_switched_off(dirs));
     let look = |name: &String| match running.get(name) {
         Some(lines) if !options.is_hypothetical() => port(name, lines),
-        _ => interface(&settings(place, name, options, *enabled), name),
+        _ => interface(&settings(dirs, name, options, *enabled), name),
     };
     let interfaces: Vec<Interface> = names.iter().map(look).collect();
-    let host = Host::look(place);
+    let host = Host::look(dirs);
     print!(
         "{}",
         match () {
@@ -109,8 +109,8 @@ pub fn run(place: &Place, options: &Options) -> Result<()> {
 
 /// Returns the settings of an interface. The command line overrides the database.
 /// `enabled`: places of flows in the kernel are not switched off.
-fn settings(place: &Place, name: &str, options: &Options, enabled: bool) -> SurveySettings {
-    let [object, tier, mode, kind] = row(place, name).unwrap_or_default();
+fn settings(dirs: &SwitchDirs, name: &str, options: &Options, enabled: bool) -> SurveySettings {
+    let [object, tier, mode, kind] = row(dirs, name).unwrap_or_default();
     let defaults = SurveySettings::default();
     SurveySettings {
         enabled,
@@ -118,33 +118,33 @@ fn settings(place: &Place, name: &str, options: &Options, enabled: bool) -> Surv
         mode: options.xdp_mode.clone().or(mode),
         object: options.object.clone().or(object.map(PathBuf::from)),
         kind: kind.unwrap_or(defaults.kind),
-        pins: place.pins(),
+        pins: dirs.pins(),
     }
 }
 
 /// Returns `options:bpf-object`, `other_config:tier` and `xdp-mode`, and `type` of an Interface
 /// row; `None` without a database or without the row.
-fn row(place: &Place, name: &str) -> Option<[Option<String>; 4]> {
+fn row(dirs: &SwitchDirs, name: &str) -> Option<[Option<String>; 4]> {
     let columns = ["options:bpf-object", "other_config:tier", "other_config:xdp-mode", "type"];
-    columns_of(place, "Interface", name, columns)
+    columns_of(dirs, "Interface", name, columns)
 }
 
 /// Returns true when a database answers and `other_config:bpf-offload` is false in it.
-fn is_switched_off(place: &Place) -> bool {
-    let value = columns_of(place, "Open_vSwitch", ".", ["other_config:bpf-offload"]);
+fn is_switched_off(dirs: &SwitchDirs) -> bool {
+    let value = columns_of(dirs, "Open_vSwitch", ".", ["other_config:bpf-offload"]);
     value.is_some_and(|[value]| value.is_some_and(|word| word.eq_ignore_ascii_case("false")))
 }
 
 /// Returns columns of a row, or elements of columns; `None` for an empty column.
 fn columns_of<const N: usize>(
-    place: &Place,
+    dirs: &SwitchDirs,
     table: &str,
     row: &str,
     columns: [&str; N],
 ) -> Option<[Option<String>; N]> {
     let get = ["--timeout=5", "--if-exists", "get", table, row];
     let arguments: Vec<&str> = get.into_iter().chain(columns).collect();
-    let text = place.db_answers().then(|| place.run("ovs-vsctl", &arguments))?.ok()?;
+    let text = dirs.db_answers().then(|| dirs.run("ovs-vsctl", &arguments))?.ok()?;
     let values: Vec<_> = text
         .lines()
         .map(|line| line.trim().trim_matches('"'))
@@ -198,8 +198,8 @@ fn port(name: &str, lines: &[String]) -> Interface {
 }
 
 /// Returns the report of a running switch on its ports: lines by port.
-fn running_ports(place: &Place) -> BTreeMap<String, Vec<String>> {
-    let Some(text) = place.appctl("slipswitch/tiers", &[]).ok() else { return BTreeMap::new() };
+fn running_ports(dirs: &SwitchDirs) -> BTreeMap<String, Vec<String>> {
+    let Some(text) = dirs.appctl("slipswitch/tiers", &[]).ok() else { return BTreeMap::new() };
     let mut ports: BTreeMap<String, Vec<String>> = BTreeMap::new();
     let mut port = String::new();
     for line in text.lines() {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `slipswitch down`.
 
-use crate::place::Place;
+use crate::switch_dirs::SwitchDirs;
 use anyhow::{Result, bail};
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -18,24 +18,24 @@ pub struct Options {
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Stops the daemon, then the database server that has its pidfile here.
-pub fn run(place: &Place, options: &Options) -> Result<()> {
+pub fn run(dirs: &SwitchDirs, options: &Options) -> Result<()> {
     let exit: &[&str] = if options.cleanup { &["exit", "--cleanup"] } else { &["exit"] };
-    stop(place, "ovs-vswitchd", exit)?;
-    stop(place, "ovsdb-server", &["exit"])
+    stop(dirs, "ovs-vswitchd", exit)?;
+    stop(dirs, "ovsdb-server", &["exit"])
 }
 
-fn stop(place: &Place, program: &str, exit: &[&str]) -> Result<()> {
-    let Some(pid) = place.running(program) else {
+fn stop(dirs: &SwitchDirs, program: &str, exit: &[&str]) -> Result<()> {
+    let Some(pid) = dirs.running(program) else {
         println!("{program} does not run here");
         return Ok(());
     };
     let target = format!(
         "--target={}",
-        place.pidfile(program).with_file_name(format!("{program}.{pid}.ctl")).display()
+        dirs.pidfile(program).with_file_name(format!("{program}.{pid}.ctl")).display()
     );
     let arguments: Vec<&str> =
         std::iter::once(target.as_str()).chain(exit.iter().copied()).collect();
-    place.run("ovs-appctl", &arguments)?;
+    dirs.run("ovs-appctl", &arguments)?;
     let start = Instant::now();
     while Path::new(&format!("/proc/{pid}")).exists() {
         if start.elapsed() > PATIENCE {

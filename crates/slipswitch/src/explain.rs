@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `slipswitch explain`: the fate of a packet, the tier where it runs, and the reason.
 
-use crate::place::Place;
+use crate::switch_dirs::SwitchDirs;
 use anyhow::Result;
 use clap::Args;
 
@@ -25,11 +25,11 @@ Examples:
   slipswitch explain --bridge br0 in_port=p1 5054000000075054000000050800...
   slipswitch explain 'in_port(p1),eth_type(0x0800),ipv4(dst=10.0.0.2)'";
 
-pub fn run(place: &Place, options: &Options) -> Result<()> {
+pub fn run(dirs: &SwitchDirs, options: &Options) -> Result<()> {
     let mut words = vec!["--names"];
     words.extend(options.bridge.as_deref());
     words.push(&options.flow);
     words.extend(options.packet.as_deref());
-    print!("{}", place.appctl("slipswitch/explain", &words)?);
+    print!("{}", dirs.appctl("slipswitch/explain", &words)?);
     Ok(())
 }

@@ -6,13 +6,13 @@
 mod doctor;
 mod down;
 mod explain;
-mod place;
+mod switch_dirs;
 mod up;
 
 use clap::{Parser, Subcommand};
-use place::Place;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use switch_dirs::SwitchDirs;
 
 #[derive(Parser)]
 #[command(name = "slipswitch", version, about = "Starts, stops and explains a Slipswitch virtual switch", after_help = AFTER)]
@@ -52,12 +52,12 @@ The daemon itself is slipswitchd; it takes ovs-vswitchd's command line.";
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    let place = Place::new(cli.dir.as_deref());
+    let dirs = SwitchDirs::new(cli.dir.as_deref());
     let result = match cli.command {
-        Command::Up(options) => up::run(&place, &options),
-        Command::Down(options) => down::run(&place, &options),
-        Command::Doctor(options) => doctor::run(&place, &options),
-        Command::Explain(options) => explain::run(&place, &options),
+        Command::Up(options) => up::run(&dirs, &options),
+        Command::Down(options) => down::run(&dirs, &options),
+        Command::Doctor(options) => doctor::run(&dirs, &options),
+        Command::Explain(options) => explain::run(&dirs, &options),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

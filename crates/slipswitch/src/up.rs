@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `slipswitch up`.
 
-use crate::place::Place;
+use crate::switch_dirs::SwitchDirs;
 use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
 
@@ -17,27 +17,27 @@ pub struct Options {
 }
 
 /// Starts what does not run yet.
-pub fn run(place: &Place, options: &Options) -> Result<()> {
-    place.create()?;
-    if place.db_answers() {
-        println!("ovsdb-server answers on {}", place.db_socket().display());
+pub fn run(dirs: &SwitchDirs, options: &Options) -> Result<()> {
+    dirs.create()?;
+    if dirs.db_answers() {
+        println!("ovsdb-server answers on {}", dirs.db_socket().display());
     } else {
-        start_database(place)?;
+        start_database(dirs)?;
         println!(
             "started ovsdb-server on {}, database {}",
-            place.db_socket().display(),
-            place.db_file().display()
+            dirs.db_socket().display(),
+            dirs.db_file().display()
         );
     }
-    if let Some(pid) = place.running("ovs-vswitchd").filter(|pid| is_alive(*pid)) {
+    if let Some(pid) = dirs.running("ovs-vswitchd").filter(|pid| is_alive(*pid)) {
         println!("the switch daemon runs already, pid {pid}");
     } else {
-        start_daemon(place, options)?;
+        start_daemon(dirs, options)?;
         let pid =
-            place.running("ovs-vswitchd").map_or_else(String::new, |pid| format!(", pid {pid}"));
-        println!("started slipswitchd{pid}, log {}", place.logfile("ovs-vswitchd").display());
+            dirs.running("ovs-vswitchd").map_or_else(String::new, |pid| format!(", pid {pid}"));
+        println!("started slipswitchd{pid}, log {}", dirs.logfile("ovs-vswitchd").display());
     }
-    if let Some(exports) = place.exports() {
+    if let Some(exports) = dirs.exports() {
         println!("for ovs-vsctl, ovs-ofctl and ovs-appctl:\n  {exports}");
     }
     Ok(())
@@ -47,22 +47,21 @@ fn is_alive(pid: i32) -> bool {
     Path::new(&format!("/proc/{pid}")).exists()
 }
 
-fn start_database(place: &Place) -> Result<()> {
-    let (file, schema) = (place.db_file(), place.schema());
+fn start_database(dirs: &SwitchDirs) -> Result<()> {
+    let (file, schema) = (dirs.db_file(), dirs.schema());
     let (file, schema) = (text(&file)?, text(&schema)?);
-    if !place.db_file().exists() {
-        if !place.schema().exists() {
+    if !dirs.db_file().exists() {
+        if !dirs.schema().exists() {
             bail!("{schema} is missing; install Debian's openvswitch-switch");
         }
-        place.run("ovsdb-tool", &["create", file, schema]).context("cannot make the database")?;
-    } else if place.run("ovsdb-tool", &["needs-conversion", file, schema])?.trim() == "yes" {
-        place
-            .run("ovsdb-tool", &["convert", file, schema])
+        dirs.run("ovsdb-tool", &["create", file, schema]).context("cannot make the database")?;
+    } else if dirs.run("ovsdb-tool", &["needs-conversion", file, schema])?.trim() == "yes" {
+        dirs.run("ovsdb-tool", &["convert", file, schema])
             .context("cannot bring the database up to date")?;
     }
-    let pidfile = format!("--pidfile={}", place.pidfile("ovsdb-server").display());
-    let logfile = format!("--log-file={}", place.logfile("ovsdb-server").display());
-    let remote = format!("--remote=punix:{}", place.db_socket().display());
+    let pidfile = format!("--pidfile={}", dirs.pidfile("ovsdb-server").display());
+    let logfile = format!("--log-file={}", dirs.logfile("ovsdb-server").display());
+    let remote = format!("--remote=punix:{}", dirs.db_socket().display());
     let arguments = [
         file,
         &remote,
@@ -77,27 +76,27 @@ fn start_database(place: &Place) -> Result<()> {
         &pidfile,
         &logfile,
     ];
-    place.run("ovsdb-server", &arguments).context("cannot start the database server")?;
+    dirs.run("ovsdb-server", &arguments).context("cannot start the database server")?;
     // Debian's start script sets this column; the daemon does not.
-    let version = place.run("ovs-vsctl", &["--version"])?;
+    let version = dirs.run("ovs-vsctl", &["--version"])?;
     let version = version.split_whitespace().nth(3).unwrap_or("unknown").to_owned();
-    let db = format!("--db=unix:{}", place.db_socket().display());
+    let db = format!("--db=unix:{}", dirs.db_socket().display());
     let set = format!("ovs-version={version}");
-    place.run(
+    dirs.run(
         "ovs-vsctl",
         &[&db, "--no-wait", "--", "init", "--", "set", "Open_vSwitch", ".", &set],
     )?;
     Ok(())
 }
 
-fn start_daemon(place: &Place, options: &Options) -> Result<()> {
+fn start_daemon(dirs: &SwitchDirs, options: &Options) -> Result<()> {
     let daemon = match &options.daemon {
         Some(path) => path.clone(),
         None => beside_this_program("slipswitchd").unwrap_or_else(|| PathBuf::from("slipswitchd")),
     };
-    let output = place
+    let output = dirs
         .command(&daemon)
-        .arg(format!("unix:{}", place.db_socket().display()))
+        .arg(format!("unix:{}", dirs.db_socket().display()))
         .args(["--pidfile", "--detach", "--log-file", "-vconsole:emer", "-vsyslog:off"])
         .args(&options.arguments)
         .output()
@@ -105,7 +104,7 @@ fn start_daemon(place: &Place, options: &Options) -> Result<()> {
             format!("cannot run {}; build it with cargo build --release", daemon.display())
         })?;
     if !output.status.success() {
-        let log = place.logfile("ovs-vswitchd");
+        let log = dirs.logfile("ovs-vswitchd");
         bail!(
             "{} did not start ({}): {}\nits log: {}",
             daemon.display(),

@@ -7,8 +7,8 @@
 //! at the end.
 //!
 //! A command runs on the control thread, borrows the daemon for one synchronous step, and, when
-//! it changed something, ends the step with [`Daemon::settle`]. Only `revalidator/wait` answers
-//! later.
+//! it changed something, ends the step with [`Daemon::publish_and_wake`]. Only `revalidator/wait`
+//! answers later.
 //!
 //! | module | commands |
 //! |---|---|
@@ -110,7 +110,7 @@ impl Commands<'_> {
         self.registry.add(name, usage, min, max, move |call| {
             let mut daemon = daemon.borrow_mut();
             let answer = answer(&mut daemon, call);
-            daemon.settle();
+            daemon.publish_and_wake();
             answer
         });
     }

@@ -58,7 +58,7 @@ use ovsdb::{
     Transaction,
 };
 use process::Dirs;
-use state::State;
+use state::SwitchState;
 use std::future::Future;
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -76,7 +76,7 @@ const DATABASE_PATIENCE: Duration = Duration::from_secs(30);
 #[derive(Default)]
 pub struct Configuration {
     client: Option<Rc<Client>>,
-    state: State,
+    state: SwitchState,
 }
 
 impl Configuration {
@@ -93,11 +93,11 @@ impl Configuration {
             ..ClientOptions::default()
         };
         let client = Client::start(remotes, Configuration::monitor_spec(), options);
-        let state = State {
+        let state = SwitchState {
             tls_args,
             tls_policy: args.ssl.policy.clone(),
             tls_peer_ca: args.ssl.peer_ca_cert.clone(),
-            ..State::default()
+            ..SwitchState::default()
         };
         Ok(Configuration { client: Some(Rc::new(client)), state })
     }
@@ -293,11 +293,11 @@ pub struct Applied {
     is_first: bool,
 }
 
-/// The steps of configuration. The daemon settles after each of them that changes the switch.
+/// The steps of configuration. The daemon publishes after each of them that changes the switch.
 impl Configuration {
     /// Makes the switch what the database says. `None`: the database cannot be read and written
     /// (no connection, not the lock), or it has no Open_vSwitch row, and nothing was done. After
-    /// settling, the caller passes the result to [`Configuration::finish`]. `control` is for the
+    /// publication, the caller passes the result to [`Configuration::finish`]. `control` is for the
     /// tasks of OpenFlow sockets.
     pub fn apply(&mut self, context: &mut Context<'_>, control: &SharedControl) -> Option<Applied> {
         let client = self.ready_client()?;
@@ -451,7 +451,7 @@ fn is_ready(client: &Client) -> bool {
 /// Reports once that the database has been away for [`DATABASE_PATIENCE`]. Packets are still
 /// forwarded, but nobody can change the configuration, and the status and statistics in the
 /// database are old.
-fn watch_connection(client: &Client, state: &mut State) {
+fn watch_connection(client: &Client, state: &mut SwitchState) {
     if client.is_synchronized() {
         if state.is_absence_logged {
             tracing::info!(target: "bridge", "the database is back");
@@ -472,7 +472,7 @@ fn watch_connection(client: &Client, state: &mut State) {
 }
 
 /// Reports once that another daemon serves the database.
-fn watch_lock(client: &Client, state: &mut State) {
+fn watch_lock(client: &Client, state: &mut SwitchState) {
     if !client.is_synchronized() || client.has_lock() {
         state.without_lock = None;
         return;
@@ -488,10 +488,10 @@ fn watch_lock(client: &Client, state: &mut State) {
     }
 }
 
-/// Sends a transaction. If it takes no effect, `State::unwritten` is set and `activity` is rung: the
-/// next round makes the transaction again, because the replica still differs. The reason of a
-/// refusal is logged once, until a transaction takes effect or the reason changes.
-fn submit(client: &Client, transaction: Transaction, state: &State, activity: Rc<Notify>) {
+/// Sends a transaction. If it takes no effect, `SwitchState::unwritten` is set and `activity` is
+/// rung: the next round makes the transaction again, because the replica still differs. The reason
+/// of a refusal is logged once, until a transaction takes effect or the reason changes.
+fn submit(client: &Client, transaction: Transaction, state: &SwitchState, activity: Rc<Notify>) {
     let unwritten = Rc::clone(&state.unwritten);
     let refused = Rc::clone(&state.refused);
     let counts = Rc::clone(&state.counts);

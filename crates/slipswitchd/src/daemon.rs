@@ -2,9 +2,9 @@
 //! The daemon's state: one structure on one thread.
 //!
 //! Each source of work (the database, OpenFlow peers, `ovs-appctl`, packets' events, the clock)
-//! borrows [`Daemon`] for one short, synchronous step, and then calls [`Daemon::settle`]. That
-//! publishes the changes to packet threads and wakes the tasks that have output. No borrow is held
-//! across an `await`.
+//! borrows [`Daemon`] for one short, synchronous step, and then calls [`Daemon::publish_and_wake`].
+//! That publishes the changes to packet threads and wakes the tasks that have output. No borrow is
+//! held across an `await`.
 //!
 //! The daemon depends on [`crate::config`] and [`crate::openflow`], and neither depends on it:
 //! configuration works on a [`Context`], and tasks of OpenFlow sockets on a [`Control`].
@@ -167,7 +167,7 @@ impl Daemon {
     }
 
     /// Ends a step: handles events, publishes changes, wakes the tasks of peers with output.
-    pub fn settle(&mut self) {
+    pub fn publish_and_wake(&mut self) {
         self.drain_events();
         self.switch.publish();
         for (bridge, changes) in self.switch.announce_bonds() {
@@ -198,15 +198,15 @@ impl Daemon {
     pub fn run_connections(&mut self) {
         let now = self.clock.now();
         self.connections.run(&mut self.switch, now);
-        self.settle();
+        self.publish_and_wake();
     }
 
     /// Expires rules after a pass over all megaflows, which has collected the packets' counters. As in
     /// OVS, rules expire even while the clock is stopped: `fin_timeout` may have made them overdue.
     pub fn after_pass(&mut self) {
-        self.settle();
+        self.publish_and_wake();
         self.expire();
-        self.settle();
+        self.publish_and_wake();
     }
 
     fn expire(&mut self) {
@@ -256,7 +256,7 @@ impl Daemon {
         }
         let (configuration, mut context) = self.configuring();
         configuration.run_fail_modes(&mut context);
-        self.settle();
+        self.publish_and_wake();
     }
 
     /// Writes states that a command has just changed into the database, without waiting for
@@ -274,12 +274,12 @@ impl Daemon {
     pub fn remove_bridges(&mut self) {
         let (configuration, mut context) = self.configuring();
         configuration.remove_bridges(&mut context);
-        self.settle();
+        self.publish_and_wake();
     }
 
     /// Returns how long neither [`Daemon::tick`] nor [`status_tick`] has anything to do, unless an
-    /// event brings some, which rings [`Daemon::activity`] as every [`Daemon::settle`] does. `None`
-    /// when there is something to poll.
+    /// event brings some, which rings [`Daemon::activity`] as every [`Daemon::publish_and_wake`]
+    /// does. `None` when there is something to poll.
     pub fn time_until_next_deadline(&self) -> Option<Duration> {
         let deadlines = [self.switch.deadline(), self.connections.deadline()];
         let deadlines = deadlines.into_iter().flatten();
@@ -321,8 +321,8 @@ impl Control for Daemon {
         }
     }
 
-    fn settle(&mut self) {
-        Daemon::settle(self);
+    fn publish_and_wake(&mut self) {
+        Daemon::publish_and_wake(self);
     }
 }
 
@@ -334,7 +334,7 @@ pub fn reconfigure(daemon: &Shared) -> bool {
     let mut d = daemon.borrow_mut();
     let (configuration, mut context) = d.configuring();
     let Some(applied) = configuration.apply(&mut context, &control) else { return false };
-    d.settle();
+    d.publish_and_wake();
     let (configuration, mut context) = d.configuring();
     configuration.finish(&mut context, &applied);
     true
@@ -350,7 +350,7 @@ pub fn links_changed(daemon: &Shared) {
     let mut d = daemon.borrow_mut();
     let (configuration, mut context) = d.configuring();
     configuration.close_lost_ports(&mut context);
-    d.settle();
+    d.publish_and_wake();
 }
 
 /// Does periodic work: fail modes, and the writing of states that changed and, every

@@ -227,7 +227,7 @@ async fn watch_events(daemon: Shared, bell: Arc<Notify>) {
         loop {
             let more = {
                 let mut d = daemon.borrow_mut();
-                d.settle();
+                d.publish_and_wake();
                 d.has_events()
             };
             // Waiting for a bell that has rung does not let other tasks run, and packets can ring the
@@ -322,7 +322,7 @@ async fn follow_links(daemon: &Shared) -> std::io::Result<()> {
             let mut d = daemon.borrow_mut();
             d.switch.counters.port_rereads += 1;
             d.refresh_ports();
-            d.settle();
+            d.publish_and_wake();
             drop(d);
             links_changed(daemon);
         }

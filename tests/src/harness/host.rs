@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A host at the switch: a namespace at the other end of a plain veth pair.
 
-use super::{Echoes, Netns, Place, Process, patient, wait_until};
+use super::{Echoes, Netns, Process, Sandbox, patient, wait_until};
 use std::time::Duration;
 
 /// A namespace with `eth0`, whose other end is a device in the switch's namespace.
@@ -96,8 +96,8 @@ impl Host {
     ///
     /// # Panics
     /// When `tcpdump` does not start.
-    pub fn capture(&self, place: &Place, device: &str, filter: &str) -> Capture {
-        Capture::start(&self.netns, place, &format!("{}-{device}", self.name), device, filter)
+    pub fn capture(&self, sandbox: &Sandbox, device: &str, filter: &str) -> Capture {
+        Capture::start(&self.netns, sandbox, &format!("{}-{device}", self.name), device, filter)
     }
 }
 
@@ -113,20 +113,26 @@ impl Capture {
     ///
     /// # Panics
     /// When it does not start.
-    pub fn start(netns: &Netns, place: &Place, name: &str, device: &str, filter: &str) -> Capture {
-        let file = place.file(&format!("{name}.pcap"));
+    pub fn start(
+        netns: &Netns,
+        sandbox: &Sandbox,
+        name: &str,
+        device: &str,
+        filter: &str,
+    ) -> Capture {
+        let file = sandbox.file(&format!("{name}.pcap"));
         let path = file.to_str().expect("the directory's name is text").to_owned();
         let arguments = ["-i", device, "-n", "-U", "-s", "0", "-Z", "root", "-w", &path, filter];
         let name = format!("tcpdump-{name}");
         // An earlier one's frames, and its word that it listens, are not this one's.
-        for old in [file.clone(), place.file(&format!("{name}.err"))] {
+        for old in [file.clone(), sandbox.file(&format!("{name}.err"))] {
             let _ = std::fs::remove_file(old); // there may be none
         }
-        let process = Process::start(place, Some(netns), &name, "tcpdump", &arguments);
+        let process = Process::start(sandbox, Some(netns), &name, "tcpdump", &arguments);
         let listens = wait_until(Duration::from_secs(5), || {
-            place.read(&format!("{name}.err")).contains("listening on")
+            sandbox.read(&format!("{name}.err")).contains("listening on")
         });
-        assert!(listens, "tcpdump does not start: {}", place.read(&format!("{name}.err")));
+        assert!(listens, "tcpdump does not start: {}", sandbox.read(&format!("{name}.err")));
         Capture { process, file }
     }
 

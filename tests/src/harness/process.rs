@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A process that a test has started and that dies with it.
 
-use super::{Netns, Output, Place, wait_for, wait_until};
+use super::{Netns, Output, Sandbox, wait_for, wait_until};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
-/// A running program whose output goes to files in its place. It dies with the *thread* that
+/// A running program whose output goes to files in its sandbox. It dies with the *thread* that
 /// started it, and when this value is dropped.
 #[derive(Debug)]
 pub struct Process {
@@ -14,12 +14,12 @@ pub struct Process {
 
 impl Process {
     /// Starts `program` with `arguments`, in the namespace if one is given. Its outputs go to
-    /// `NAME.out` and `NAME.err` in `place`.
+    /// `NAME.out` and `NAME.err` in `sandbox`.
     ///
     /// # Panics
     /// When it cannot be started.
     pub fn start(
-        place: &Place,
+        sandbox: &Sandbox,
         netns: Option<&Netns>,
         name: &str,
         program: &str,
@@ -31,9 +31,9 @@ impl Process {
             command.args(netns.enter());
         }
         command.arg(program).args(arguments);
-        place.settle(&mut command);
+        sandbox.set_environment(&mut command);
         let file = |suffix| {
-            let path = place.file(&format!("{name}.{suffix}"));
+            let path = sandbox.file(&format!("{name}.{suffix}"));
             let file = std::fs::File::options().create(true).append(true).open(&path);
             Stdio::from(file.unwrap_or_else(|e| panic!("cannot open {}: {e}", path.display())))
         };
@@ -78,10 +78,15 @@ impl Drop for Process {
 ///
 /// # Panics
 /// When it cannot be started.
-pub fn run_limited(place: &Place, netns: Option<&Netns>, line: &str, timeout: Duration) -> Output {
+pub fn run_limited(
+    sandbox: &Sandbox,
+    netns: Option<&Netns>,
+    line: &str,
+    timeout: Duration,
+) -> Output {
     static NEXT: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
     let name = format!("limited{}", NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed));
-    let mut process = Process::start(place, netns, &name, "sh", &["-c", line]);
+    let mut process = Process::start(sandbox, netns, &name, "sh", &["-c", line]);
     let mut status = None;
     wait_until(timeout, || {
         status = process.ended();
@@ -89,8 +94,8 @@ pub fn run_limited(place: &Place, netns: Option<&Netns>, line: &str, timeout: Du
     });
     process.kill();
     Output {
-        stdout: place.read(&format!("{name}.out")),
-        stderr: place.read(&format!("{name}.err")),
+        stdout: sandbox.read(&format!("{name}.out")),
+        stderr: sandbox.read(&format!("{name}.err")),
         code: status.and_then(|s| s.code()),
     }
 }

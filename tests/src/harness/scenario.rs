@@ -295,8 +295,8 @@ impl Scenario<'_> {
         let switch = Switch::start(kind, Mode::Dummy);
         switch.vsctl(&dummy_bridge_line("br0", PORTS));
         switch.appctl("time/stop");
-        switch.place().write("prelude", PRELUDE);
-        let dir = switch.place().dir().display().to_string();
+        switch.sandbox().write("prelude", PRELUDE);
+        let dir = switch.sandbox().dir().display().to_string();
         let clean = |text: String| normalise(&text, &dir);
         let run = |line: String| {
             let output = switch.sh(&format!(". ./prelude\n{line}"));

@@ -3,7 +3,7 @@
 
 use super::host::pcap_frames;
 use super::process::run_limited;
-use super::{Host, Netns, Output, Place, Process, daemon_program, wait_until};
+use super::{Host, Netns, Output, Process, Sandbox, daemon_program, wait_until};
 use std::time::Duration;
 
 /// The schema that Debian installs.
@@ -74,7 +74,7 @@ pub struct Switch {
     daemon: Option<Process>,
     database: Option<Process>,
     // Last: its guard removes the directory.
-    place: Place,
+    sandbox: Sandbox,
 }
 
 impl Switch {
@@ -102,9 +102,9 @@ impl Switch {
     /// # Panics
     /// When a program does not start, with what it logged.
     pub fn with(options: Options) -> Switch {
-        let place = Place::new();
+        let sandbox = Sandbox::new();
         let netns = (options.mode == Mode::Real).then(Netns::new);
-        let mut switch = Switch { options, netns, daemon: None, database: None, place };
+        let mut switch = Switch { options, netns, daemon: None, database: None, sandbox };
         let created = switch.sh(&format!("ovsdb-tool create conf.db {SCHEMA}"));
         assert!(
             created.ok(),
@@ -132,9 +132,9 @@ impl Switch {
             "-vfile:info",
         ];
         self.database =
-            Some(Process::start(&self.place, None, "ovsdb-server", "ovsdb-server", &arguments));
+            Some(Process::start(&self.sandbox, None, "ovsdb-server", "ovsdb-server", &arguments));
         let answers = wait_until(START, || self.sh("ovs-vsctl --no-wait init").ok());
-        assert!(answers, "ovsdb-server does not start: {}", self.place.read("ovsdb-server.log"));
+        assert!(answers, "ovsdb-server does not start: {}", self.sandbox.read("ovsdb-server.log"));
     }
 
     /// Stops the database server at once.
@@ -159,7 +159,7 @@ impl Switch {
         let answers = wait_until(START, || {
             let ended = self.daemon.as_mut().is_none_or(|d| d.ended().is_some());
             ended
-                || self.place.file("ovs-vswitchd.pid").exists()
+                || self.sandbox.file("ovs-vswitchd.pid").exists()
                     && self.sh("ovs-appctl version").ok()
         });
         let alive = self.is_alive();
@@ -193,7 +193,7 @@ impl Switch {
         }
         command.extend(self.options.arguments.iter().map(String::as_str));
         let (first, arguments) = command.split_first().expect("the program is in it");
-        let daemon = Process::start(&self.place, self.netns.as_ref(), "daemon", first, arguments);
+        let daemon = Process::start(&self.sandbox, self.netns.as_ref(), "daemon", first, arguments);
         self.daemon = Some(daemon);
     }
 
@@ -221,18 +221,18 @@ impl Switch {
 
     /// The daemon's log and its output.
     pub fn story(&self) -> String {
-        let place = &self.place;
+        let sandbox = &self.sandbox;
         format!(
             "{}{}{}",
-            tail(&place.read("ovs-vswitchd.log")),
-            place.read("daemon.out"),
-            place.read("daemon.err")
+            tail(&sandbox.read("ovs-vswitchd.log")),
+            sandbox.read("daemon.out"),
+            sandbox.read("daemon.err")
         )
     }
 
     /// The daemon's log.
     pub fn log(&self) -> String {
-        self.place.read("ovs-vswitchd.log")
+        self.sandbox.read("ovs-vswitchd.log")
     }
 
     /// The daemon's log lines of level WARN and above.
@@ -244,8 +244,8 @@ impl Switch {
     }
 
     /// The switch's directory.
-    pub fn place(&self) -> &Place {
-        &self.place
+    pub fn sandbox(&self) -> &Sandbox {
+        &self.sandbox
     }
 
     /// The switch's namespace.
@@ -270,12 +270,12 @@ impl Switch {
 
     /// Runs a line of shell that finds this switch by its environment.
     pub fn sh(&self, line: &str) -> Output {
-        self.place.sh(line)
+        self.sandbox.sh(line)
     }
 
     /// Runs a line of shell in the switch's namespace, killed after `timeout`.
     pub fn sh_limited(&self, line: &str, timeout: Duration) -> Output {
-        run_limited(&self.place, self.netns.as_ref(), line, timeout)
+        run_limited(&self.sandbox, self.netns.as_ref(), line, timeout)
     }
 
     /// Runs a line of shell that has to succeed; its standard output.
@@ -335,7 +335,7 @@ impl Switch {
     #[track_caller]
     pub fn flows_by(&self, versions: &str, bridge: &str, flows: &str) {
         let text: String = flows.lines().map(|l| format!("{}\n", l.trim())).collect();
-        self.place.write("flows.txt", text);
+        self.sandbox.write("flows.txt", text);
         self.ofctl(&format!("-O {versions} del-flows {bridge}"));
         self.ofctl(&format!("-O {versions} add-flows {bridge} flows.txt"));
         // Earlier megaflows are gone when this returns.
@@ -352,7 +352,9 @@ impl Switch {
     pub fn sent(&self, port: &str) -> Vec<Vec<u8>> {
         // A received packet is processed before the next command is answered.
         self.sh("ovs-appctl version");
-        pcap_frames(&std::fs::read(self.place.file(&format!("{port}-tx.pcap"))).unwrap_or_default())
+        pcap_frames(
+            &std::fs::read(self.sandbox.file(&format!("{port}-tx.pcap"))).unwrap_or_default(),
+        )
     }
 
     /// The same in hexadecimal digits.
@@ -468,7 +470,7 @@ fn tail(text: &str) -> String {
 
 impl Drop for Switch {
     fn drop(&mut self) {
-        let crashed = self.place.read("daemon.err").contains("panicked at")
+        let crashed = self.sandbox.read("daemon.err").contains("panicked at")
             || self.daemon.as_mut().and_then(Process::ended).is_some_and(|s| s.code() != Some(0));
         if std::thread::panicking() {
             eprintln!("the daemon's log ends:\n{}", self.story());

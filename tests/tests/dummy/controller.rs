@@ -16,8 +16,8 @@ fn monitor(switch: &Switch, arguments: &str) {
 
 /// The controller's output, once it contains `text`.
 fn monitored(switch: &Switch, text: &str) -> String {
-    let seen = wait_until(SOON, || switch.place().read("monitor.txt").contains(text));
-    let all = switch.place().read("monitor.txt");
+    let seen = wait_until(SOON, || switch.sandbox().read("monitor.txt").contains(text));
+    let all = switch.sandbox().read("monitor.txt");
     assert!(seen, "{text} is not in: {all}");
     all
 }
@@ -56,8 +56,8 @@ fn packets_of_an_installed_flow_reach_the_controller_each() {
         switch.receive("p1", &ip("10.0.0.1", "10.0.0.2"));
     }
     let all =
-        wait_until(SOON, || switch.place().read("monitor.txt").matches("PACKET_IN").count() == 5);
-    assert!(all, "{}", switch.place().read("monitor.txt"));
+        wait_until(SOON, || switch.sandbox().read("monitor.txt").matches("PACKET_IN").count() == 5);
+    assert!(all, "{}", switch.sandbox().read("monitor.txt"));
     assert_eq!(switch.counts("br0").0, 5);
 }
 

@@ -208,7 +208,7 @@ fn dump_aggregate_adds_up() {
 fn replace_flows_and_diff_flows_agree() {
     let switch = Switch::dummy(3);
     switch.flows("br0", "cookie=0x1,ip,actions=1\narp,actions=1");
-    switch.place().write("new.txt", "cookie=0x1,ip,actions=2\nipv6,actions=3\n");
+    switch.sandbox().write("new.txt", "cookie=0x1,ip,actions=2\nipv6,actions=3\n");
     let differs = switch.sh("ovs-ofctl --no-names diff-flows br0 new.txt");
     assert_eq!(differs.code, Some(2), "{}", differs.text());
     let mut lines: Vec<&str> = differs.stdout.lines().collect();
@@ -236,7 +236,7 @@ fn replace_flows_and_diff_flows_agree() {
 fn a_bundle_with_a_bad_flow_changes_nothing() {
     let switch = Switch::dummy(2);
     switch.flows("br0", "ip,actions=1");
-    switch.place().write("bad.txt", "delete\nadd arp,actions=1\nadd ipv6,actions=group:77\n");
+    switch.sandbox().write("bad.txt", "delete\nadd arp,actions=1\nadd ipv6,actions=group:77\n");
     let text = switch.fails("ovs-ofctl --bundle add-flows br0 bad.txt");
     assert!(text.contains("OFPBAC_BAD_OUT_GROUP") || text.contains("OFPBFC_MSG_FAILED"), "{text}");
     assert_eq!(switch.dump("--no-names br0"), ["ip actions=output:1"]);
@@ -246,7 +246,7 @@ fn a_bundle_with_a_bad_flow_changes_nothing() {
 fn a_bundle_applies_all_in_order() {
     let switch = Switch::dummy(2);
     switch.flows("br0", "ip,actions=1");
-    switch.place().write("good.txt", "delete\nadd arp,actions=1\nmodify arp,actions=2\nadd ipv6,actions=1\ndelete_strict priority=32768,ipv6\n");
+    switch.sandbox().write("good.txt", "delete\nadd arp,actions=1\nmodify arp,actions=2\nadd ipv6,actions=1\ndelete_strict priority=32768,ipv6\n");
     switch.ofctl("--bundle add-flows br0 good.txt");
     assert_eq!(switch.dump("--no-names br0"), ["arp actions=output:2"]);
 }
@@ -254,7 +254,7 @@ fn a_bundle_applies_all_in_order() {
 #[test]
 fn a_bundle_takes_groups_and_flows_together() {
     let switch = Switch::dummy(2);
-    switch.place().write(
+    switch.sandbox().write(
         "both.txt",
         "group group_id=1,type=all,bucket=output:1\nflow add ip,actions=group:1\n",
     );

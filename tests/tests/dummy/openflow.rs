@@ -154,12 +154,12 @@ fn snoop_shows_what_goes_over_a_bridge() {
         switch.appctl("time/warp 1000");
         switch.sh("ovs-ofctl -vconsole:off snoop br0 --detach --no-chdir --pidfile=snoop.pid --unixctl=snoop.ctl >snoop.txt 2>&1").ok()
     });
-    assert!(snooping, "{}", switch.place().read("snoop.txt"));
+    assert!(snooping, "{}", switch.sandbox().read("snoop.txt"));
     switch.receive("p1", &crate::packets::arp("50:54:00:00:00:01", "ff:ff:ff:ff:ff:ff"));
     let seen = wait_until(Duration::from_secs(5), || {
-        switch.place().read("snoop.txt").contains("PACKET_IN")
+        switch.sandbox().read("snoop.txt").contains("PACKET_IN")
     });
-    assert!(seen, "{}", switch.place().read("snoop.txt"));
+    assert!(seen, "{}", switch.sandbox().read("snoop.txt"));
 }
 
 #[test]

@@ -50,7 +50,7 @@ fn del_port_and_del_br_take_them_away() {
     assert!(!text.contains("(p1)") && text.contains("2(p2)"), "{text}");
     switch.vsctl("del-br br0");
     assert_eq!(switch.appctl("ofproto/list"), "");
-    assert!(!switch.place().file("br0.mgmt").exists());
+    assert!(!switch.sandbox().file("br0.mgmt").exists());
     assert_eq!(switch.appctl("dpif/show").trim(), "");
 }
 

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! BPF that cannot be had: the daemon goes on with what is left, and says what to do.
 
-use crate::tools::{SOON, settled, started_by, two_hosts, warm, warnings_with, without_namespaces};
+use crate::tools::{
+    SOON, started_by, two_hosts, wait_until_offloaded, warm, warnings_with, without_namespaces,
+};
 use slipswitch_tests::harness::{Guard, Host, Mode, Switch, skip, tool_program, wait_until};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -149,7 +151,7 @@ fn a_bpf_file_system_that_is_not_mounted_is_mounted() {
     let before: Vec<&str> = before.iter().map(String::as_str).collect();
     let Some((switch, a, _b)) = switch(&before) else { return };
     warm(&switch, &a, "10.0.0.2");
-    settled(&switch);
+    wait_until_offloaded(&switch);
     assert_eq!(switch.warnings(), Vec::<String>::new());
 }
 
@@ -202,7 +204,7 @@ fn tables_for_which_there_is_no_memory_are_logged() {
     // It can be put right.
     again(&mut switch, "remove open_vswitch . other_config bpf-max-flows");
     warm(&switch, &a, "10.0.0.2");
-    settled(&switch);
+    wait_until_offloaded(&switch);
     drop(switch);
     drop(limit);
 }
@@ -212,7 +214,7 @@ fn a_locked_memory_limit_of_nothing_does_no_harm() {
     // Kernels since 5.11 count BPF memory elsewhere; the daemon may raise the limit on others.
     let Some((switch, a, _b)) = switch(&["prlimit", "--memlock=0:0"]) else { return };
     warm(&switch, &a, "10.0.0.2");
-    settled(&switch);
+    wait_until_offloaded(&switch);
     assert_eq!(switch.warnings(), Vec::<String>::new());
 }
 
@@ -223,15 +225,15 @@ fn a_second_daemon_with_the_same_pins_runs_in_userspace() {
     }
     let Some((switch, a, _b)) = switch(&[]) else { return };
     warm(&switch, &a, "10.0.0.2");
-    settled(&switch);
+    wait_until_offloaded(&switch);
     // Another process holds the directory of the pins.
     let mut switch = switch;
     switch.appctl("exit");
     assert_eq!(switch.wait_for_end(), Some(0));
-    let pins = std::fs::File::open(switch.place().pins()).expect("pins outlive the daemon");
+    let pins = std::fs::File::open(switch.sandbox().pins()).expect("pins outlive the daemon");
     rustix::fs::flock(&pins, rustix::fs::FlockOperation::NonBlockingLockExclusive)
         .expect("nobody holds it");
-    switch.place().write("ovs-vswitchd.log", "");
+    switch.sandbox().write("ovs-vswitchd.log", "");
     switch.start_daemon();
     let told = wait_until(SOON, || !warnings_with(&switch, "flows run in userspace").is_empty());
     assert!(told, "{}", switch.story());

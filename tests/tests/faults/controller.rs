@@ -77,7 +77,8 @@ fn connect(switch: &Switch) -> UnixStream {
 
 /// The same by another socket of the bridge.
 fn connect_by(switch: &Switch, socket: &str) -> UnixStream {
-    let mut stream = UnixStream::connect(switch.place().file(socket)).expect("the bridge listens");
+    let mut stream =
+        UnixStream::connect(switch.sandbox().file(socket)).expect("the bridge listens");
     stream.set_read_timeout(Some(SOON)).expect("not zero");
     stream.set_write_timeout(Some(SOON)).expect("not zero");
     stream.write_all(&message(0, 1, &[])).expect("the bridge reads");
@@ -311,7 +312,7 @@ fn another_version_is_refused_and_disturbs_nobody() {
         (hello(0xff, Some(1 << 4)), false),
     ] {
         let mut stream =
-            UnixStream::connect(switch.place().file("br0.mgmt")).expect("the bridge listens");
+            UnixStream::connect(switch.sandbox().file("br0.mgmt")).expect("the bridge listens");
         stream.set_read_timeout(Some(SOON)).expect("not zero");
         stream.write_all(&first).expect("the bridge reads");
         let hello = read(&mut stream).expect("the bridge says hello");
@@ -476,7 +477,11 @@ fn a_rate_limit_lets_packets_go_one_by_one() {
         "set-controller br0 punix:$OVS_RUNDIR/br0.limited \
          -- set controller br0 controller_rate_limit=100 controller_burst_limit=25",
     );
-    assert!(wait_until(SOON, || switch.place().file("br0.limited").exists()), "{}", switch.story());
+    assert!(
+        wait_until(SOON, || switch.sandbox().file("br0.limited").exists()),
+        "{}",
+        switch.story()
+    );
     let mut controller = connect_by(&switch, "br0.limited");
     controller.write_all(&message(9, 2, &[0, 0, 0, 128])).expect("the bridge reads");
     echo(&mut controller); // it is a listener by now

@@ -2,7 +2,9 @@
 //! The daemon is killed at random moments, again and again.
 
 use crate::kernel::Objects;
-use crate::tools::{SOON, descriptors, memory, pair, settled, warm, without_namespaces};
+use crate::tools::{
+    SOON, descriptors, memory, pair, wait_until_offloaded, warm, without_namespaces,
+};
 use crate::traffic::{Ping, Talk};
 use fastrand::Rng;
 use slipswitch_tests::harness::{Switch, acquainted, patient, wait_until};
@@ -41,7 +43,7 @@ impl State {
             names.sort();
             names
         };
-        let pins = std::fs::read_dir(switch.place().pins()).into_iter().flatten().flatten();
+        let pins = std::fs::read_dir(switch.sandbox().pins()).into_iter().flatten().flatten();
         let pins = pins.map(|e| e.file_name().to_string_lossy().into_owned() + "\n").collect();
         State {
             ports: switch.vsctl("--columns=name,ofport,error,link_state list interface"),
@@ -55,7 +57,7 @@ impl State {
 
 /// Processes that belong to the switch.
 fn processes(switch: &Switch) -> usize {
-    let mine = format!("OVS_RUNDIR={}", switch.place().dir().display());
+    let mine = format!("OVS_RUNDIR={}", switch.sandbox().dir().display());
     let all = std::fs::read_dir("/proc").expect("Linux has it").flatten();
     let is_mine = |path: std::path::PathBuf| {
         let environment = std::fs::read(path.join("environ")).unwrap_or_default();
@@ -102,9 +104,9 @@ fn a_daemon_that_is_killed_at_any_moment_costs_no_packet_and_leaves_nothing() {
     let ping = Ping::start(&switch, &a, "10.0.0.2");
     let back = Ping::start(&switch, &b, "10.0.0.1");
     let talk = Talk::start(&a, &b);
-    settled(&switch);
+    wait_until_offloaded(&switch);
     let before = State::of(&switch);
-    let pins = switch.place().pins();
+    let pins = switch.sandbox().pins();
     let mut objects = Objects::pinned(&pins);
     let at_first = objects.clone();
     let everything = Objects::all().counts();
@@ -117,10 +119,10 @@ fn a_daemon_that_is_killed_at_any_moment_costs_no_packet_and_leaves_nothing() {
         killed += crash(&mut switch, &mut random);
         // A socket file may still be the dead daemon's.
         assert!(wait_until(SOON, || switch.sh("ovs-ofctl show br0").ok()), "{}", switch.story());
-        switch.place().write("rules.txt", rules());
+        switch.sandbox().write("rules.txt", rules());
         switch.ofctl("add-flows br0 rules.txt");
         switch.vsctl("--no-wait remove open_vswitch . other_config flow-restore-wait");
-        settled(&switch);
+        wait_until_offloaded(&switch);
         let mut after = State::of(&switch);
         wait_until(SOON, || {
             after = State::of(&switch);

@@ -14,8 +14,8 @@ fn switch() -> (Switch, Proxy) {
     let arguments = vec!["unix:proxy.sock".to_owned()];
     let options = Options { arguments, ..Options::new(Kind::under_test(), Mode::Dummy) };
     let switch = Switch::with(options);
-    let place = switch.place();
-    let proxy = Proxy::start(&place.file("proxy.sock"), &place.file("db.sock"));
+    let sandbox = switch.sandbox();
+    let proxy = Proxy::start(&sandbox.file("proxy.sock"), &sandbox.file("db.sock"));
     switch.vsctl("add-br br0 -- set bridge br0 datapath_type=dummy fail_mode=secure");
     for port in ["p1", "p2"] {
         switch.vsctl(&format!(
@@ -225,7 +225,7 @@ fn a_slow_database_is_heard_out_and_holds_nobody_up() {
 #[test]
 fn a_database_that_hangs_holds_nobody_up() {
     let (switch, _proxy) = switch();
-    let pid = switch.place().read("ovsdb-server.pid");
+    let pid = switch.sandbox().read("ovsdb-server.pid");
     let signal = |name: &str| switch.run(&format!("kill -{name} {}", pid.trim()));
     signal("STOP");
     let start = Instant::now();

@@ -2,7 +2,9 @@
 //! Devices that vanish, come back, change and move, under load. Other ports lose nothing, the
 //! port itself what its own absence takes, and the database says what is.
 
-use crate::tools::{SOON, interface, pair, settled, two_hosts, warm, without_namespaces};
+use crate::tools::{
+    SOON, interface, pair, two_hosts, wait_until_offloaded, warm, without_namespaces,
+};
 use crate::traffic::Ping;
 use slipswitch_tests::harness::{Host, Kind, Mode, Netns, Switch, wait_until};
 use std::time::{Duration, Instant};
@@ -22,7 +24,7 @@ fn three() -> Option<(Switch, Host, Host, Host)> {
     let c = switch.host_on("br0", "h3", "10.0.0.3/24");
     warm(&switch, &a, "10.0.0.2");
     warm(&switch, &c, "10.0.0.1");
-    settled(&switch);
+    wait_until_offloaded(&switch);
     Some((switch, a, b, c))
 }
 
@@ -237,7 +239,7 @@ fn a_storm_of_other_devices_is_weathered() {
         })
         .chain((0..200).map(|n| format!("link del s{n}\n")))
         .collect();
-    let file = switch.place().write("storm", batch);
+    let file = switch.sandbox().write("storm", batch);
     for _ in 0..2 {
         switch.netns().sh(&format!("ip -batch {}", file.display()));
         assert!(switch.ofctl("show br0").contains("(h1)"));

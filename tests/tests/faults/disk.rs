@@ -26,7 +26,7 @@ fn forwards(switch: &Switch) {
 
 /// Runs a line of shell where the process of a pidfile has its mounts.
 fn beside(switch: &Switch, pidfile: &str, line: &str) -> Output {
-    let pid = switch.place().read(pidfile);
+    let pid = switch.sandbox().read(pidfile);
     let pid = pid.trim();
     switch.sh(&format!("nsenter --mount=/proc/{pid}/ns/mnt --wdns=\"$OVS_RUNDIR\" sh -c '{line}'"))
 }

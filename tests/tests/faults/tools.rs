@@ -48,7 +48,7 @@ pub fn warm(switch: &Switch, from: &Host, to: &str) {
 
 /// Waits until both directions between h1 and h2 run in the kernel.
 #[track_caller]
-pub fn settled(switch: &Switch) {
+pub fn wait_until_offloaded(switch: &Switch) {
     let mut text = String::new();
     let both = wait_until(SOON, || {
         text = switch.appctl("dpctl/dump-flows -m");
@@ -75,7 +75,7 @@ pub fn interface(switch: &Switch, name: &str, column: &str, wanted: &str) {
 
 /// Kilobytes of memory that the daemon holds.
 pub fn memory(switch: &Switch) -> u64 {
-    let pid = switch.place().read("ovs-vswitchd.pid");
+    let pid = switch.sandbox().read("ovs-vswitchd.pid");
     let status = std::fs::read_to_string(format!("/proc/{}/status", pid.trim()));
     let status = status.expect("the daemon runs");
     let line = status.lines().find(|l| l.starts_with("VmRSS:")).expect("Linux has it");
@@ -84,7 +84,7 @@ pub fn memory(switch: &Switch) -> u64 {
 
 /// Descriptors that the daemon holds.
 pub fn descriptors(switch: &Switch) -> usize {
-    let pid = switch.place().read("ovs-vswitchd.pid");
+    let pid = switch.sandbox().read("ovs-vswitchd.pid");
     let all = std::fs::read_dir(format!("/proc/{}/fd", pid.trim()));
     all.expect("the daemon runs").count()
 }

@@ -34,7 +34,8 @@ impl Ping {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let name = format!("ping{}", NEXT.fetch_add(1, Ordering::Relaxed));
         let arguments = ["-n", "-i", "0.01", "-W", "1", to];
-        let process = Process::start(switch.place(), Some(&from.netns), &name, "ping", &arguments);
+        let process =
+            Process::start(switch.sandbox(), Some(&from.netns), &name, "ping", &arguments);
         Ping { process, output: format!("{name}.out") }
     }
 
@@ -42,7 +43,7 @@ impl Ping {
     pub fn finish(mut self, switch: &Switch) -> Echoes {
         self.process.signal("INT");
         self.process.wait(SOON);
-        let text = switch.place().read(&self.output);
+        let text = switch.sandbox().read(&self.output);
         let mut answered: Vec<usize> = Vec::new();
         let mut last = 0usize;
         for line in text.lines() {

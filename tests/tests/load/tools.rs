@@ -109,7 +109,7 @@ impl Scene {
 
     /// Kilobytes of memory that the daemon has.
     pub fn memory(&self) -> u64 {
-        let pid = self.switch.place().read("ovs-vswitchd.pid");
+        let pid = self.switch.sandbox().read("ovs-vswitchd.pid");
         let status = std::fs::read_to_string(format!("/proc/{}/status", pid.trim()));
         let status = status.expect("the daemon runs");
         let line = status.lines().find_map(|l| l.strip_prefix("RssAnon:"));

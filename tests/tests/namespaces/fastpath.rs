@@ -173,7 +173,7 @@ fn a_flood_reaches_five_ports_from_the_kernel() {
     let captures: Vec<_> = hosts
         .iter()
         .skip(1)
-        .map(|h| h.capture(switch.place(), "eth0", "icmp[icmptype] == icmp-echo"))
+        .map(|h| h.capture(switch.sandbox(), "eth0", "icmp[icmptype] == icmp-echo"))
         .collect();
     let before = in_userspace(&switch);
     assert_eq!(hosts[0].ping("10.0.0.2", 20), 20);
@@ -224,8 +224,8 @@ fn rewritten_packets_have_right_checksums_at_the_receiver() {
     );
     a.netns.sh(&format!("ip neigh replace 10.0.0.9 lladdr {mac_b} dev eth0"));
     warm(&a, "10.0.0.2");
-    let capture = b.capture(switch.place(), "eth0", "tcp port 7000");
-    let back = a.capture(switch.place(), "eth0", "tcp port 8000");
+    let capture = b.capture(switch.sandbox(), "eth0", "tcp port 7000");
+    let back = a.capture(switch.sandbox(), "eth0", "tcp port 8000");
     let mut stream = Stream::new(&a, &b, "10.0.0.2:7000", "10.0.0.9:8000");
     stream.write(3_000_000);
     assert_eq!(stream.finish(), 3_000_000);
@@ -312,7 +312,7 @@ fn the_kernel_counts_as_many_tags_as_translation_does() {
     };
     send(&one, 10);
     sees(&switch, &["in_port(h1)", "vlan(vid=10", "eth_type(0x0800)", "offloaded:yes, dp:tcx"]);
-    let capture = b.capture(switch.place(), "eth0", "vlan");
+    let capture = b.capture(switch.sandbox(), "eth0", "vlan");
     send(&two, 20);
     send(&one, 5);
     let frames = capture.finish(5, SOON);
@@ -321,13 +321,13 @@ fn the_kernel_counts_as_many_tags_as_translation_does() {
     assert!(frames.iter().all(|f| inner(f) == Some(vec![8, 0])), "{frames:x?}");
     // With a limit of two, IPv4 after two tags is IPv4, at once and in the kernel, too.
     switch.vsctl("set open_vswitch . other_config:vlan-limit=2");
-    let capture = b.capture(switch.place(), "eth0", "vlan");
+    let capture = b.capture(switch.sandbox(), "eth0", "vlan");
     send(&two, 20);
     assert_eq!(capture.finish(20, SOON).len(), 20);
     sees(&switch, &["in_port(h1)", "vlan(vid=10", "eth_type(0x0800)", "offloaded:yes, dp:tcx"]);
     // And back.
     switch.vsctl("remove open_vswitch . other_config vlan-limit");
-    let capture = b.capture(switch.place(), "eth0", "vlan");
+    let capture = b.capture(switch.sandbox(), "eth0", "vlan");
     send(&two, 20);
     send(&one, 10);
     assert_eq!(capture.finish(10, SOON).len(), 10);

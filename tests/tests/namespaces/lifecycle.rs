@@ -210,7 +210,7 @@ fn a_killed_daemon_finds_an_internal_port_in_another_namespace() {
     switch.vsctl("add-port br0 int0 -- set interface int0 type=internal");
     let container = Netns::new();
     // By it others find the way there.
-    let _process = Process::start(switch.place(), Some(&container), "inmate", "sleep", &["600"]);
+    let _process = Process::start(switch.sandbox(), Some(&container), "inmate", "sleep", &["600"]);
     assert!(wait_until(SOON, || switch.netns().run("ip link show int0").ok()));
     move_device("int0", switch.netns(), &container);
     container
@@ -259,7 +259,7 @@ fn sigterm_under_traffic_ends_it_cleanly() {
     let start = std::time::Instant::now();
     switch.wait_for_end();
     assert!(start.elapsed() < patient(Duration::from_secs(5)));
-    assert!(!switch.place().file("ovs-vswitchd.pid").exists());
+    assert!(!switch.sandbox().file("ovs-vswitchd.pid").exists());
     let _ = load.join();
 }
 

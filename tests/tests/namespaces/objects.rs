@@ -20,7 +20,7 @@ char _license[] SEC("license") = "GPL";
 /// Compiles an object as `docs/user-programs.md` says.
 fn compile(switch: &Switch, name: &str, source: &Path) -> PathBuf {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/datapath-bpf");
-    let object = switch.place().file(name);
+    let object = switch.sandbox().file(name);
     let headers = format!("/usr/include/{}-linux-gnu", std::env::consts::ARCH);
     let done = Command::new("clang")
         .args([
@@ -51,7 +51,7 @@ fn a_broken_object_leaves_its_port_at_the_skb_hook_and_the_example_takes_it_to_x
         return;
     }
     let Some((switch, a, b, _processes)) = prepared() else { return };
-    let source = switch.place().write("broken.bpf.c", BROKEN);
+    let source = switch.sandbox().write("broken.bpf.c", BROKEN);
     let broken = compile(&switch, "broken.bpf.o", &source);
     let tiers = || switch.appctl("slipswitch/tiers h1");
     let use_object = |object: &Path| {

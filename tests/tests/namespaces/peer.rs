@@ -209,7 +209,7 @@ fn a_capture_at_the_port_sees_every_packet() {
     let Some((switch, a, _b)) = entering() else { return };
     let capture = Capture::start(
         switch.netns(),
-        switch.place(),
+        switch.sandbox(),
         "port-h2",
         "h2",
         "icmp[icmptype] == icmp-echo",

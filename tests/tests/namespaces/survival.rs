@@ -15,7 +15,7 @@ fn nothing_lost(ping: JoinHandle<Echoes>, switch: &Switch) {
 
 /// Waits until both directions between h1 and h2 run in the kernel.
 #[track_caller]
-fn settled(switch: &Switch) {
+fn wait_until_offloaded(switch: &Switch) {
     in_kernel(switch, ["h1", "h2"]);
 }
 
@@ -24,7 +24,7 @@ fn established_flows_lose_nothing_while_the_daemon_is_dead() {
     let Some((mut switch, a, b)) = pair() else { return };
     warm(&a, "10.0.0.2");
     acquainted(&a, &b);
-    settled(&switch);
+    wait_until_offloaded(&switch);
     let ping = a.pinging("10.0.0.2", 4);
     let mut stream = Stream::new(&a, &b, "10.0.0.2:7000", "10.0.0.2:7000");
     stream.write(1_000_000);
@@ -42,7 +42,7 @@ fn established_flows_lose_nothing_while_the_daemon_is_dead() {
     assert_eq!(stream.finish(), 3_000_000);
     nothing_lost(ping, &switch);
     assert!(switch.log().contains("adopted"), "{}", switch.log());
-    settled(&switch);
+    wait_until_offloaded(&switch);
 }
 
 #[test]
@@ -50,8 +50,8 @@ fn a_plain_exit_leaves_flows_and_one_with_cleanup_does_not() {
     let Some((mut switch, a, b)) = pair() else { return };
     warm(&a, "10.0.0.2");
     acquainted(&a, &b);
-    settled(&switch);
-    let pins = switch.place().pins();
+    wait_until_offloaded(&switch);
+    let pins = switch.sandbox().pins();
     assert!(pins.exists(), "{} is not there", pins.display());
     let ping = a.pinging("10.0.0.2", 3);
     switch.appctl("exit");
@@ -115,7 +115,7 @@ fn counters_of_adopted_flows_go_on() {
     switch.flows("br0", "priority=1,actions=NORMAL");
     warm(&a, "10.0.0.2");
     acquainted(&a, &b);
-    settled(&switch);
+    wait_until_offloaded(&switch);
     assert_eq!(a.ping("10.0.0.2", 40), 40);
     let count = |switch: &Switch| packets(switch, &["in_port(h1)", "eth_type(0x0800)"]);
     let before = count(&switch);
@@ -138,7 +138,7 @@ fn flow_restore_wait_keeps_adopted_flows_until_the_tables_are_back() {
     switch.ofctl("add-flow br0 actions=NORMAL");
     warm(&a, "10.0.0.2");
     acquainted(&a, &b);
-    settled(&switch);
+    wait_until_offloaded(&switch);
     let ping = a.pinging("10.0.0.2", 4);
     switch.vsctl("set open_vswitch . other_config:flow-restore-wait=true");
     switch.kill_daemon();
@@ -162,7 +162,7 @@ fn flow_restore_wait_has_an_end() {
     switch.ofctl("add-flow br0 actions=NORMAL");
     warm(&a, "10.0.0.2");
     acquainted(&a, &b);
-    settled(&switch);
+    wait_until_offloaded(&switch);
     // It begins before the programs are loaded.
     let deadline = patient(Duration::from_secs(4)).as_secs();
     switch.vsctl(&format!(
@@ -186,7 +186,7 @@ fn flows_that_no_rule_explains_are_swept() {
     switch.ofctl("add-flow br0 actions=NORMAL");
     warm(&a, "10.0.0.2");
     acquainted(&a, &b);
-    settled(&switch);
+    wait_until_offloaded(&switch);
     switch.kill_daemon();
     switch.start_daemon(); // its tables are empty
     let swept = wait_until(SOON, || a.ping("10.0.0.2", 1) == 0);
@@ -200,8 +200,8 @@ fn tables_of_another_layout_are_replaced_and_logged() {
     let Some((mut switch, a, b)) = pair() else { return };
     warm(&a, "10.0.0.2");
     acquainted(&a, &b);
-    settled(&switch);
-    let pins = switch.place().pins();
+    wait_until_offloaded(&switch);
+    let pins = switch.sandbox().pins();
     let links = || {
         let names = std::fs::read_dir(&pins).expect("pins are there").flatten();
         names.filter(|e| e.file_name().to_string_lossy().starts_with("link_")).count()
@@ -225,11 +225,11 @@ fn tables_of_another_layout_are_replaced_and_logged() {
     assert_eq!(lines.len(), 1, "{lines:?}");
     assert!(lines[0].contains("|WARN|") && lines[0].contains("layout version 99"), "{lines:?}");
     // No packet goes twice, and the new tables serve.
-    let asked = b.capture(switch.place(), "eth0", "icmp[icmptype] == icmp-echo");
-    let answered = a.capture(switch.place(), "eth0", "icmp[icmptype] == icmp-echoreply");
+    let asked = b.capture(switch.sandbox(), "eth0", "icmp[icmptype] == icmp-echo");
+    let answered = a.capture(switch.sandbox(), "eth0", "icmp[icmptype] == icmp-echoreply");
     assert!(a.reaches("10.0.0.2", SOON), "{}", switch.story());
     assert_eq!(a.ping("10.0.0.2", 20), 20);
-    settled(&switch);
+    wait_until_offloaded(&switch);
     std::thread::sleep(Duration::from_millis(200));
     assert_eq!(asked.finish(21, SOON).len(), answered.finish(21, SOON).len());
     assert_eq!(links(), before);
@@ -241,15 +241,15 @@ fn tables_of_another_layout_are_replaced_and_logged() {
 fn what_a_daemon_left_in_bpf_ends_with_a_new_one_that_does_without() {
     let Some((mut switch, a, b)) = pair() else { return };
     warm(&a, "10.0.0.2");
-    settled(&switch);
+    wait_until_offloaded(&switch);
     switch.kill_daemon();
     switch.vsctl("--no-wait set open_vswitch . other_config:bpf-offload=false");
     switch.start_daemon();
-    let pins = switch.place().pins();
+    let pins = switch.sandbox().pins();
     assert!(wait_until(SOON, || !pins.exists()), "{} is still there", pins.display());
     // No packet is forwarded twice, by the old flows and by the new ones.
-    let asked = b.capture(switch.place(), "eth0", "icmp[icmptype] == icmp-echo");
-    let answered = a.capture(switch.place(), "eth0", "icmp[icmptype] == icmp-echoreply");
+    let asked = b.capture(switch.sandbox(), "eth0", "icmp[icmptype] == icmp-echo");
+    let answered = a.capture(switch.sandbox(), "eth0", "icmp[icmptype] == icmp-echoreply");
     assert!(a.reaches("10.0.0.2", SOON), "{}", switch.story());
     assert_eq!(a.ping("10.0.0.2", 20), 20);
     std::thread::sleep(Duration::from_millis(200));
@@ -261,7 +261,7 @@ fn what_a_daemon_left_in_bpf_ends_with_a_new_one_that_does_without() {
     switch.flows("br0", "actions=NORMAL");
     switch.vsctl("remove open_vswitch . other_config bpf-offload");
     warm(&a, "10.0.0.2");
-    settled(&switch);
+    wait_until_offloaded(&switch);
 }
 
 #[test]
@@ -269,7 +269,7 @@ fn removing_the_bridge_leaves_nothing_on_the_devices() {
     let Some((switch, a, _b)) = pair() else { return };
     warm(&a, "10.0.0.2");
     switch.vsctl("del-br br0");
-    let pins = switch.place().pins();
+    let pins = switch.sandbox().pins();
     let links = |part: &str| {
         std::fs::read_dir(&pins).map_or(0, |dir| {
             dir.flatten().filter(|e| e.file_name().to_string_lossy().contains(part)).count()

@@ -92,7 +92,7 @@ fn a_program_behind_a_tap_exchanges_frames_with_a_host() {
     };
 
     // From the program to the host: what was written into the tap.
-    let capture = a.capture(switch.place(), "eth0", &format!("ether proto {EXPERIMENT}"));
+    let capture = a.capture(switch.sandbox(), "eth0", &format!("ether proto {EXPERIMENT}"));
     let sent: Vec<Vec<u8>> = sizes.iter().map(|s| frame([0xff; 6], PROGRAM, *s)).collect();
     let packets: Vec<Packet> = sent.iter().map(|f| Packet::from_slice(f)).collect();
     let report = program.sender.send(&packets);

@@ -66,7 +66,7 @@ fn tagged_frames_cross_a_trunk_between_two_bridges() {
         .netns()
         .sh("ip link add t0 type veth peer name t1; ip link set t0 up; ip link set t1 up");
     switch.vsctl("add-port br0 t0 -- add-port br1 t1 -- set port h1 tag=10 -- set port h2 tag=10 -- set port h3 tag=20");
-    let capture = Capture::start(switch.netns(), switch.place(), "trunk", "t1", "vlan 10");
+    let capture = Capture::start(switch.netns(), switch.sandbox(), "trunk", "t1", "vlan 10");
     assert!(a.reaches("10.0.0.2", SOON));
     tcp(&a, &b, 5_000_000);
     tcp(&b, &a, 5_000_000);
@@ -94,7 +94,7 @@ fn labelled_frames_cross_a_trunk_between_two_bridges() {
         );
         switch.flows_by("OpenFlow13", bridge, &flows);
     }
-    let capture = Capture::start(switch.netns(), switch.place(), "trunk", "t1", "mpls 77");
+    let capture = Capture::start(switch.netns(), switch.sandbox(), "trunk", "t1", "mpls 77");
     assert!(a.reaches("10.0.0.2", SOON));
     // Packets that are still to be segmented, too.
     tcp(&a, &b, 5_000_000);
@@ -169,7 +169,7 @@ fn a_broadcast_reaches_every_port_once() {
     let [sender, receivers @ ..] = hosts.as_slice() else { unreachable!("six were made") };
     assert!(sender.reaches("10.0.0.6", SOON));
     let captures: Vec<Capture> =
-        receivers.iter().map(|h| h.capture(switch.place(), "eth0", "udp port 9")).collect();
+        receivers.iter().map(|h| h.capture(switch.sandbox(), "eth0", "udp port 9")).collect();
     sender.netns.with(|| {
         let socket = std::net::UdpSocket::bind("0.0.0.0:0").expect("a socket");
         socket.set_broadcast(true).expect("allowed");
@@ -193,7 +193,7 @@ fn checksums_are_whole_where_afxdp_hands_packets_out() {
     switch.vsctl("add-port br0 h2 -- set interface h2 type=afxdp");
     assert_eq!(switch.vsctl("get interface h2 error"), "[]\n");
     assert!(a.reaches("10.0.0.2", SOON), "{}", switch.story());
-    let capture = b.capture(switch.place(), "eth0", "src host 10.0.0.1");
+    let capture = b.capture(switch.sandbox(), "eth0", "src host 10.0.0.1");
     tcp(&a, &b, 2_000_000);
     assert_eq!(udp(&a, &b, &[1, 100, 1472]), [true; 3]);
     assert!(wait_until(SOON, || capture.frames().len() > 5));
@@ -242,8 +242,13 @@ fn checksums_are_whole_at_the_receiver() {
         assert!(a.reaches("10.0.0.2", SOON), "{name}: {}", switch.story());
         let source = if name.starts_with("plain") { "10.0.0.1" } else { "10.0.0.77" };
         let file = name.replace(' ', "-");
-        let capture =
-            Capture::start(&b.netns, switch.place(), &file, "eth0", &format!("src host {source}"));
+        let capture = Capture::start(
+            &b.netns,
+            switch.sandbox(),
+            &file,
+            "eth0",
+            &format!("src host {source}"),
+        );
         tcp(&a, &b, 300_000);
         assert_eq!(udp(&a, &b, &[1, 100, 1471, 1472]), [true; 4], "{name}");
         let of = |text: &str, part: &str| text.lines().filter(|l| l.contains(part)).count();

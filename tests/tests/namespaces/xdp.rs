@@ -46,7 +46,7 @@ pub fn prepared() -> Option<(Switch, Host, Host, [Capture; 2])> {
     let (switch, a, b) = pair()?;
     let processes = [&a, &b].map(|host| {
         host.netns.sh(&format!("ethtool -K eth0 {WHOLE} gro on"));
-        host.capture(switch.place(), "eth0", "tcp port 1")
+        host.capture(switch.sandbox(), "eth0", "tcp port 1")
     });
     warm(&a, "10.0.0.2");
     acquainted(&a, &b);
@@ -66,7 +66,7 @@ fn jumbo(hosts: usize) -> Option<Jumbo> {
     switch.ofctl("mod-port br0 br0 no-flood");
     let process = |host: &Host| {
         let name = format!("{}-process", host.name());
-        Capture::start(&host.netns, switch.place(), &name, "eth0", "tcp port 1")
+        Capture::start(&host.netns, switch.sandbox(), &name, "eth0", "tcp port 1")
     };
     let processes: Vec<Capture> = hosts.iter().map(process).collect();
     let mut ports = Vec::new();
@@ -127,7 +127,7 @@ fn a_flood_reaches_all_ports_from_xdp() {
     let captures: Vec<_> = hosts
         .iter()
         .skip(1)
-        .map(|h| h.capture(switch.place(), "eth0", "icmp[icmptype] == icmp-echo"))
+        .map(|h| h.capture(switch.sandbox(), "eth0", "icmp[icmptype] == icmp-echo"))
         .collect();
     assert_eq!(hosts[0].ping("10.0.0.2", 20), 20);
     for capture in captures {

@@ -73,7 +73,11 @@ impl Devices {
     }
 
     /// Waits until a packet that was sent after the reading `before` is processed.
-    fn settle(&self, control: &mut Connection, before: Counts) -> Result<Counts, Broken> {
+    fn wait_until_processed(
+        &self,
+        control: &mut Connection,
+        before: Counts,
+    ) -> Result<Counts, Broken> {
         let start = Instant::now();
         for turn in 0.. {
             let now = counts(control)?;
@@ -165,7 +169,7 @@ impl Wire for Devices {
         let flows_before = if round == 0 { Flows::new() } else { flows(control)? };
         let peer = self.peers.get(port).ok_or_else(|| Broken(format!("no port {port}")))?;
         peer.send(&[Packet::from_slice(frame)]);
-        let after = self.settle(control, before)?;
+        let after = self.wait_until_processed(control, before)?;
         if after.looked_up == before.looked_up {
             return Ok("it did not arrive at the switch\n".to_owned());
         }

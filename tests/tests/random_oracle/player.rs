@@ -87,7 +87,7 @@ impl Player {
         };
         let mode = if tier.is_some() { Mode::Real } else { Mode::Dummy };
         let switch = Switch::start(kind, mode);
-        let dir = switch.place().dir().to_owned();
+        let dir = switch.sandbox().dir().to_owned();
         let socket = socket_path(&dir, "ovs-vswitchd").expect("a running daemon has a pidfile");
         let mut control = Connection::open(&socket, Some(PATIENCE)).expect("a daemon listens");
         let wire: Box<dyn Wire + Send> = match tier {
@@ -380,7 +380,7 @@ impl Player {
     ) -> Result<Option<&mut Controller>> {
         let key = (bridge, version.wire());
         if !self.controllers.contains_key(&key) {
-            let socket = self.switch.place().file(&format!("{bridge}.mgmt"));
+            let socket = self.switch.sandbox().file(&format!("{bridge}.mgmt"));
             if !socket.exists() {
                 return Ok(None);
             }
@@ -435,7 +435,7 @@ impl Player {
     }
 
     fn clean(&self, text: &str) -> String {
-        normalise(text, &self.switch.place().dir().display().to_string())
+        normalise(text, &self.switch.sandbox().dir().display().to_string())
     }
 }
 

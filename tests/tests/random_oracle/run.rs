@@ -110,7 +110,7 @@ fn work(plan: Plan, start: Instant, next: &AtomicU64, figures: &Mutex<Figures>) 
         let found = examine(pair, &case, bridges, is_new);
         let mut figures = figures();
         figures.count(plan, &case, &not_here);
-        figures.note(seed, found);
+        figures.record(seed, found);
         if figures.cases.is_multiple_of(PROGRESS) {
             eprintln!("{} configurations in {:?}", figures.cases, start.elapsed());
         }
@@ -241,7 +241,7 @@ impl Figures {
         add(&mut self.beyond, not_here);
     }
 
-    fn note(&mut self, seed: u64, found: Found) {
+    fn record(&mut self, seed: u64, found: Found) {
         if let Some(text) = found.crash {
             eprintln!("seed {seed}: Open vSwitch's own daemon crashes {text}");
             self.crashes.push(seed);

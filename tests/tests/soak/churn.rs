@@ -62,7 +62,7 @@ impl<'a> Churn<'a> {
             // A String takes all writes.
             let _ = writeln!(text, "table=7,priority={port},udp,tp_dst={port},actions=drop");
         }
-        self.switch.place().write("churn.txt", text);
+        self.switch.sandbox().write("churn.txt", text);
         self.switch.ofctl("add-flows br0 churn.txt");
         self.switch.ofctl("mod-flows br0 table=7,actions=NORMAL");
         self.switch.ofctl("--bundle add-flows br0 churn.txt");
@@ -91,7 +91,7 @@ impl<'a> Churn<'a> {
 
     /// Peers that say hello, half a message, or nothing.
     fn controllers(&self) {
-        let socket = self.switch.place().file("br0.mgmt");
+        let socket = self.switch.sandbox().file("br0.mgmt");
         let peers: Vec<UnixStream> =
             (0..PEERS).filter_map(|_| UnixStream::connect(&socket).ok()).collect();
         for (number, mut peer) in peers.iter().enumerate() {

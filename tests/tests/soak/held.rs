@@ -25,7 +25,7 @@ pub struct Held {
 impl Held {
     /// Looks at the daemon.
     pub fn by(switch: &Switch) -> Held {
-        let pid = switch.place().read("ovs-vswitchd.pid");
+        let pid = switch.sandbox().read("ovs-vswitchd.pid");
         let process = PathBuf::from(format!("/proc/{}", pid.trim()));
         let status = text(&process.join("status"));
         let mut held = Held {
@@ -45,7 +45,7 @@ impl Held {
                 held.programs += has("prog_id:");
             }
         }
-        held.pins = pins(Path::new(switch.place().dir()));
+        held.pins = pins(Path::new(switch.sandbox().dir()));
         held
     }
 

@@ -102,7 +102,7 @@ impl Store {
         let file = apt.fetch(&kernel.release, &temporary.dir)?;
         let root = temporary.dir.join("root");
         host::output(host::command("dpkg-deb").arg("-x").args([&file, &root]))?;
-        settle(&root, &kernel.release)?;
+        normalize_package(&root, &kernel.release)?;
         std::fs::create_dir_all(self.kernels())?;
         // Another run may have put it there meanwhile.
         match std::fs::rename(&root, &kernel.dir) {
@@ -113,7 +113,7 @@ impl Store {
 }
 
 /// Gives the unpacked package one shape, and modprobe's tables.
-fn settle(root: &Path, release: &Release) -> Result<()> {
+fn normalize_package(root: &Path, release: &Release) -> Result<()> {
     if !root.join("lib").exists() {
         // Debian 13 has /lib below /usr.
         std::os::unix::fs::symlink("usr/lib", root.join("lib"))?;

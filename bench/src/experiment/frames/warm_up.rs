@@ -33,7 +33,7 @@ pub fn warm_up(testbed: &mut Testbed, case: &Case) -> Result<Option<String>> {
         _ => fill(testbed, case.flows)?,
     };
     let [least, most] = SETTLE;
-    let steady = testbed.traffic(Stream::flood(case.flows)).settle(least, most)?;
+    let steady = testbed.traffic(Stream::flood(case.flows)).run_until_steady(least, most)?;
     let rising = || format!("the rate still rose after {} s of traffic", most.as_secs());
     let misplaced = || testbed.instance.misplaced();
     Ok(missing.or_else(misplaced).or_else(|| (!steady).then(rising)))

@@ -59,7 +59,7 @@ impl Bundle {
 
 /// Work that remains after every message of a bundle has succeeded.
 #[derive(Default)]
-struct Rest {
+struct DeferredWork {
     causes: Vec<Cause>,
     groups: Vec<(u32, GroupMod)>,
     ports: Vec<PortMod>,
@@ -195,8 +195,8 @@ impl Connections {
             .and_then(super::Session::protocol)
             .ok_or(OfError::OFPBFC_UNKNOWN)?;
         let saved = switch.bridge(origin.bridge).ok_or(OfError::OFPBRC_EPERM)?.pipeline.clone();
-        let rest = match apply(origin, bundle, &protocol, switch) {
-            Ok(rest) => rest,
+        let deferred = match apply(origin, bundle, &protocol, switch) {
+            Ok(deferred) => deferred,
             Err(failed) => {
                 if let Some(bridge) = switch.bridge_rules_mut(origin.bridge) {
                     bridge.pipeline = saved;
@@ -205,17 +205,17 @@ impl Connections {
                 return Err(OfError::OFPBFC_MSG_FAILED);
             }
         };
-        self.changed(origin.bridge, &rest.causes, Some(origin.id), switch, origin.now);
-        for (xid, gm) in rest.groups {
+        self.changed(origin.bridge, &deferred.causes, Some(origin.id), switch, origin.now);
+        for (xid, gm) in deferred.groups {
             self.forward(origin, RequestForwardReason::GroupMod, xid, || {
                 ForwardedChange::Group(gm)
             });
         }
-        for pm in &rest.ports {
+        for pm in &deferred.ports {
             self.modify_port(pm, origin, switch);
         }
         switch.publish_and_wait();
-        for Departure { packet, .. } in &rest.packets {
+        for Departure { packet, .. } in &deferred.packets {
             if let Err(error) = self.send_packet_out(packet, origin, switch) {
                 // The dry run succeeded, but earlier packets have learned flows since.
                 tracing::debug!(target: "ofproto", "packet-out of a bundle was not sent ({error})");
@@ -256,8 +256,8 @@ fn apply(
     bundle: &Bundle,
     protocol: &Protocol,
     switch: &mut Switch,
-) -> Result<Rest, Failed> {
-    let mut rest = Rest::default();
+) -> Result<DeferredWork, Failed> {
+    let mut deferred = DeferredWork::default();
     for bytes in openflow::frame::split(&bundle.messages) {
         // The message decoded when it was added. After a change of the flow format it may not
         // decode.
@@ -270,16 +270,16 @@ fn apply(
         };
         let BundleAdd { message, raw, .. } = *add;
         let xid = message.xid;
-        one(origin, message, &raw, &mut rest, switch).map_err(|error| Failed {
+        apply_message(origin, message, &raw, &mut deferred, switch).map_err(|error| Failed {
             error,
             xid,
             raw,
         })?;
     }
     // Packets leave after all changes and see the resulting tables.
-    if !rest.packets.is_empty() {
+    if !deferred.packets.is_empty() {
         let then = switch.draft();
-        for Departure { packet, xid, raw } in &rest.packets {
+        for Departure { packet, xid, raw } in &deferred.packets {
             dry_run_packet_out(packet, origin, &then, switch).map_err(|error| Failed {
                 error,
                 xid: *xid,
@@ -287,15 +287,15 @@ fn apply(
             })?;
         }
     }
-    Ok(rest)
+    Ok(deferred)
 }
 
 /// Carries out the part of a message that can be undone. `raw` is the excerpt for an error.
-fn one(
+fn apply_message(
     origin: Origin<'_>,
     message: Message,
     raw: &[u8],
-    rest: &mut Rest,
+    deferred: &mut DeferredWork,
     switch: &mut Switch,
 ) -> Result<(), OfError> {
     let xid = message.xid;
@@ -304,12 +304,12 @@ fn one(
         Body::GroupMod(gm) => {
             let bridge = switch.bridge_rules_mut(origin.bridge).ok_or(OfError::OFPBRC_EPERM)?;
             let changes = bridge.pipeline.group_mod(&gm, origin.now)?;
-            rest.groups.push((xid, gm));
+            deferred.groups.push((xid, gm));
             changes
         }
         Body::PortMod(pm) => {
             check_port_mod(&pm, switch.bridge(origin.bridge).ok_or(OfError::OFPBRC_EPERM)?)?;
-            rest.ports.push(pm);
+            deferred.ports.push(pm);
             Vec::new()
         }
         Body::PacketOut(po) => {
@@ -318,11 +318,11 @@ fn one(
                 switch.bridge(origin.bridge).ok_or(OfError::OFPBRC_EPERM)?,
                 origin.version,
             )?;
-            rest.packets.push(Departure { packet: *po, xid, raw: raw.to_vec() });
+            deferred.packets.push(Departure { packet: *po, xid, raw: raw.to_vec() });
             Vec::new()
         }
         _ => return Err(OfError::OFPBFC_MSG_UNSUP),
     };
-    rest.causes.extend(changes.into_iter().map(|c| (c, xid)));
+    deferred.causes.extend(changes.into_iter().map(|c| (c, xid)));
     Ok(())
 }

@@ -25,7 +25,7 @@ type Worth = (u16, i64);
 
 /// Position of a rule in a [`Queue`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Place {
+struct Position {
     /// Number of the rule's group.
     group: u64,
     /// Worth of the rule at the time of its last placement.
@@ -44,9 +44,9 @@ pub(super) struct Queue {
     groups: OrdMap<Vec<FieldValue>, (u64, usize)>,
     /// Size and number of each group.
     sizes: OrdSet<(usize, u64)>,
-    order: OrdSet<Place>,
+    order: OrdSet<Position>,
     /// Positions by [`Rule::id`].
-    places: imbl::HashMap<u64, Place>,
+    positions: imbl::HashMap<u64, Position>,
     /// Number of groups created so far.
     numbered: u64,
 }
@@ -59,7 +59,7 @@ impl Queue {
             groups: OrdMap::new(),
             sizes: OrdSet::new(),
             order: OrdSet::new(),
-            places: imbl::HashMap::new(),
+            positions: imbl::HashMap::new(),
             numbered: 0,
         };
         rules.values().for_each(|rule| queue.insert(rule));
@@ -95,8 +95,8 @@ impl Queue {
 
     /// Removes a rule, if it is in the queue.
     pub(super) fn remove(&mut self, rule: &Rule) {
-        let Some(place) = self.places.remove(&rule.id) else { return };
-        self.order.remove(&place);
+        let Some(position) = self.positions.remove(&rule.id) else { return };
+        self.order.remove(&position);
         let key = self.key(rule);
         let Some((group, size)) = self.groups.get(&key).copied() else { return };
         self.sizes.remove(&(size, group));
@@ -109,44 +109,44 @@ impl Queue {
     }
 
     fn put(&mut self, rule: &Rule, group: u64) {
-        let place = Place { group, worth: worth_of(rule), rule: rule.id };
-        self.order.insert(place);
-        self.places.insert(rule.id, place);
+        let position = Position { group, worth: worth_of(rule), rule: rule.id };
+        self.order.insert(position);
+        self.positions.insert(rule.id, position);
     }
 
     /// Moves a rule to the position of its present worth.
-    fn move_to_its_place(&mut self, rule: &Rule) {
-        if let Some(place) = self.places.get(&rule.id).copied() {
-            self.order.remove(&place);
-            self.put(rule, place.group);
+    fn reposition(&mut self, rule: &Rule) {
+        if let Some(position) = self.positions.get(&rule.id).copied() {
+            self.order.remove(&position);
+            self.put(rule, position.group);
         }
     }
 
     /// Returns the rule to evict first. `rules` are those of the table.
     pub(super) fn first(&mut self, rules: &Timed) -> Option<Arc<Rule>> {
         // Bounds the loop: each rule moves at most once, however fast packets use the rules.
-        let mut may_be_moved = self.places.len();
+        let mut may_be_moved = self.positions.len();
         loop {
             let (_, group) = *self.sizes.get_max()?;
-            let lowest = Place { group, worth: (0, i64::MIN), rule: 0 };
-            let place = *self.order.get_next(&lowest)?;
-            let rule = rules.get(&place.rule)?;
-            if may_be_moved == 0 || worth_of(rule) <= place.worth {
+            let lowest = Position { group, worth: (0, i64::MIN), rule: 0 };
+            let position = *self.order.get_next(&lowest)?;
+            let rule = rules.get(&position.rule)?;
+            if may_be_moved == 0 || worth_of(rule) <= position.worth {
                 return Some(Arc::clone(rule));
             }
             may_be_moved -= 1;
-            self.move_to_its_place(rule);
+            self.reposition(rule);
         }
     }
 
     /// Moves rules that would expire earlier than at their last placement.
     pub(super) fn advance(&mut self, rules: &Timed) {
         let is_sooner = |rule: &&Arc<Rule>| {
-            self.places.get(&rule.id).is_some_and(|place| worth_of(rule) < place.worth)
+            self.positions.get(&rule.id).is_some_and(|position| worth_of(rule) < position.worth)
         };
         let sooner: Vec<&Arc<Rule>> = rules.values().filter(is_sooner).collect();
         for rule in sooner {
-            self.move_to_its_place(rule);
+            self.reposition(rule);
         }
     }
 }

@@ -454,18 +454,18 @@ fn every_bit_of_the_mask_has_a_rule_that_looked_at_it() {
     let k = key(TCP);
     let mut tracer = Tracer::new();
     let t = w.run(&k, EffectsMode::Suppress, Some(&mut tracer), None);
-    let looks = tracer.looks(&t.mask);
+    let reasons = tracer.mask_reasons(&t.mask);
     let mut all = flow::Mask::WILDCARD;
-    for look in &looks {
-        assert!(look.mask.minus(&all) == look.mask, "{look:?} says a bit twice");
-        all.union(&look.mask);
+    for reason in &reasons {
+        assert!(reason.mask.minus(&all) == reason.mask, "{reason:?} says a bit twice");
+        all.union(&reason.mask);
     }
     assert_eq!(all, t.mask);
     let by = |field: Field| {
         let mut wanted = flow::Mask::WILDCARD;
         wanted.set_exact(field);
-        let looked = |l: &&super::Look| !wanted.minus(&wanted.minus(&l.mask)).is_wildcard();
-        looks.iter().find(looked).map(|l| l.by.as_str())
+        let looked = |l: &&super::MaskReason| !wanted.minus(&wanted.minus(&l.mask)).is_wildcard();
+        reasons.iter().find(looked).map(|l| l.by.as_str())
     };
     assert_eq!(by(Field::InPortOxm), Some("every megaflow"));
     assert_eq!(by(Field::Ipv4Dst), Some("0. tcp,nw_dst=10.0.0.0/8, priority 5"));

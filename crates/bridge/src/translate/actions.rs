@@ -14,7 +14,7 @@ use openflow::action::{Action, ActionSetSlot, Bundle, BundleAlgorithm, Multipath
 use std::sync::Arc;
 
 /// Effect of an action on the rest of its list.
-enum Next {
+enum ListProgress {
     Continue,
     /// The rest of this list is not run (an invalid TTL).
     Stop,
@@ -51,8 +51,8 @@ impl Context<'_> {
                 return true;
             }
             match self.do_action(action, last && rest.is_empty()) {
-                Next::Continue => {}
-                Next::Stop => return false,
+                ListProgress::Continue => {}
+                ListProgress::Stop => return false,
             }
             // This action froze the pipeline, and not an action of a list that it ran.
             if let Some(freeze) = &self.freeze
@@ -66,7 +66,7 @@ impl Context<'_> {
         false
     }
 
-    fn do_action(&mut self, action: &Action, last: bool) -> Next {
+    fn do_action(&mut self, action: &Action, last: bool) -> ListProgress {
         match action {
             Action::Output { port, max_len } => self.output(*port, *max_len, true, last),
             Action::OutputReg { src, max_len } => {
@@ -159,12 +159,12 @@ impl Context<'_> {
             }
             Action::DecTtl { controllers } => {
                 if self.dec_ttl(controllers) {
-                    return Next::Stop;
+                    return ListProgress::Stop;
                 }
             }
             Action::DecMplsTtl => {
                 if self.dec_mpls_ttl() {
-                    return Next::Stop;
+                    return ListProgress::Stop;
                 }
             }
             // The caller runs it, with the rest of the list.
@@ -196,7 +196,7 @@ impl Context<'_> {
             Action::SetMplsTc(v) => self.set_whole(Field::MplsTc, (*v).into()),
             Action::SetMplsTtl(v) => self.set_whole(Field::MplsTtl, (*v).into()),
         }
-        Next::Continue
+        ListProgress::Continue
     }
 
     /// Runs `enqueue:PORT:QUEUE`.

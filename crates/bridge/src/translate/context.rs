@@ -53,7 +53,7 @@ pub(super) struct Freeze {
 }
 
 /// Result of a table lookup for a packet.
-enum Found {
+enum LookupResult {
     Rule(Arc<Rule>),
     Miss { table: u8, to_controller: bool },
     FragmentDropped { table: u8 },
@@ -229,7 +229,7 @@ impl<'a> Context<'a> {
         self.run_found(&found, false, true, allowed);
         if allowed {
             // The action set belongs to the packet's first rule, whichever rule wrote to it.
-            if let Found::Rule(rule) = &found {
+            if let LookupResult::Rule(rule) = &found {
                 self.cookie = rule.cookie;
             }
             self.finish_level();
@@ -426,7 +426,7 @@ impl<'a> Context<'a> {
         self.table = old_table;
     }
 
-    fn lookup(&mut self, in_port: PortNo, first: u8, on_miss: OnMiss) -> Found {
+    fn lookup(&mut self, in_port: PortNo, first: u8, on_miss: OnMiss) -> LookupResult {
         if let Some(t) = self.tracer.as_deref_mut() {
             t.looked(&self.mask); // bits that the rule before this lookup has read
         }
@@ -436,7 +436,7 @@ impl<'a> Context<'a> {
         if key.nw_frag & FRAG_ANY != 0 && config.frag_handling != FRAG_NX_MATCH {
             if config.frag_handling == FRAG_DROP {
                 self.table = first;
-                return Found::FragmentDropped { table: first };
+                return LookupResult::FragmentDropped { table: first };
             }
             // OpenFlow 1.0: fragments have no transport ports.
             key.tp_src.set(0);
@@ -453,7 +453,7 @@ impl<'a> Context<'a> {
                 self.effect(|| Effect::Table { stats, matched: rule.is_some() });
             }
             if let Some(rule) = rule {
-                return Found::Rule(Arc::clone(rule));
+                return LookupResult::Rule(Arc::clone(rule));
             }
             let miss = view.map_or(TableMiss::Drop, |v| v.miss);
             let next = table.saturating_add(1);
@@ -471,15 +471,17 @@ impl<'a> Context<'a> {
             };
             let quiet =
                 self.port(in_port).is_some_and(|p| p.config.contains(PortConfig::NO_PACKET_IN));
-            return Found::Miss { table, to_controller: to_controller && !quiet };
+            return LookupResult::Miss { table, to_controller: to_controller && !quiet };
         }
     }
 
-    fn run_found(&mut self, found: &Found, cloned: bool, last: bool, run: bool) {
+    fn run_found(&mut self, found: &LookupResult, cloned: bool, last: bool, run: bool) {
         let (rule, actions): (Option<Arc<Rule>>, Actions) = match found {
-            Found::Rule(rule) => (Some(Arc::clone(rule)), Arc::clone(&rule.actions)),
-            Found::Miss { to_controller: true, .. } => (None, Arc::from([miss_action()])),
-            Found::Miss { .. } | Found::FragmentDropped { .. } => (None, Arc::from([])),
+            LookupResult::Rule(rule) => (Some(Arc::clone(rule)), Arc::clone(&rule.actions)),
+            LookupResult::Miss { to_controller: true, .. } => (None, Arc::from([miss_action()])),
+            LookupResult::Miss { .. } | LookupResult::FragmentDropped { .. } => {
+                (None, Arc::from([]))
+            }
         };
         let counted = rule.clone().or_else(|| self.internal_rule(found));
         if let Some(rule) = counted {
@@ -503,13 +505,13 @@ impl<'a> Context<'a> {
     }
 
     /// Returns the rule of [`INTERNAL_TABLE`] that counts a packet without a matching rule.
-    fn internal_rule(&self, found: &Found) -> Option<Arc<Rule>> {
+    fn internal_rule(&self, found: &LookupResult) -> Option<Arc<Rule>> {
         let why = match found {
-            Found::Rule(_) => return None,
+            LookupResult::Rule(_) => return None,
             _ if !self.collect => return None,
-            Found::Miss { to_controller: true, .. } => 1,
-            Found::Miss { .. } => 2,
-            Found::FragmentDropped { .. } => 3,
+            LookupResult::Miss { to_controller: true, .. } => 1,
+            LookupResult::Miss { .. } => 2,
+            LookupResult::FragmentDropped { .. } => 3,
         };
         let mut key = Key::ZERO;
         key.recirc_id.set(u32::MAX); // a resubmitted packet has 0
@@ -547,25 +549,25 @@ pub(crate) fn miss_action() -> Action {
     }))
 }
 
-impl Found {
+impl LookupResult {
     /// Returns the table where the lookup ended. It differs from the first one where a table miss
     /// continues with the next table.
     fn table(&self) -> u8 {
         match self {
-            Found::Rule(rule) => rule.table,
-            Found::Miss { table, .. } | Found::FragmentDropped { table } => *table,
+            LookupResult::Rule(rule) => rule.table,
+            LookupResult::Miss { table, .. } | LookupResult::FragmentDropped { table } => *table,
         }
     }
 
     /// Returns the line of `ofproto/trace`, with `table` as the number of the table.
     fn text(&self, table: u8, names: PortNames<'_>) -> String {
         match self {
-            Found::Rule(rule) => crate::trace::rule_text(rule, table, names),
-            Found::Miss { to_controller: true, .. } => {
+            LookupResult::Rule(rule) => crate::trace::rule_text(rule, table, names),
+            LookupResult::Miss { to_controller: true, .. } => {
                 format!("{table:2}. No match, and a \"packet-in\" is called for.")
             }
-            Found::Miss { .. } => format!("{table:2}. No match."),
-            Found::FragmentDropped { .. } => {
+            LookupResult::Miss { .. } => format!("{table:2}. No match."),
+            LookupResult::FragmentDropped { .. } => {
                 format!(
                     "{table:2}. Packets are IP fragments and the fragment handling mode is \"drop\"."
                 )

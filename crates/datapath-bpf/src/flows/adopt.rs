@@ -35,7 +35,7 @@ impl Flows {
             let batches = Batches::read(&flows.maps);
             let mut inner = flows.lock();
             inner.masks = Masks::adopt(&flows.maps.masks);
-            let unused = Record { state: State::Free, ..Record::published(Ufid(0), 0) };
+            let unused = Record { state: RecordState::Free, ..Record::published(Ufid(0), 0) };
             inner.records.resize(flows.maps.slots.len(), unused);
             for position in 0..(flows.maps.index.len() * BUCKET) as Position {
                 match flows.adopt_entry(&mut inner, position, &batches) {
@@ -75,7 +75,7 @@ impl Flows {
         let slot = Slot::read(&self.maps, at);
         let ufid = Ufid(u128::from(slot.ufid[0]) << 64 | u128::from(slot.ufid[1]));
         let unknown = !inner.by_ufid.contains_key(&ufid)
-            && inner.records.get(at).is_some_and(|r| r.state == State::Free);
+            && inner.records.get(at).is_some_and(|r| r.state == RecordState::Free);
         if !unknown || !self.is_sound(&slot) || !self.is_at(&slot, entry, position) {
             return Err(());
         }
@@ -151,7 +151,8 @@ impl Flows {
     fn free_the_rest(&self) -> std::io::Result<()> {
         let mut rest: Vec<u32> = {
             let inner = self.lock();
-            let free = inner.records.iter().enumerate().filter(|(_, r)| r.state == State::Free);
+            let free =
+                inner.records.iter().enumerate().filter(|(_, r)| r.state == RecordState::Free);
             free.map(|(slot, _)| slot as u32).collect()
         };
         {

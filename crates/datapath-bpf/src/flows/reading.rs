@@ -95,7 +95,7 @@ impl Flows {
         let some = records.get_mut(from..).unwrap_or_default();
         let batched = batches.all().within(from as u32..(from + CHUNK) as u32);
         for (record, slot) in some.iter_mut().zip(from as u32..).take(CHUNK) {
-            if record.state == State::Published {
+            if record.state == RecordState::Published {
                 let count = self.count(record, slot, earlier, batched, batches);
                 *hits = hits.wrapping_add(record.observe(&count, now));
                 out.push((record.ufid, record.flow_stats()));

@@ -47,7 +47,7 @@ impl Flows {
         let record = *inner.records.get(at)?;
         index::take(&self.maps.index, record.position);
         self.kill(slot);
-        inner.records.get_mut(at)?.state = State::Removed;
+        inner.records.get_mut(at)?.state = RecordState::Removed;
         let features = self.features_of(&Slot::read(&self.maps, at));
         inner.count_features(features, -1);
         Some(Unlinked { ufid, slot, record })
@@ -117,14 +117,14 @@ impl Flows {
         let Inner { records, earlier, .. } = &mut *inner;
         for slot in batch {
             if let Some(record) = records.get_mut(*slot as usize) {
-                record.state = State::Settled;
+                record.state = RecordState::Settled;
             }
         }
         for earlier in earlier.values_mut() {
             let Earlier { sum, slots } = earlier;
             slots.retain(|slot| {
                 let final_now =
-                    records.get(*slot as usize).is_some_and(|r| r.state == State::Settled);
+                    records.get(*slot as usize).is_some_and(|r| r.state == RecordState::Settled);
                 if final_now {
                     sum.add(&FlowCount::with(&self.maps, *slot, batches.all(), Reads::Last));
                 }
@@ -163,7 +163,7 @@ impl Flows {
             program.set().into_iter().for_each(|set| self.sets.release(set));
         }
         if let Some(record) = inner.records.get_mut(at) {
-            record.state = State::Free;
+            record.state = RecordState::Free;
         }
         self.release_slot(inner, slot, batches);
     }

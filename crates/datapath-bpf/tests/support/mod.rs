@@ -12,7 +12,7 @@ use datapath_bpf::layout::*;
 use datapath_bpf::load::{self, Hook, Loaded};
 use datapath_bpf::maps::{Maps, Sizes};
 use datapath_bpf::sets::{self, PortSets, SetNumber};
-use datapath_bpf::settings::Settings;
+use datapath_bpf::settings::VariantSettings;
 use datapath_bpf::slot::Slot;
 use datapath_bpf::{Config, hash, keys};
 
@@ -130,8 +130,8 @@ impl Bed {
             (sizes.shards, sizes.shards_atomic) = (1, true);
         }
         let factors = hash::factors();
-        let full = Settings::full(&sizes, &factors, 1, load::have_frags());
-        let settings = Settings { batched: counting.in_batches.into(), ..full };
+        let full = VariantSettings::full(&sizes, &factors, 1, load::have_frags());
+        let settings = VariantSettings { batched: counting.in_batches.into(), ..full };
         let loaded = load::load(hook, None, &settings, &sizes, &HashMap::new())
             .unwrap_or_else(|e| panic!("{e}"));
         let fds: HashMap<String, OwnedFd> = loaded.maps().into_iter().collect();

@@ -62,7 +62,7 @@ impl OxmNumber {
 /// Where a field is in a [`Key`]: the big-endian integer of `bytes` bytes at `offset`,
 /// shifted right by `shift`, the low `bits` bits of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct KeyPosition {
     /// Offset of the container in the key, in bytes.
     pub offset: u16,
     /// Size of the container in bytes: 1, 2, 4, 6, 8 or 16.
@@ -97,8 +97,8 @@ pub struct Definition {
     pub prerequisite: Prerequisite,
     /// NXM and OXM numbers.
     pub numbers: [Option<OxmNumber>; 3],
-    /// Place in the key.
-    pub place: Place,
+    /// Position in the key.
+    pub position: KeyPosition,
 }
 
 const NXM_OF: u16 = 0x0000;
@@ -117,11 +117,11 @@ impl Definition {
     /// Only some bits, after `shift` others, of the container.
     const fn part(mut self, shift: u8, bits: u8) -> Self {
         self.bits = bits as u16;
-        self.place.shift = shift;
-        self.place.bits = bits;
+        self.position.shift = shift;
+        self.position.bits = bits;
         self
     }
-    /// The OXM payload has another size than the place in the key.
+    /// The OXM payload has another size than the position in the key.
     const fn oxm_bytes(mut self, n: u8) -> Self {
         self.oxm_bytes = n;
         self
@@ -188,7 +188,7 @@ const fn row(
         format,
         prerequisite: Prerequisite::None,
         numbers: [None; 3],
-        place: Place { offset: offset as u16, bytes, shift: 0, bits: bytes * 8 },
+        position: KeyPosition { offset: offset as u16, bytes, shift: 0, bits: bytes * 8 },
     }
 }
 
@@ -357,7 +357,7 @@ pub(super) static TABLE: [Definition; COUNT] = {
 /// 12 bits wide, but with the present bit in value and place.
 const fn vlan_vid(mut d: Definition) -> Definition {
     d.bits = 12;
-    d.place.bits = 13;
+    d.position.bits = 13;
     d
 }
 
@@ -470,7 +470,7 @@ const _: () = {
     let mut covered = [false; size_of::<Key>()];
     let mut i = 0;
     while i < COUNT {
-        let Place { offset, bytes, .. } = TABLE[i].place;
+        let KeyPosition { offset, bytes, .. } = TABLE[i].position;
         let mut byte = offset as usize;
         while byte < offset as usize + bytes as usize {
             covered[byte] = true;
@@ -511,9 +511,9 @@ const _: () = {
     while i < COUNT {
         let d = &TABLE[i];
         assert!(d.field as usize == i, "rows are in the order of the enumeration");
-        assert!(d.place.offset as usize + d.place.bytes as usize <= size_of::<Key>());
-        assert!(d.place.shift as u16 + d.place.bits as u16 <= d.place.bytes as u16 * 8);
-        assert!(d.place.bytes <= 8 || d.place.bytes == 16 && d.place.bits == 128);
+        assert!(d.position.offset as usize + d.position.bytes as usize <= size_of::<Key>());
+        assert!(d.position.shift as u16 + d.position.bits as u16 <= d.position.bytes as u16 * 8);
+        assert!(d.position.bytes <= 8 || d.position.bytes == 16 && d.position.bits == 128);
         i += 1;
     }
 };

@@ -349,7 +349,7 @@ impl Field {
                 let mask = mask_text.map(|m| number(m, "mask")).transpose()?;
                 let none = self == Field::DlVlan && value == u128::from(super::DL_VLAN_NONE);
                 // The ECN bits of a ToS are cut off, as in OVS.
-                let fits = ones(self.def().place.bits);
+                let fits = ones(self.def().position.bits);
                 let mask = mask.unwrap_or(ones(self.oxm_bytes().saturating_mul(8)));
                 if value & mask & !fits != 0 && !none {
                     return Err(ValueError::TooWide {

@@ -104,7 +104,7 @@ impl<'a> Walk<'a> {
     }
 
     fn list(&mut self, actions: &[Action]) -> Result<(), OfError> {
-        actions.iter().try_for_each(|action| self.one(action))
+        actions.iter().try_for_each(|action| self.check_action(action))
     }
 
     fn holds(&self, prerequisite: Prerequisite) -> bool {
@@ -146,7 +146,7 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    fn one(&mut self, action: &Action) -> Result<(), OfError> {
+    fn check_action(&mut self, action: &Action) -> Result<(), OfError> {
         match action {
             Action::Output { port, .. } | Action::OutputTrunc { port, .. } => self.port(*port),
             Action::Enqueue { port, .. } => match *port {

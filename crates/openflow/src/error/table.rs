@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The rows of the table of errors: one per error, with its place in OpenFlow 1.0, 1.1, 1.2,
-//! 1.3, 1.4 and 1.5. The parent module defines the places.
+//! The rows of the table of errors: one per error, with its encoding in OpenFlow 1.0, 1.1, 1.2,
+//! 1.3, 1.4 and 1.5. The parent module defines the encodings.
 
-use super::Place::{self, ExpNx, ExpOnf, Nx, Of, Unencodable as No};
+use super::Encoding::{self, ExpNx, ExpOnf, Nx, Of, Unencodable as No};
 use super::{OfError, VERSIONS};
 
 macro_rules! errors {
-    ($($name:ident: $places:expr;)*) => {
-        /// Name and places of each error, in the order of [`OfError::index`].
-        pub(super) static ROWS: &[(OfError, [Place; VERSIONS])] = &[
-            $((OfError::$name, $places)),*
+    ($($name:ident: $encodings:expr;)*) => {
+        /// Name and encodings of each error, in the order of [`OfError::index`].
+        pub(super) static ROWS: &[(OfError, [Encoding; VERSIONS])] = &[
+            $((OfError::$name, $encodings)),*
         ];
 
         /// Positions in [`ROWS`].

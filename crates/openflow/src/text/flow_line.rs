@@ -138,7 +138,7 @@ pub fn parse_flow(
         let stands_in = || {
             flow::Field::ALL.into_iter().any(|f| {
                 f.load(&out.matching.mask().0) != 0
-                    && f.def().place.offset == field.def().place.offset
+                    && f.def().position.offset == field.def().position.offset
                     && f.prerequisite().holds(out.matching.key())
             })
         };

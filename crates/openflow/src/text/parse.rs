@@ -58,7 +58,7 @@ fn list(
             drop = true;
         } else {
             let key = token.key.to_ascii_lowercase();
-            out.extend(one(&key, token, version, ports, depth)?);
+            out.extend(parse_action(&key, token, version, ports, depth)?);
         }
         if drop && !out.is_empty() {
             return err("\"drop\" must not be accompanied by any other action or instruction");
@@ -154,7 +154,7 @@ fn arrow(text: &str) -> Result<(&str, &str), TextError> {
     text.split_once("->").ok_or_else(|| TextError(format!("{text}: missing `->'")))
 }
 
-fn one(
+fn parse_action(
     key: &str,
     token: Token<'_>,
     version: Version,

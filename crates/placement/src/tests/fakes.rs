@@ -8,8 +8,8 @@ use datapath::TierSet;
 use datapath::offload::{OffloadProvider, ProviderSlot, Reason};
 use datapath::{
     Action, Actions, AdoptedPort, Counters, Datapath, DropReason, FlowDump, FlowStats, Flows,
-    LookupStats, Megaflow, MeterConfig, MeterStats, Meters, Origin, Packets, PortCounts, PortError,
-    PortInfo, PortKind, PortNo, PortSpec, Ports, Refusal, Tier, Ufid, UpcallFactory,
+    LookupStats, Megaflow, MeterConfig, MeterStats, Meters, MissOrigin, Packets, PortCounts,
+    PortError, PortInfo, PortKind, PortNo, PortSpec, Ports, Refusal, Tier, Ufid, UpcallFactory,
 };
 use datapath_bpf::fit::XdpFacts;
 use datapath_bpf::{Attachment, Backend, BpfProvider, Held, HookSet, Prober, RxOwner};
@@ -427,7 +427,7 @@ impl Backend for FakeFast {
         Ok(())
     }
     fn set_miss_device(&self, _ifindex: u32) {}
-    fn unwrap(&self, _packet: &mut Packet) -> Option<Origin> {
+    fn unwrap(&self, _packet: &mut Packet) -> Option<MissOrigin> {
         None
     }
     fn note_taken(&self, _port: PortNo, _count: u64) {}

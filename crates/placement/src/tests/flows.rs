@@ -114,15 +114,15 @@ fn a_flow_waits_until_its_batch_is_sent() {
     queue::begin_batch(7);
     b.placed.install(&flow(1, 1, &[output(2)])).unwrap();
     assert_eq!(b.place(1), (Tier::Userspace, Some(Refusal::Unsettled)));
-    b.placed.settle_batch(6); // another thread's batch
+    b.placed.offer_batch(6); // another thread's batch
     assert!(!b.fast.has(1));
     // Packets of the port are still on their way.
     b.fast.on_their_way.lock().unwrap().push(PortNo(1));
-    b.placed.settle_batch(7);
+    b.placed.offer_batch(7);
     assert!(!b.fast.has(1));
     b.fast.on_their_way.lock().unwrap().clear();
     queue::end_batch();
-    b.placed.settle_batch(7);
+    b.placed.offer_batch(7);
     assert_eq!(b.place(1), (Tier::Tcx, None));
 }
 
@@ -139,7 +139,7 @@ fn what_becomes_of_a_flow_while_it_waits_counts() {
     let up = Action::Userspace(Userdata::SlowPath { reason: "lacp" });
     assert!(b.placed.modify(Ufid(3), &[up].into()));
     queue::end_batch();
-    b.placed.settle_batch(7);
+    b.placed.offer_batch(7);
     assert_eq!(*b.fast.flows.lock().unwrap()[&Ufid(1)].flow.actions, [output(3)]);
     assert!(!b.fast.has(2));
     assert_eq!(b.place(3), (Tier::Userspace, Some(Refusal::NeedsUserspace)));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The host: its kernel, its BPF compiler, and the daemon.
 
-use crate::place::Place;
+use crate::switch_dirs::SwitchDirs;
 use std::io;
 
 /// Whether the kernel compiles BPF programs (`net.core.bpf_jit_enable`).
@@ -31,11 +31,11 @@ pub(super) enum Compiler {
 
 impl Host {
     /// Reads the properties of this host.
-    pub fn look(place: &Place) -> Host {
-        let daemon = place.running("ovs-vswitchd");
+    pub fn look(dirs: &SwitchDirs) -> Host {
+        let daemon = dirs.running("ovs-vswitchd");
         let process = daemon.map_or_else(|| "self".to_owned(), |pid| pid.to_string());
         let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
-        let pins = place.pins();
+        let pins = dirs.pins();
         Host {
             kernel: rustix::system::uname().release().to_string_lossy().into_owned(),
             compiler: Compiler::of(std::fs::read_to_string(COMPILER)),

@@ -32,19 +32,19 @@ pub(super) fn register(commands: &Commands<'_>) {
 fn explain(daemon: &mut Daemon, arguments: &Arguments<'_>) -> Answer {
     let traced = trace::run(daemon, arguments, None)?;
     let mut out = traced.text();
-    looks(&mut out, &traced);
+    mask_reasons(&mut out, &traced);
     place(&mut out, daemon, &traced);
     Ok(out)
 }
 
 /// Writes the fields of the mask, each with the rule or action that needed it first.
-fn looks(out: &mut String, traced: &Traced) {
+fn mask_reasons(out: &mut String, traced: &Traced) {
     out.push_str("\nFields that the megaflow matches, and the reason for each:\n");
     let names = traced.names();
-    for look in traced.tracer.looks(&traced.translation.mask) {
-        let fields = format_match(&Match::new(&traced.key, &look.mask), &|n| names.name(n));
+    for reason in traced.tracer.mask_reasons(&traced.translation.mask) {
+        let fields = format_match(&Match::new(&traced.key, &reason.mask), &|n| names.name(n));
         let fields = if fields.is_empty() { "the kind of packet" } else { &fields };
-        let _ = writeln!(out, "  {fields}\n    {}", look.by); // a String takes all writes
+        let _ = writeln!(out, "  {fields}\n    {}", reason.by); // a String takes all writes
     }
 }
 

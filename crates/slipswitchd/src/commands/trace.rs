@@ -56,7 +56,7 @@ pub(super) fn register(commands: &Commands<'_>) {
 }
 
 /// A packet in a bridge, to be traced.
-struct Place {
+struct TraceInput {
     bridge: BridgeIndex,
     key: Key,
 }
@@ -106,17 +106,17 @@ pub(super) fn run(
     packet_out: Option<(&[Action], bool)>,
 ) -> Result<Traced, String> {
     daemon.switch.publish(); // earlier changes must be visible
-    let mut place = locate(daemon, &arguments.flow)?;
+    let mut input = locate(daemon, &arguments.flow)?;
     let packet = match (&arguments.packet, arguments.generate) {
         (Some(packet), _) => {
-            place.key = key_of(packet, &place.key);
+            input.key = key_of(packet, &input.key);
             Some(packet.clone())
         }
-        (None, true) => Some(generate(&place.key, arguments)),
+        (None, true) => Some(generate(&input.key, arguments)),
         (None, false) => None,
     };
     if let Some((actions, true)) = packet_out {
-        check_consistency(&place, actions)?;
+        check_consistency(&input, actions)?;
     }
     let slow = Arc::clone(daemon.switch.slow_path());
     let snapshot = slow.published.newest();
@@ -124,33 +124,33 @@ pub(super) fn run(
     let mut tracer = if arguments.names { Tracer::with_names() } else { Tracer::new() };
     let translation = slow.translate_counted(Request {
         packet: packet.as_ref(),
-        frozen: slow.recirc.state(place.key.recirc_id.get()),
+        frozen: slow.recirc.state(input.key.recirc_id.get()),
         effects: if packet.is_some() { EffectsMode::Collect } else { EffectsMode::Suppress },
         tracer: Some(&mut tracer),
         // OVS, too, takes an empty list for "as the tables say".
         actions: packet_out.map(|(actions, _)| actions).filter(|actions| !actions.is_empty()),
-        ..Request::new(&snapshot, place.bridge, place.key, &slow.recirc, now)
+        ..Request::new(&snapshot, input.bridge, input.key, &slow.recirc, now)
     });
     if let Some(packet) = packet {
-        effect::apply_uncounted(&translation.effects, place.key.tcp_flags.get(), now, &slow.events);
+        effect::apply_uncounted(&translation.effects, input.key.tcp_flags.get(), now, &slow.events);
         let actions = side_effects::without_outputs(&translation.actions);
         if !actions.is_empty() {
-            let key = Key { in_port: in_port(&snapshot, &place).0.into(), ..place.key };
+            let key = Key { in_port: in_port(&snapshot, &input).0.into(), ..input.key };
             daemon.switch.datapath().execute(packet, &key, &actions);
         }
     }
-    Ok(Traced { bridge: place.bridge, key: place.key, translation, tracer, snapshot })
+    Ok(Traced { bridge: input.bridge, key: input.key, translation, tracer, snapshot })
 }
 
 /// The datapath's number of the port that the packet came in by.
-fn in_port(snapshot: &Snapshot, place: &Place) -> datapath::PortNo {
-    let number = PortNo(place.key.in_port.get());
-    let port = snapshot.bridge(place.bridge).and_then(|b| b.ports.get(&number));
+fn in_port(snapshot: &Snapshot, input: &TraceInput) -> datapath::PortNo {
+    let number = PortNo(input.key.in_port.get());
+    let port = snapshot.bridge(input.bridge).and_then(|b| b.ports.get(&number));
     port.and_then(|p| p.dp_port).unwrap_or(datapath::PortNo::NONE)
 }
 
 /// Finds the bridge and reads the flow: in datapath syntax when it is that, else in OpenFlow's.
-fn locate(daemon: &Daemon, flow: &Flow<'_>) -> Result<Place, String> {
+fn locate(daemon: &Daemon, flow: &Flow<'_>) -> Result<TraceInput, String> {
     let names = PortNames::of_datapath(daemon);
     match odp::parse(flow.text, &|name| names.number(name)) {
         Ok((key, _)) => {
@@ -171,7 +171,7 @@ fn locate(daemon: &Daemon, flow: &Flow<'_>) -> Result<Place, String> {
             let names = PortNames::of_bridge(bridge);
             let key = parse_exact_flow(flow.text, &|name| names.number(name))
                 .map_err(|e| format!("Bad openflow flow syntax: {}: {e}", flow.text))?;
-            Ok(Place { bridge: bridge.index, key })
+            Ok(TraceInput { bridge: bridge.index, key })
         }
     }
 }
@@ -184,7 +184,7 @@ fn is_datapath(daemon: &Daemon, name: &str) -> bool {
     name == daemon.switch.datapath().name() || matches!(short, "netdev" | "system") || dummy
 }
 
-fn locate_in_datapath(daemon: &Daemon, mut key: Key) -> Result<Place, String> {
+fn locate_in_datapath(daemon: &Daemon, mut key: Key) -> Result<TraceInput, String> {
     let slow = daemon.switch.slow_path();
     let recirculation = key.recirc_id.get();
     if recirculation != 0 {
@@ -193,7 +193,7 @@ fn locate_in_datapath(daemon: &Daemon, mut key: Key) -> Result<Place, String> {
             .state(recirculation)
             .ok_or_else(|| format!("no recirculation context for id {recirculation:#x}"))?;
         key.in_port = state.metadata.in_port;
-        return Ok(Place { bridge: state.bridge, key });
+        return Ok(TraceInput { bridge: state.bridge, key });
     }
     let snapshot = slow.published.newest();
     let number = key.in_port.get();
@@ -203,7 +203,7 @@ fn locate_in_datapath(daemon: &Daemon, mut key: Key) -> Result<Place, String> {
         .copied()
         .ok_or_else(|| format!("no OpenFlow port for datapath port {number}"))?;
     key.in_port.set(port.0);
-    Ok(Place { bridge, key })
+    Ok(TraceInput { bridge, key })
 }
 
 /// Returns the packet's key, with the metadata of the flow that was given with the packet.
@@ -227,10 +227,10 @@ fn generate(key: &Key, arguments: &Arguments<'_>) -> Packet {
 }
 
 /// Refuses actions that do not fit the packet (`-consistent`).
-fn check_consistency(place: &Place, actions: &[Action]) -> Result<(), String> {
+fn check_consistency(input: &TraceInput, actions: &[Action]) -> Result<(), String> {
     use openflow::action::{CheckContext, check};
-    let mut matching = flow::Match::new(&place.key, &flow::text::packet_mask(&place.key));
-    matching.set(flow::Field::InPortOxm, place.key.in_port.get().into());
+    let mut matching = flow::Match::new(&input.key, &flow::text::packet_mask(&input.key));
+    matching.set(flow::Field::InPortOxm, input.key.in_port.get().into());
     let context = CheckContext {
         version: Version::V11,
         max_ports: PortNo::MAX,

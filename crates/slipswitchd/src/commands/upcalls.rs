@@ -81,7 +81,7 @@ pub(super) fn register(commands: &Commands<'_>) {
         let daemon = Rc::clone(&daemon);
         let (slow, threads) = {
             let mut d = daemon.borrow_mut();
-            d.settle(); // the pass must see earlier changes
+            d.publish_and_wake(); // the pass must see earlier changes
             (Arc::clone(d.switch.slow_path()), d.switch.has_revalidator_thread())
         };
         if !threads {

@@ -4,7 +4,7 @@
 use super::address;
 use super::context::Context;
 use super::desired::{Desired, DesiredBridge};
-use super::state::{BridgeState, Remarks, State};
+use super::state::{BridgeState, Remarks, SwitchState};
 use super::{controllers, device, fail, interfaces};
 use crate::args::DummyLevel;
 use crate::openflow::SharedControl;
@@ -24,12 +24,12 @@ fn is_known_type(datapath_type: &str, dummy: DummyLevel) -> bool {
 pub(super) fn sync(
     control: &SharedControl,
     context: &mut Context<'_>,
-    state: &mut State,
+    state: &mut SwitchState,
     wanted: &Desired,
 ) {
     let files = controllers::files(state);
     let hold = !state.restored;
-    let State { bridges: made, remarks, .. } = state;
+    let SwitchState { bridges: made, remarks, .. } = state;
     let mut makeable = |b: &DesiredBridge| {
         let known = is_known_type(&b.datapath_type, context.dummy);
         if !known {

@@ -4,7 +4,7 @@
 use super::context::Context;
 use super::desired::{DesiredBridge, DesiredController};
 use super::socket_policy;
-use super::state::{BridgeState, ControllerState, Remarks, Service, State};
+use super::state::{BridgeState, ControllerState, Remarks, Service, SwitchState};
 use crate::openflow::SharedControl;
 use crate::openflow::{Connector, Endpoint, Listener, Target};
 use bridge::connection::{Kind, Options, RateLimit};
@@ -212,7 +212,7 @@ pub(super) fn close(context: &mut Context<'_>, bridge: &mut BridgeState) {
 
 /// Returns the TLS files in force: those of the database, otherwise those of the command line.
 /// Settings that the database does not have always come from the command line.
-pub(super) fn files(state: &State) -> Option<tls::Files> {
+pub(super) fn files(state: &SwitchState) -> Option<tls::Files> {
     let files = state.tls.as_ref().or(state.tls_args.as_ref())?;
     Some(tls::Files {
         peer_ca_certificate: state.tls_peer_ca.clone(),

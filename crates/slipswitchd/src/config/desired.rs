@@ -276,12 +276,12 @@ struct Taken {
 }
 
 /// Keys of `other_config`, and the remarks about invalid values.
-struct Settings<'a> {
+struct OtherConfigReader<'a> {
     map: StringMap<'a>,
     remarks: &'a mut Vec<String>,
 }
 
-impl Settings<'_> {
+impl OtherConfigReader<'_> {
     fn number(&mut self, key: &str) -> Option<u64> {
         let number = self.map.uint(key);
         if number.is_none()
@@ -309,7 +309,7 @@ impl Settings<'_> {
 
 fn tunables(root: &Row, remarks: &mut Vec<String>) -> Tunables {
     let map = root.map("other_config");
-    let mut other = Settings { map, remarks };
+    let mut other = OtherConfigReader { map, remarks };
     let defaults = Tunables::default();
     Tunables {
         flow_limit: other.number("flow-limit").unwrap_or(defaults.flow_limit),

@@ -2,15 +2,15 @@
 //! How long nothing is due by the clock, so that an idle daemon sleeps.
 
 use super::Configuration;
-use super::state::State;
+use super::state::SwitchState;
 use crate::args::DummyLevel;
 use clock::Millis;
 use std::time::Duration;
 
 impl Configuration {
     /// Returns how long no periodic work is due, unless another event brings some: every such event
-    /// rings [`super::Context::activity`] or settles. `deadlines` are those of the switch and of
-    /// OpenFlow connections. `None` when there is something to poll.
+    /// rings [`super::Context::activity`] or publishes changes. `deadlines` are those of the switch
+    /// and of OpenFlow connections. `None` when there is something to poll.
     pub fn time_until_next_deadline(
         &self,
         now: Millis,
@@ -35,6 +35,6 @@ impl Configuration {
 }
 
 /// Controllers come and go, and their columns in the database change with them.
-fn has_controllers(state: &State) -> bool {
+fn has_controllers(state: &SwitchState) -> bool {
     state.bridges.values().any(|bridge| !bridge.controllers.is_empty())
 }

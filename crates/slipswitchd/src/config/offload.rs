@@ -5,7 +5,7 @@
 
 use super::context::Context;
 use super::desired::{Desired, DesiredBridge, Tunables};
-use super::state::State;
+use super::state::SwitchState;
 use datapath::TierSet;
 use datapath::offload::OffloadProvider;
 use datapath_bpf::maps::{MAX_FLOWS, MAX_MASKS};
@@ -25,7 +25,7 @@ pub(super) fn is_on(context: &Context<'_>) -> bool {
 }
 
 /// Puts `bpf-offload` and `flow-restore-wait` into force; before the first port.
-pub(super) fn sync(context: &mut Context<'_>, state: &mut State, new: &Tunables) {
+pub(super) fn sync(context: &mut Context<'_>, state: &mut SwitchState, new: &Tunables) {
     let Some(placed) = context.placed else { return };
     if new.bpf_offload && !placed.is_begun(BPF) {
         begin(context, placed, new);
@@ -43,7 +43,7 @@ pub(super) fn sync(context: &mut Context<'_>, state: &mut State, new: &Tunables)
     }
     if !new.flow_restore_wait {
         if state.restoring.take().is_some() {
-            context.switch.slow_path().hold(false);
+            context.switch.slow_path().hold_revalidation(false);
             context.switch.need_revalidation();
         }
     } else if !state.configured {
@@ -51,7 +51,7 @@ pub(super) fn sync(context: &mut Context<'_>, state: &mut State, new: &Tunables)
     }
     if !state.configured {
         // Adopted flows belong to ports and rules that are not there yet.
-        context.switch.slow_path().hold(true);
+        context.switch.slow_path().hold_revalidation(true);
     }
 }
 
@@ -158,19 +158,19 @@ fn remove_orphans(directories: &Dirs, wanted: &Desired) {
 /// Ends the adoption, once the ports of the first configuration are there. Adopted state of other
 /// ports is removed. Adopted flows are checked against the rules, unless the rules are still being
 /// restored.
-pub(super) fn configured(context: &mut Context<'_>, state: &State, wanted: &Desired) {
+pub(super) fn configured(context: &mut Context<'_>, state: &SwitchState, wanted: &Desired) {
     let Some(placed) = context.placed else { return };
     placed.finish_adoption();
     remove_orphans(context.directories, wanted);
     if state.restoring.is_none() {
-        context.switch.slow_path().hold(false);
+        context.switch.slow_path().hold_revalidation(false);
         context.switch.need_revalidation();
     }
 }
 
 /// Ends a `flow-restore-wait` whose deadline has passed. With `peers`, checks the other ends of
 /// ports.
-pub(super) fn tick(context: &mut Context<'_>, state: &mut State, peers: bool) {
+pub(super) fn tick(context: &mut Context<'_>, state: &mut SwitchState, peers: bool) {
     if state.restoring.is_some_and(|end| Instant::now() >= end) {
         state.restoring = None;
         tracing::warn!(
@@ -179,7 +179,7 @@ pub(super) fn tick(context: &mut Context<'_>, state: &mut State, peers: bool) {
              now (other_config:flow-restore-deadline)",
             state.tunables.restore_deadline,
         );
-        context.switch.slow_path().hold(false);
+        context.switch.slow_path().hold_revalidation(false);
         context.switch.need_revalidation();
     }
     if peers && let Some(placed) = context.placed {

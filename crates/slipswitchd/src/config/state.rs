@@ -20,7 +20,7 @@ use std::time::Instant;
 
 /// All objects that were made, and the settings in force.
 #[derive(Default)]
-pub(super) struct State {
+pub(super) struct SwitchState {
     /// Bridges by name.
     pub bridges: BTreeMap<String, BridgeState>,
     /// Remarks that the log has already.

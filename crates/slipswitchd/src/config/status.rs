@@ -10,7 +10,7 @@ use super::desired::DesiredBridge;
 use super::device;
 use super::host;
 use super::interfaces::short;
-use super::state::{BridgeState, ControllerState, InterfaceState, Service, State};
+use super::state::{BridgeState, ControllerState, InterfaceState, Service, SwitchState};
 use crate::args::DummyLevel;
 use bridge::bridge::Bridge;
 use bridge::port::Port;
@@ -63,7 +63,7 @@ impl<'a> Writer<'a> {
     }
 
     /// Writes the Open_vSwitch row. `configured` is true when the present `next_cfg` is in force.
-    pub fn root(&mut self, context: &Context<'_>, state: &State, configured: bool) {
+    pub fn root(&mut self, context: &Context<'_>, state: &SwitchState, configured: bool) {
         if self.extent < Extent::States {
             return;
         }

@@ -3,7 +3,7 @@
 
 use super::context::Context;
 use super::desired::{Desired, Tunables};
-use super::state::State;
+use super::state::SwitchState;
 use crate::args::DummyLevel;
 use bridge::revalidator::Pass;
 use bridge::switch::Switch;
@@ -18,7 +18,7 @@ const MAX_REVALIDATOR: u64 = 500;
 const UPCALL_PERCENT: u64 = 10;
 
 /// Puts the settings into force that differ.
-pub(super) fn sync(context: &mut Context<'_>, state: &mut State, wanted: &Desired) {
+pub(super) fn sync(context: &mut Context<'_>, state: &mut SwitchState, wanted: &Desired) {
     if let Some(files) = &wanted.tls
         && state.tls.as_ref() != Some(files)
     {
@@ -53,7 +53,7 @@ pub(super) fn sync(context: &mut Context<'_>, state: &mut State, wanted: &Desire
 
 /// Sets the number of VLAN tags in keys. It is called before the BPF programs are loaded for the
 /// first time.
-pub(super) fn vlan_limit(context: &mut Context<'_>, state: &mut State, new: &Tunables) {
+pub(super) fn vlan_limit(context: &mut Context<'_>, state: &mut SwitchState, new: &Tunables) {
     if new.vlan_limit == state.tunables.vlan_limit && state.configured {
         return;
     }
@@ -100,7 +100,7 @@ fn cpus() -> usize {
 
 /// Sets the cores of packet threads and their share for upcalls. It also decides whether internal
 /// ports outlive the daemon.
-pub(super) fn packet_threads(context: &Context<'_>, state: &mut State, new: &Tunables) {
+pub(super) fn packet_threads(context: &Context<'_>, state: &mut SwitchState, new: &Tunables) {
     let mask = new.pmd_cpu_mask.as_deref().unwrap_or_default();
     let available = cpus();
     match Config::cores_of_mask(mask) {

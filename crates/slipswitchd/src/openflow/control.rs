@@ -9,14 +9,15 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 /// The owner of the bridges and their OpenFlow connections (the daemon). A task borrows it for one
-/// short, synchronous step, and ends a step that changed something with [`Control::settle`].
+/// short, synchronous step, and ends a step that changed something with
+/// [`Control::publish_and_wake`].
 pub trait Control {
     /// Borrows the parts that a step works on.
     fn parts(&mut self) -> Parts<'_>;
 
     /// Ends a step: publishes changes to packet threads, and wakes the tasks of connections that
     /// have output.
-    fn settle(&mut self);
+    fn publish_and_wake(&mut self);
 }
 
 /// The parts of a [`Control`] that a step of an OpenFlow task works on.

@@ -29,7 +29,7 @@ pub(crate) async fn serve(
         let parts = control.parts();
         let id = parts.connections.accept(bridge, options, parts.now);
         let waker = parts.services.register(id);
-        control.settle();
+        control.publish_and_wake();
         (id, waker)
     };
     started(id);
@@ -38,7 +38,7 @@ pub(crate) async fn serve(
     let parts = control.parts();
     parts.services.forget(id);
     parts.connections.closed(id);
-    control.settle();
+    control.publish_and_wake();
     end
 }
 
@@ -63,7 +63,7 @@ async fn run(
             let mut control = control.borrow_mut();
             let parts = control.parts();
             parts.connections.run(parts.switch, parts.now);
-            control.settle();
+            control.publish_and_wake();
         }
         stream.flush().await?;
         let reads = {
@@ -92,7 +92,7 @@ async fn run(
         let mut control = control.borrow_mut();
         let parts = control.parts();
         parts.connections.receive(id, chunk, parts.switch, parts.now);
-        control.settle();
+        control.publish_and_wake();
     }
 }
 

@@ -47,7 +47,7 @@ impl Player {
         let kept = self.kept.take();
         if bridges == Bridges::Kept && kept.as_ref() == Some(&setting.shape) {
             self.empty(seen)?;
-            database::apply(&self.switch.place().file("db.sock"), &setting)?;
+            database::apply(&self.switch.sandbox().file("db.sock"), &setting)?;
             self.profile.add("emptying bridges", start);
         } else {
             self.make(&global, &line, seen)?;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Where a switch keeps its files, and the programs that are run there.
+//! The directories of a switch, and the programs that are run for it.
 
 use anyhow::{Context, Result, bail};
 use process::Dirs;
@@ -12,14 +12,14 @@ use std::process::{Command, Stdio};
 const PATIENCE: std::time::Duration = std::time::Duration::from_secs(30);
 
 /// The directories of one switch.
-pub struct Place {
+pub struct SwitchDirs {
     dirs: Dirs,
     private: bool,
 }
 
-impl Place {
-    /// Returns a place with all files in `dir`, or in the directories of the environment.
-    pub fn new(dir: Option<&Path>) -> Place {
+impl SwitchDirs {
+    /// Returns directories with all files in `dir`, or in the directories of the environment.
+    pub fn new(dir: Option<&Path>) -> SwitchDirs {
         let mut dirs = Dirs::from_env();
         if let Some(dir) = dir {
             let dir = std::path::absolute(dir).unwrap_or_else(|_| dir.to_owned());
@@ -27,7 +27,7 @@ impl Place {
             dirs.log.clone_from(&dir);
             dirs.db = dir;
         }
-        Place { dirs, private: dir.is_some() }
+        SwitchDirs { dirs, private: dir.is_some() }
     }
 
     /// Makes the directories that are missing.
@@ -96,7 +96,7 @@ impl Place {
         self.private.then(|| format!("export OVS_RUNDIR={}", self.dirs.run.display()))
     }
 
-    /// `program` with `args`, run in this place; its output is part of the error if it fails.
+    /// `program` with `args`, run for this switch; its output is part of the error if it fails.
     pub fn run(&self, program: &str, args: &[&str]) -> Result<String> {
         let output =
             self.command(program).args(args).stdin(Stdio::null()).output().with_context(|| {
@@ -109,7 +109,7 @@ impl Place {
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     }
 
-    /// `program`, with the environment that names this place.
+    /// `program`, with the environment that names these directories.
     pub fn command(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
         let mut command = Command::new(program);
         command

@@ -14,18 +14,18 @@ const TOOL_TIMEOUT: &str = "30";
 
 /// A directory of its own, removed when dropped together with the processes that belong to it.
 #[derive(Debug)]
-pub struct Place {
+pub struct Sandbox {
     home: Home,
 }
 
-impl Place {
+impl Sandbox {
     /// Makes an empty directory and its guard.
     ///
     /// # Panics
     /// When the directory for temporary files cannot be written to.
     #[expect(clippy::new_without_default, reason = "it makes a directory and a process")]
-    pub fn new() -> Place {
-        Place { home: Home::new(|dir| vec![pins(dir)]) }
+    pub fn new() -> Sandbox {
+        Sandbox { home: Home::new(|dir| vec![pins(dir)]) }
     }
 
     /// The directory.
@@ -33,7 +33,7 @@ impl Place {
         self.home.dir()
     }
 
-    /// Where a switch of this place pins its BPF objects.
+    /// Where a switch of this sandbox pins its BPF objects.
     pub fn pins(&self) -> PathBuf {
         pins(self.dir())
     }
@@ -61,9 +61,9 @@ impl Place {
         path
     }
 
-    /// Points `command` to this place: OVS's directories, the working directory, a plain
+    /// Points `command` to this sandbox: OVS's directories, the working directory, a plain
     /// environment. The command's standard input is empty.
-    pub fn settle(&self, command: &mut Command) {
+    pub fn set_environment(&self, command: &mut Command) {
         for variable in ["OVS_RUNDIR", "OVS_LOGDIR", "OVS_DBDIR", "OVS_SYSCONFDIR"] {
             command.env(variable, self.dir());
         }
@@ -85,7 +85,7 @@ impl Place {
     pub fn sh(&self, line: &str) -> Output {
         let mut command = Command::new("sh");
         command.args(["-c", line]);
-        self.settle(&mut command);
+        self.set_environment(&mut command);
         command.output().expect("there is a shell").into()
     }
 }
