@@ -217,12 +217,10 @@ impl DesiredInterface {
         }
     }
 
-    /// Returns the settings that decide about its tiers: `tier`, `xdp-mode`, `tcx-peer` and
-    /// `bpf-object`.
-    pub fn placing(&self) -> [Option<String>; 4] {
-        let keys = ["tier", "xdp-mode", "tcx-peer"];
-        let [tier, mode, peer] = keys.map(|key| self.other_config.get(key).cloned());
-        [tier, mode, peer, self.options.get("bpf-object").cloned()]
+    /// Returns the settings among which providers of tiers find theirs: `options` and
+    /// `other_config`.
+    pub fn placing(&self) -> (Map, Map) {
+        (self.options.clone(), self.other_config.clone())
     }
 }
 

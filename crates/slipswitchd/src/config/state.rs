@@ -140,7 +140,7 @@ pub(super) struct InterfaceState {
     pub policing: (u32, u32),
     /// Settings of the row that decide about its tiers; see
     /// [`super::desired::DesiredInterface::placing`].
-    pub placing: [Option<String>; 4],
+    pub placing: (Map, Map),
     pub mac: Option<Mac>,
     /// The row's `mtu_request`.
     pub mtu: Option<u32>,
