@@ -542,7 +542,7 @@ mod tests {
     }
 
     #[test]
-    fn static_entries_stay() {
+    fn static_entries_neither_move_nor_expire() {
         let t = table();
         t.configure(2, 300, vec![]);
         assert_eq!(t.add_static(5, mac(1), P1), StaticAdd::Added);

@@ -57,6 +57,14 @@ pub enum Change {
     },
 }
 
+impl Change {
+    /// Returns true when a rule was removed by its own timeout.
+    pub(crate) fn is_expiry(&self) -> bool {
+        use FlowRemovedReason::{HardTimeout, IdleTimeout};
+        matches!(self, Change::Removed { reason: HardTimeout | IdleTimeout, .. })
+    }
+}
+
 /// Selection of rules in a request.
 #[derive(Clone, Debug)]
 pub struct Filter {

@@ -71,6 +71,8 @@ pub struct Switch {
     moved_bonds: Vec<(BridgeIndex, String)>,
     /// A port went up or down since the last publication.
     is_port_toggled: bool,
+    /// A bond has another active member since the last publication.
+    is_bond_moved: bool,
     clock: Clock,
 }
 
@@ -116,6 +118,7 @@ impl Switch {
             learned: 0,
             moved_bonds: Vec::new(),
             is_port_toggled: false,
+            is_bond_moved: false,
             clock,
         })
     }
@@ -524,12 +527,11 @@ impl Switch {
         if self.dirty.is_empty() {
             return;
         }
-        let moved_bonds = self.moved_bonds.len();
         let next = self.draft();
         let all = std::mem::take(&mut self.dirty).into_values().any(|dirty| dirty == Dirty::All);
         let is_port_toggled = std::mem::take(&mut self.is_port_toggled);
         let causes = &mut self.counters.revalidations;
-        *match (self.moved_bonds.len() > moved_bonds, is_port_toggled, all) {
+        *match (std::mem::take(&mut self.is_bond_moved), is_port_toggled, all) {
             (true, _, _) => &mut causes.bond,
             (false, true, _) => &mut causes.port_toggled,
             (false, false, true) => &mut causes.reconfigured,
@@ -558,6 +560,7 @@ impl Switch {
             let tables = bridge.map(|bridge| {
                 if *dirty == Dirty::All {
                     let moved = bridge.select_active_members();
+                    self.is_bond_moved |= !moved.is_empty();
                     self.moved_bonds.extend(moved.into_iter().map(|name| (*index, name)));
                 }
                 bridge.pipeline.view()
@@ -753,7 +756,9 @@ impl Switch {
             relearn |= bridge.macs.expire(now) > 0;
             let gone = bridge.pipeline.expire(now, credited);
             if !gone.is_empty() {
-                self.counters.expired_rules += gone.len() as u64;
+                // The expiry of a rule may also delete rules that it has learned.
+                self.counters.expired_rules +=
+                    gone.iter().filter(|change| change.is_expiry()).count() as u64;
                 mark(&mut self.dirty, bridge.index, Dirty::Rules);
                 out.push((bridge.index, gone));
             }

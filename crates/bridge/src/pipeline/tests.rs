@@ -528,6 +528,14 @@ fn a_rule_that_is_evicted_takes_learned_ones_along() {
 }
 
 #[test]
+fn a_rule_that_expires_takes_learned_ones_along_which_do_not_expire() {
+    let mut b = with_learner_and_learned();
+    let gone = b.p.expire(b.now + 5001, b.now + 5001);
+    assert_eq!((gone.len(), b.count()), (2, 0));
+    assert_eq!(gone.iter().filter(|change| change.is_expiry()).count(), 1);
+}
+
+#[test]
 fn a_limit_that_is_lowered_evicts_at_once() {
     let mut b = Bench::new();
     for n in 0..10u16 {
