@@ -654,6 +654,10 @@ impl BpfDatapath {
         }
         self.set_miss_device(0);
         if !cleanup && self.pins.is_some() {
+            // No thread follows the conditions until the next daemon attaches the ports.
+            for port in ports::list(self.maps()) {
+                ports::set_peer(self.maps(), port.number.0, None);
+            }
             return;
         }
         let mut held = lock(&self.ports);

@@ -112,6 +112,11 @@ pub struct XdpFacts {
     pub peer_mac: Option<Mac>,
     /// An XDP program is attached at the other end.
     pub peer_has_xdp: bool,
+    /// The other end is up, and its MTU is not below that of the device.
+    pub peer_takes_frames: bool,
+    /// The device sends frames as they are: with unfinished checksums and segmentation, and with
+    /// their tags outside of them.
+    pub leaves_work: bool,
     /// The kind of the root queueing discipline ("noqueue", "tbf", …).
     pub qdisc: Option<String>,
     /// A tc filter is at the device's egress.

@@ -13,15 +13,15 @@ use packet::Mac;
 /// `other_config:tcx-peer` of an Interface row.
 pub(crate) const SETTING: &str = "tcx-peer";
 
-/// Reads the setting; none is `true`.
+/// Reads the setting; none is `false`.
 ///
 /// # Errors
 ///
 /// A sentence that names the words there are.
 pub(crate) fn parse_setting(setting: Option<&str>) -> Result<bool, String> {
     match setting {
-        None | Some("true") => Ok(true),
-        Some("false") => Ok(false),
+        Some("true") => Ok(true),
+        None | Some("false") => Ok(false),
         Some(text) => {
             Err(format!("other_config:{SETTING}: \"{text}\" is not one of true and false"))
         }
@@ -67,6 +67,14 @@ fn fits_by_events(facts: &XdpFacts) -> Result<(), String> {
     if facts.peer_has_xdp {
         return Err("an XDP program is attached at the other end".into());
     }
+    if !facts.peer_takes_frames {
+        return Err("the other end is down, or its MTU is below that of the port".into());
+    }
+    if !facts.leaves_work {
+        return Err("its device finishes checksums, segments or tags (ethtool -k), which frames \
+                    would keep unfinished"
+            .into());
+    }
     match facts.qdisc.as_deref() {
         Some("noqueue") => {}
         Some(qdisc) => {
@@ -100,6 +108,8 @@ mod tests {
             link_kind: Some("veth".into()),
             end: Some(Endpoint { namespace: Some(3), index: 2 }),
             peer_mac: Some(MAC),
+            peer_takes_frames: true,
+            leaves_work: true,
             qdisc: Some("noqueue".into()),
             has_egress_filter: Some(false),
             ..XdpFacts::default()
@@ -122,6 +132,8 @@ mod tests {
         assert!(fit_of(|f| f.end = Some(Endpoint { namespace: None, index: 2 })).is_err());
         assert!(fit_of(|f| f.peer_mac = None).is_err());
         assert!(fit_of(|f| f.peer_has_xdp = true).is_err());
+        assert!(fit_of(|f| f.peer_takes_frames = false).is_err());
+        assert!(fit_of(|f| f.leaves_work = false).is_err());
         assert!(fit_of(|f| f.qdisc = Some("tbf".into())).is_err());
         assert!(fit_of(|f| f.qdisc = None).is_err());
         assert!(fit_of(|f| f.has_egress_filter = Some(true)).is_err());
@@ -137,7 +149,7 @@ mod tests {
 
     #[test]
     fn the_setting_has_two_words() {
-        assert_eq!(parse_setting(None), Ok(true));
+        assert_eq!(parse_setting(None), Ok(false));
         assert_eq!(parse_setting(Some("true")), Ok(true));
         assert_eq!(parse_setting(Some("false")), Ok(false));
         let error = parse_setting(Some("off")).expect_err("no word");

@@ -47,9 +47,12 @@ impl Prober for KernelProber {
     }
 
     fn captures(&self) -> Captures {
-        // A kernel without /proc/net/packet has no packet sockets; without /proc nothing is known,
-        // and a capture may miss packets.
-        Captures::read().unwrap_or_default()
+        Captures::read().unwrap_or_else(|error| match error.kind() {
+            // The kernel has no packet sockets.
+            std::io::ErrorKind::NotFound => Captures::default(),
+            // There may be captures everywhere.
+            _ => Captures::at([0]),
+        })
     }
 
     fn has_egress_program(&self, ifindex: u32) -> bool {
@@ -80,6 +83,12 @@ fn facts(survey: &XdpProbe) -> XdpFacts {
             Peer::None | Peer::Hidden { .. } => None,
         },
         peer_has_xdp: matches!(&survey.peer, Peer::Known { interface, .. } if !interface.xdp.is_empty()),
+        peer_takes_frames: matches!(&survey.peer, Peer::Known { interface, .. }
+            if interface.admin_up && interface.mtu >= own.mtu),
+        leaves_work: own
+            .offloads
+            .as_ref()
+            .is_some_and(|o| o.leaves_checksums() && o.leaves_segmentation() && o.leaves_tags()),
         qdisc: own.qdisc.clone(),
         has_egress_filter: survey.has_egress_filter,
     }

@@ -145,7 +145,7 @@ impl BpfSettings {
             // A word that is none was refused when the port got its settings.
             mode: fit::parse_mode(settings.get(MODE)).unwrap_or(XdpMode::Driver),
             object: settings.get(OBJECT).map(PathBuf::from),
-            enters_peer: peer::parse_setting(settings.get(peer::SETTING)).unwrap_or(true),
+            enters_peer: peer::parse_setting(settings.get(peer::SETTING)).unwrap_or(false),
         }
     }
 
@@ -231,7 +231,7 @@ impl PortState {
             return Err(not_yet().detail);
         };
         if !self.settings.enters_peer {
-            return Err(format!("other_config:{}=false", peer::SETTING));
+            return Err(format!("other_config:{} is not true", peer::SETTING));
         }
         let has_program = peer::is_watched(&self.facts) && prober.has_egress_program(ifindex);
         peer::fit(&self.facts, ifindex, &peer::Watched { captures, has_program })

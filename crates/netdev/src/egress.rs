@@ -52,8 +52,7 @@ impl Captures {
         Ok(Captures { at: sockets.into_iter().map(|socket| socket.interface).collect() })
     }
 
-    /// Makes captures at these interfaces up.
-    #[doc(hidden)]
+    /// Returns captures at these interfaces; 0 stands for all.
     pub fn at(interfaces: impl IntoIterator<Item = u32>) -> Captures {
         Captures { at: interfaces.into_iter().collect() }
     }

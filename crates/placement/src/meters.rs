@@ -40,6 +40,9 @@ impl PlacedDatapath {
             |(id, config): &(&u32, &MeterConfig)| provider.set_meter(**id, config).is_err();
         let refused: Vec<u32> = meters.iter().filter(is_refused).map(|(id, _)| *id).collect();
         if !refused.is_empty() {
+            for id in &refused {
+                provider.remove_meter(*id); // it may have one of an earlier daemon
+            }
             self.change_eligibility(|eligibility| {
                 for id in refused {
                     let lacking = eligibility.lacking_meters.entry(id).or_default();

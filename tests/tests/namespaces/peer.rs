@@ -12,6 +12,7 @@ const ENTERS: &str = "enter the other end at once";
 /// A switch whose port `h2` enters host b at once, with flows in both directions.
 fn entering() -> Option<(Switch, Host, Host)> {
     let (switch, a, b) = pair()?;
+    switch.vsctl("set open_vswitch . other_config:tcx-peer=true");
     warm(&a, "10.0.0.2");
     in_kernel(&switch, ["h1", "h2"]);
     reports(&switch, ENTERS);
@@ -87,26 +88,38 @@ fn a_frame_for_another_address_is_not_accepted() {
 }
 
 #[test]
-fn the_setting_sends_frames_through_the_device() {
+fn frames_enter_only_where_a_setting_asks_for_it() {
     let Some((switch, a, _b)) = entering() else { return };
+    let off = "other_config:tcx-peer is not true";
     switch.vsctl("set interface h2 other_config:tcx-peer=false");
-    reports(&switch, "other_config:tcx-peer=false");
+    reports(&switch, off);
     exchanges(&switch, &a, true);
-    switch.vsctl("remove interface h2 other_config tcx-peer");
+    switch.vsctl("set interface h2 other_config:tcx-peer=true");
+    switch.vsctl("remove open_vswitch . other_config tcx-peer");
     reports(&switch, ENTERS);
     exchanges(&switch, &a, false);
-    switch.vsctl("set open_vswitch . other_config:tcx-peer=false");
-    reports(&switch, "other_config:tcx-peer=false");
+    switch.vsctl("remove interface h2 other_config tcx-peer");
+    reports(&switch, off);
     let explained = switch.appctl("slipswitch/explain br0 in_port=h1,ip,nw_dst=10.0.0.2");
-    assert!(
-        explained.contains("output to h2") && explained.contains("tcx-peer=false"),
-        "{explained}"
-    );
-    switch.vsctl("set interface h2 other_config:tcx-peer=true");
-    reports(&switch, ENTERS);
+    assert!(explained.contains("output to h2") && explained.contains(off), "{explained}");
     switch.vsctl("set interface h2 other_config:tcx-peer=perhaps");
     let error = switch.vsctl("get interface h2 error");
     assert!(error.contains("not one of true and false"), "{error}");
+}
+
+/// On its way through the device a frame's checksum would be finished.
+#[test]
+fn a_device_that_finishes_checksums_is_not_passed_over() {
+    let Some((switch, a, _b)) = entering() else { return };
+    if without_tool(&["ethtool"]) {
+        return;
+    }
+    switch.netns().sh("ethtool -K h2 tx off");
+    reports(&switch, "its device finishes checksums");
+    exchanges(&switch, &a, true);
+    switch.netns().sh("ethtool -K h2 tx on tso on");
+    reports(&switch, ENTERS);
+    exchanges(&switch, &a, false);
 }
 
 /// The kernel drops frames that would stay in the namespace.
