@@ -13,7 +13,9 @@ const PORTS: u32 = 4;
 ///
 /// - `vsctl`, `ofctl`, `appctl`: short for `ovs-vsctl`, ...;
 /// - `receive PORT PACKET`: for `ovs-appctl netdev-dummy/receive`;
-/// - `trace FLOW`: for `ovs-appctl ofproto/trace br0`.
+/// - `trace FLOW`: for `ovs-appctl ofproto/trace br0`;
+/// - `await_frame FILE`: waits until a capture has a frame, which Open vSwitch writes some time after
+///   the packet was received.
 ///
 /// Empty lines and lines that start with `#` are left out. A line ending in `\` goes on.
 #[derive(Clone, Copy, Debug)]
@@ -261,6 +263,9 @@ ofctl() { ovs-ofctl \"$@\"; }
 appctl() { ovs-appctl \"$@\"; }
 trace() { ovs-appctl ofproto/trace br0 \"$@\"; }
 receive() { ovs-appctl netdev-dummy/receive \"$@\"; }
+await_frame() {
+    for _ in $(seq 100); do [ $(stat -c %s $1 2>/dev/null || echo 0) -le 24 ] || return 0; sleep 0.02; done
+}
 ";
 
 /// Runs the scenario on both daemons; with `SLIPSWITCH_TEST_ORACLE` twice on the oracle, which

@@ -189,7 +189,7 @@ scenarios! {
         receive p1 505400000002505400000001080600010800060400005054000000010a0000010000000000000a000002
         receive p1 505400000002505400000001080600010800060400015054000000010a0000010000000000000a000002
         appctl dpctl/dump-flows | grep -v op=1
-        tail -c 42 p2-tx.pcap | od -An -v -tx1 -w42
+        await_frame p2-tx.pcap; tail -c 42 p2-tx.pcap | od -An -v -tx1 -w42
         ofctl dump-ports br0 p2
     "#;
     bundles_of_reserved_ports: r#"
@@ -216,7 +216,7 @@ scenarios! {
         trace in_port=1,arp
         receive p1 50540000000250540000000108004500001c00070000400160d70a0001010a0000020800f7ff00000000
         appctl version
-        od -An -v -tx1 -j40 -w42 p2-tx.pcap
+        await_frame p2-tx.pcap; od -An -v -tx1 -j40 -w42 p2-tx.pcap
     "#;
     what_controllers_may_not_change: r#"
         ofctl --strict del-flows br0 'table=254,priority=5,ip'
@@ -336,8 +336,8 @@ scenarios! {
         ofctl -O OpenFlow13 add-flow br0 'in_port=3,actions=pop_vlan,push_mpls:0x8847,output:4'
         receive p1 50540000000250540000000181000005080045000020000700004011667a0a0001010a000002003500350000000000000000
         receive p3 5054000000025054000000018100000581000006080045000020000700004011667a0a0001010a000002003500350000000000000000
-        od -An -v -tx1 -j40 p2-tx.pcap
-        od -An -v -tx1 -j40 p4-tx.pcap
+        await_frame p2-tx.pcap; od -An -v -tx1 -j40 p2-tx.pcap
+        await_frame p4-tx.pcap; od -An -v -tx1 -j40 p4-tx.pcap
     "#;
     popped_labels_and_the_next_bridge: r#"
         vsctl add-br br1 -- set bridge br1 datapath_type=dummy fail_mode=secure other_config:hwaddr=aa:55:aa:55:00:01 -- add-port br0 pa -- set interface pa type=patch options:peer=pb ofport_request=10 -- add-port br1 pb -- set interface pb type=patch options:peer=pa ofport_request=3
@@ -400,8 +400,8 @@ scenarios! {
         ofctl -O OpenFlow15 add-flow br0 'actions=write_actions(pop_mpls:0x8848,output:4)'
         ofctl -O OpenFlow15 add-flow br1 'actions=clone(3),3,IN_PORT'
         receive p5 505400000004505400000003884800000340fb97d14dc01422e39ab713e03619971b
-        od -An -v -tx1 -j40 -N30 p4-tx.pcap
-        tail -c 30 p4-tx.pcap | od -An -v -tx1
+        await_frame p4-tx.pcap; od -An -v -tx1 -j40 -N30 p4-tx.pcap
+        await_frame p4-tx.pcap; tail -c 30 p4-tx.pcap | od -An -v -tx1
         appctl ofproto/trace br1 in_port=1 505400000004505400000003884800000340fb97d14dc01422e39ab713e03619971b | tail -1
         ofctl -O OpenFlow13 add-flow br0 'mpls,actions=pop_mpls:0x8847,pop_mpls:0x0800,output:2,push_mpls:0x8848,output:3'
         appctl ofproto/trace br0 in_port=1 50540000000450540000000388470000034045000014000000004000000000000000 | tail -1
@@ -755,11 +755,11 @@ scenarios! {
         appctl netdev-dummy/set-admin-state q1 down
         appctl time/warp 3000 1000
         appctl bond/show bond0 | grep -v ' mac: '
-        tail -c 42 q2-tx.pcap | od -An -v -tx1 -w42
+        await_frame q2-tx.pcap; tail -c 42 q2-tx.pcap | od -An -v -tx1 -w42
         appctl netdev-dummy/set-admin-state q1 up
         appctl time/warp 3000 1000
         appctl bond/show bond0 | grep -v ' mac: '
-        tail -c 42 q1-tx.pcap | od -An -v -tx1 -w42
+        await_frame q1-tx.pcap; tail -c 42 q1-tx.pcap | od -An -v -tx1 -w42
         vsctl set port bond0 other_config:bond-primary=q9
         appctl bond/show bond0 | grep primary
         vsctl remove port bond0 other_config bond-primary

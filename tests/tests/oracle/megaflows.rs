@@ -97,7 +97,7 @@ scenarios! {
         receive p1 'in_port(1),eth(src=50:54:00:00:00:01,dst=50:54:00:00:00:02),eth_type(0x0800),ipv4(src=10.0.0.1,dst=10.0.0.2,proto=17,tos=0,ttl=64,frag=no),udp(src=5,dst=80)'
         appctl revalidator/wait
         appctl dpctl/dump-flows
-        od -An -v -tx1 -j40 p2-tx.pcap
+        await_frame p2-tx.pcap; od -An -v -tx1 -j40 p2-tx.pcap
     "#;
     datapath_flows_by_hand: r#"
         # A revalidator removes flows that no rule explains.

@@ -89,7 +89,7 @@ scenarios! {
         appctl revalidator/wait
         ofctl dump-ports br0
         ofctl dump-flows br0
-        od -An -v -tx1 -j40 p4-tx.pcap
+        await_frame p4-tx.pcap; od -An -v -tx1 -j40 p4-tx.pcap
     "#;
     versions_that_do_not_meet: r#"
         vsctl set bridge br0 protocols=OpenFlow13,OpenFlow15
