@@ -91,7 +91,7 @@ fn fits_by_events(facts: &XdpFacts) -> Result<(), String> {
     }
 }
 
-/// True when [`fit`] depends on more than the facts.
+/// Returns true when [`fit`] depends on more than the facts.
 pub(crate) fn is_watched(facts: &XdpFacts) -> bool {
     fits_by_events(facts).is_ok()
 }

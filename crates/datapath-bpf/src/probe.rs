@@ -19,7 +19,7 @@ pub trait Prober: Send + Sync {
         Captures::default()
     }
 
-    /// True when a BPF program is at the tcx egress of interface `ifindex`. No event reports a
+    /// Returns true when a BPF program is at the tcx egress of interface `ifindex`. No event reports a
     /// change.
     fn has_egress_program(&self, ifindex: u32) -> bool {
         let _ = ifindex;
@@ -62,29 +62,24 @@ impl Prober for KernelProber {
 
 fn facts(survey: &XdpProbe) -> XdpFacts {
     let own = &survey.interface;
+    let (peer, known) = match &survey.peer {
+        Peer::None => (None, None),
+        Peer::Hidden { .. } => (Some(PeerFacts::default()), None),
+        Peer::Known { namespace, interface } => {
+            let end = Endpoint { namespace: *namespace, index: interface.index };
+            (Some(peer_facts(interface)), Some((end, interface)))
+        }
+    };
     XdpFacts {
         link_kind: own.kind.clone(),
         driver: own.driver.as_ref().map(|d| d.name.clone()).unwrap_or_default(),
         takes_tags_off: own.offloads.as_ref().map(Offloads::takes_tags_off),
         merges: own.offloads.as_ref().map(Offloads::merges),
-        peer: match &survey.peer {
-            Peer::None => None,
-            Peer::Known { interface, .. } => Some(peer_facts(interface)),
-            Peer::Hidden { .. } => Some(PeerFacts::default()),
-        },
-        end: match &survey.peer {
-            Peer::Known { namespace, interface } => {
-                Some(Endpoint { namespace: *namespace, index: interface.index })
-            }
-            Peer::None | Peer::Hidden { .. } => None,
-        },
-        peer_mac: match &survey.peer {
-            Peer::Known { interface, .. } => Some(Mac(interface.mac)),
-            Peer::None | Peer::Hidden { .. } => None,
-        },
-        peer_has_xdp: matches!(&survey.peer, Peer::Known { interface, .. } if !interface.xdp.is_empty()),
-        peer_takes_frames: matches!(&survey.peer, Peer::Known { interface, .. }
-            if interface.admin_up && interface.mtu >= own.mtu),
+        peer,
+        end: known.map(|(end, _)| end),
+        peer_mac: known.map(|(_, peer)| Mac(peer.mac)),
+        peer_has_xdp: known.is_some_and(|(_, peer)| !peer.xdp.is_empty()),
+        peer_takes_frames: known.is_some_and(|(_, peer)| peer.admin_up && peer.mtu >= own.mtu),
         leaves_work: own
             .offloads
             .as_ref()

@@ -218,11 +218,17 @@ impl PortState {
         self.kind == Kind::System && wants_xdp
     }
 
-    /// True when events at the device or at its other end decide whether frames enter there.
+    /// Returns true when events at the device or at its other end decide whether frames enter there.
     fn may_enter_peer(&self) -> bool {
         self.kind == Kind::System
             && self.settings.enters_peer
             && self.facts.link_kind.as_deref() == Some("veth")
+    }
+
+    /// Returns true when only captures and programs at the device, which no event reports, still
+    /// decide that.
+    fn is_watched(&self) -> bool {
+        self.is_target && self.may_enter_peer() && peer::is_watched(&self.facts)
     }
 
     /// Returns the address for which frames may enter the other end, or why not.
@@ -233,7 +239,7 @@ impl PortState {
         if !self.settings.enters_peer {
             return Err(format!("other_config:{} is not true", peer::SETTING));
         }
-        let has_program = peer::is_watched(&self.facts) && prober.has_egress_program(ifindex);
+        let has_program = self.is_watched() && prober.has_egress_program(ifindex);
         peer::fit(&self.facts, ifindex, &peer::Watched { captures, has_program })
     }
 
@@ -365,19 +371,19 @@ impl<B: Backend> BpfProvider<B> {
     }
 
     /// Puts into force whether frames for a port enter the other end of its veth pair at once.
-    fn follow_peer(&self, number: PortNo, state: &mut PortState, captures: &Captures) {
+    fn follow_peer(&self, number: PortNo, state: &mut PortState) {
+        let captures =
+            if state.is_watched() { self.prober.captures() } else { Captures::default() };
+        self.follow_peer_among(number, state, &captures);
+    }
+
+    /// Does the same where the captures of other processes are known.
+    fn follow_peer_among(&self, number: PortNo, state: &mut PortState, captures: &Captures) {
         let now = state.peer_fit(&*self.prober, captures);
         if now.as_ref().ok() != state.peer.as_ref().ok() {
             self.backend.set_peer(number, now.as_ref().ok().copied());
         }
         state.peer = now;
-    }
-
-    /// Reads the captures of other processes, if they matter to any of `states`.
-    fn captures<'a>(&self, states: impl IntoIterator<Item = &'a PortState>) -> Captures {
-        let matters = |state: &PortState| state.may_enter_peer() && peer::is_watched(&state.facts);
-        let mut states = states.into_iter();
-        if states.any(matters) { self.prober.captures() } else { Captures::default() }
     }
 
     fn check(port: &OffloadPort<'_>) -> Result<(), Reason> {
@@ -463,8 +469,7 @@ impl<B: Backend> OffloadProvider for BpfProvider<B> {
             }
         };
         state.peer = Err(not_yet().detail); // the attachment has ended it
-        let captures = self.captures([&*state]);
-        self.follow_peer(port.number, state, &captures);
+        self.follow_peer(port.number, state);
         let takes_receive = !state.attached.is_empty();
         let affects_others = !was_at_xdp && is_at_xdp(&ports);
         Attached { tiers, takes_receive, affects_others }
@@ -503,8 +508,7 @@ impl<B: Backend> OffloadProvider for BpfProvider<B> {
         if is_kernels(port.kind) && port.ifindex.is_some() {
             state.facts = self.prober.xdp_facts(port.device);
         }
-        let captures = self.captures([&*state]);
-        self.follow_peer(port.number, state, &captures);
+        self.follow_peer(port.number, state);
         let now = state.judge(port.mtu);
         std::mem::replace(&mut state.judgement, now) != now
     }
@@ -533,7 +537,7 @@ impl<B: Backend> OffloadProvider for BpfProvider<B> {
         }
         if state.facts.link_kind.as_deref() == Some("veth") && state.is_target {
             lines.push(match &state.peer {
-                Ok(mac) => format!("frames for {} enter the other end at once", mac),
+                Ok(mac) => format!("frames for {mac} enter the other end at once"),
                 Err(why) => format!("frames pass its device on their way to the other end: {why}"),
             });
         }
@@ -617,11 +621,10 @@ impl<B: Backend> OffloadProvider for BpfProvider<B> {
     fn maintain(&self) {
         self.backend.maintain();
         let mut ports = self.ports();
-        let captures = self.captures(ports.values());
-        for (number, state) in &mut *ports {
-            if state.may_enter_peer() && peer::is_watched(&state.facts) {
-                self.follow_peer(*number, state, &captures);
-            }
+        let mut watched = ports.iter_mut().filter(|(_, state)| state.is_watched()).peekable();
+        if watched.peek().is_some() {
+            let captures = self.prober.captures();
+            watched.for_each(|(number, state)| self.follow_peer_among(*number, state, &captures));
         }
     }
 

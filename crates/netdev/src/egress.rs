@@ -10,7 +10,10 @@ use std::collections::BTreeSet;
 use std::{fs, io};
 
 // include/uapi/linux/rtnetlink.h, pkt_sched.h
-const RTM_NEWTFILTER: u16 = 44;
+pub(crate) const RTM_NEWQDISC: u16 = 36;
+pub(crate) const RTM_DELQDISC: u16 = 37;
+pub(crate) const RTM_NEWTFILTER: u16 = 44;
+pub(crate) const RTM_DELTFILTER: u16 = 45;
 const RTM_GETTFILTER: u16 = 46;
 /// `TC_H_MAKE(TC_H_CLSACT, TC_H_MIN_EGRESS)`.
 const CLSACT_EGRESS: u32 = 0xffff_fff3;

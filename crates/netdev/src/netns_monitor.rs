@@ -8,15 +8,12 @@
 //! endpoint has a number (`IFLA_LINK_NETNSID`). This needs `CAP_NET_BROADCAST` over that namespace.
 //! Without it the socket receives no events, and no error is returned.
 
+use crate::egress::{RTM_DELQDISC, RTM_DELTFILTER, RTM_NEWQDISC, RTM_NEWTFILTER};
 use crate::link::{RTM_DELLINK, RTM_NEWLINK};
 use crate::netlink::{Socket, messages};
 use crate::sys;
 use std::io;
 use std::os::fd::BorrowedFd;
-
-/// `RTM_NEWQDISC`, `RTM_DELQDISC`, `RTM_NEWTFILTER` and `RTM_DELTFILTER` of
-/// `include/uapi/linux/rtnetlink.h`.
-const TC: [u16; 4] = [36, 37, 44, 45];
 
 /// `include/uapi/linux/netlink.h`
 const NETLINK_LISTEN_ALL_NSID: libc::c_int = 8;
@@ -80,7 +77,17 @@ impl NetnsMonitor {
 }
 
 fn collect(endpoints: &mut Vec<Endpoint>, datagram: &[u8], namespace: Option<i32>) {
-    let concerns = |kind| matches!(kind, RTM_NEWLINK | RTM_DELLINK) || TC.contains(&kind);
+    let concerns = |kind| {
+        matches!(
+            kind,
+            RTM_NEWLINK
+                | RTM_DELLINK
+                | RTM_NEWQDISC
+                | RTM_DELQDISC
+                | RTM_NEWTFILTER
+                | RTM_DELTFILTER
+        )
+    };
     for m in messages(datagram).filter(|m| concerns(m.kind)) {
         // struct ifinfomsg: family, pad, type(2), index(4); struct tcmsg: family, pad(3), index(4)
         if let Some([_, _, _, _, index @ ..]) = m.payload.first_chunk::<8>() {

@@ -9,9 +9,9 @@ use super::flow_line::{LineStyle, flow_line};
 use super::ports::PortNames;
 use super::trace::arguments::Arguments;
 use super::trace::{self, Traced};
-use super::{ANY, Answer, Commands};
+use super::{ANY, Answer, Commands, tiers};
 use crate::daemon::Daemon;
-use datapath::{Action, FlowDump, Megaflow, Verdict};
+use datapath::{Action, FlowDump, Megaflow, PortNo, Verdict};
 use flow::text::format_match;
 use flow::{Key, Match};
 use std::fmt::Write as _;
@@ -59,9 +59,9 @@ fn place(out: &mut String, daemon: &Daemon, traced: &Traced) {
     };
     let key = Key { in_port: in_port.0.into(), ..traced.key };
     let megaflow = daemon.switch.slow_path().megaflow(&key, &traced.translation);
+    let names = PortNames::of_datapath(daemon);
     match held(daemon, &key, &megaflow) {
         Some(flow) => {
-            let names = PortNames::of_datapath(daemon);
             let style = LineStyle { verbose: true, names: Some(&names), dpctl: true };
             let _ = writeln!(out, "  {}", flow_line(&flow, daemon.clock.now(), style));
         }
@@ -73,17 +73,12 @@ fn place(out: &mut String, daemon: &Daemon, traced: &Traced) {
             let _ = writeln!(out, "  no such megaflow is in the datapath now; it {would}");
         }
     }
-    let name = PortNames::of_datapath(daemon).name(in_port.0).unwrap_or_default();
-    let _ = write!(out, "{name}\n{}", super::tiers::lines(daemon, in_port));
+    let name = |port: PortNo| names.name(port.0).unwrap_or_default();
+    let _ = write!(out, "{}\n{}", name(in_port), tiers::lines(daemon, in_port));
+    let Some(placed) = &daemon.placed else { return };
     for action in megaflow.actions.iter() {
-        if let Action::Output(port) = action
-            && let Some(placed) = &daemon.placed
-        {
-            let name = PortNames::of_datapath(daemon).name(port.0).unwrap_or_default();
-            let _ = writeln!(out, "output to {name}");
-            placed.about_port(*port).iter().for_each(|line| {
-                let _ = writeln!(out, "  {line}");
-            });
+        if let Action::Output(port) = action {
+            let _ = write!(out, "output to {}\n{}", name(*port), tiers::about(placed, *port));
         }
     }
 }

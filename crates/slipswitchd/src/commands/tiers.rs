@@ -5,6 +5,7 @@ use super::ports::sorted;
 use super::{Answer, Commands};
 use crate::daemon::Daemon;
 use datapath::PortNo;
+use placement::PlacedDatapath;
 use std::fmt::Write as _;
 
 pub(super) fn register(commands: &Commands<'_>) {
@@ -36,8 +37,10 @@ pub(super) fn lines(daemon: &Daemon, port: PortNo) -> String {
             Err(reason) => writeln!(out, "  {name:<10} no   {reason}"),
         };
     }
-    for line in placed.about_port(port) {
-        let _ = writeln!(out, "  {line}");
-    }
-    out
+    out + &about(placed, port)
+}
+
+/// Returns what the providers of tiers report about `port`, a line each.
+pub(super) fn about(placed: &PlacedDatapath, port: PortNo) -> String {
+    placed.about_port(port).iter().map(|line| format!("  {line}\n")).collect()
 }
