@@ -85,6 +85,12 @@ impl Frames {
     }
 }
 
+/// The transaction id of a message, which begins with a whole header; 0 where it does not.
+pub fn xid(message: &[u8]) -> u32 {
+    let xid = message.get(4..HEADER_SIZE).and_then(|xid| <[u8; 4]>::try_from(xid).ok());
+    xid.map_or(0, u32::from_be_bytes)
+}
+
 /// The messages in `bytes`, which are whole ones, as [`Message::encode`] writes them. Ends at
 /// the first that is not whole.
 pub fn split(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {

@@ -82,6 +82,14 @@ impl<'a> Reader<'a> {
 
     /// An unsigned integer of `n` bytes, at most 16.
     pub(crate) fn uint(&mut self, n: usize) -> Result<u128> {
+        // The sizes of nearly all fields.
+        match n {
+            1 => return self.u8().map(u128::from),
+            2 => return self.u16().map(u128::from),
+            4 => return self.u32().map(u128::from),
+            8 => return self.u64().map(u128::from),
+            _ => {}
+        }
         Ok(self.bytes(n)?.iter().fold(0, |v, b| v << 8 | u128::from(*b)))
     }
 

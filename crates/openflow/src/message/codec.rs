@@ -35,6 +35,7 @@ use crate::OfError;
 use crate::error::{NX_VENDOR, ONF_VENDOR};
 use crate::wire::{Put, Reader, Result};
 use header::{Encoded, Later, begin, begin_later, finish, nxt, ofpt, onft};
+use std::fmt;
 
 /// The properties of a connection that change how messages are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,6 +87,34 @@ impl DecodeError {
     }
 }
 
+/// Kind of a message, for [`DecodeError::what`]. Text is made of it only for an error: most messages
+/// are decoded without one.
+#[derive(Clone, Copy, Debug)]
+enum What {
+    /// A known kind.
+    Name(&'static str),
+    /// A type without a name in this version.
+    Type(u8),
+    /// A message of this unknown vendor.
+    Vendor(u32),
+    /// A message of the ONF with this subtype.
+    Onf(u32),
+    /// A message of Nicira's with this subtype.
+    Nicira(u32),
+}
+
+impl fmt::Display for What {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            What::Name(name) => f.write_str(name),
+            What::Type(ty) => write!(f, "OFPT type {ty}"),
+            What::Vendor(vendor) => write!(f, "message of vendor 0x{vendor:08x}"),
+            What::Onf(subtype) => write!(f, "ONFT type {subtype}"),
+            What::Nicira(subtype) => write!(f, "NXT type {subtype}"),
+        }
+    }
+}
+
 /// Why a message cannot be written.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EncodeError {
@@ -118,15 +147,15 @@ impl Message {
     /// sends: OFPBRC_BAD_VERSION, OFPBRC_BAD_TYPE, OFPBRC_BAD_STAT, OFPBRC_BAD_VENDOR,
     /// OFPBRC_BAD_SUBTYPE, OFPBRC_BAD_LEN, or one about a part of the message.
     pub fn decode(bytes: &[u8], protocol: &Protocol) -> std::result::Result<Message, DecodeError> {
-        let mut what = "OpenFlow header".to_string();
-        let xid = bytes.get(4..8).map_or(0, |b| b.iter().fold(0, |n, b| n << 8 | u32::from(*b)));
+        let mut what = What::Name("OpenFlow header");
+        let xid = crate::frame::xid(bytes);
         match decode_body(bytes, xid, protocol, &mut what) {
             Ok(body) => Ok(Message { xid, body }),
             Err(error) => Err(DecodeError {
                 error,
                 xid,
                 version: bytes.first().copied().unwrap_or_default(),
-                what,
+                what: what.to_string(),
                 data: ErrorMessage::kept(bytes).to_vec(),
             }),
         }
@@ -167,7 +196,7 @@ fn checked<'a>(r: Reader<'a>, shape: Shape) -> Result<Reader<'a>> {
     Ok(r)
 }
 
-fn decode_body(bytes: &[u8], xid: u32, p: &Protocol, what: &mut String) -> Result<Body> {
+fn decode_body(bytes: &[u8], xid: u32, p: &Protocol, what: &mut What) -> Result<Body> {
     let mut r = Reader::message(bytes);
     let wire_version = r.u8()?;
     let ty = r.u8()?;
@@ -179,11 +208,11 @@ fn decode_body(bytes: &[u8], xid: u32, p: &Protocol, what: &mut String) -> Resul
     // The messages that every version has, known or not.
     match ty {
         ofpt::HELLO => {
-            *what = "OFPT_HELLO".into();
+            *what = What::Name("OFPT_HELLO");
             return Ok(Body::Hello(session::decode_hello(r, wire_version)?));
         }
         ofpt::ERROR => {
-            *what = "OFPT_ERROR".into();
+            *what = What::Name("OFPT_ERROR");
             let version = Version::from_wire(wire_version).unwrap_or(p.version);
             return Ok(Body::Error(session::decode_error(checked(r, (4, 1))?, version)?));
         }
@@ -200,7 +229,7 @@ fn decode_body(bytes: &[u8], xid: u32, p: &Protocol, what: &mut String) -> Resul
     }
     let v10 = version == Version::V10;
     let v14 = version >= Version::V14;
-    let named = |name: &str, what: &mut String| *what = name.into();
+    let named = |name: &'static str, what: &mut What| *what = What::Name(name);
     Ok(match ty {
         ofpt::FEATURES_REQUEST => {
             named("OFPT_FEATURES_REQUEST", what);
@@ -262,10 +291,10 @@ fn decode_body(bytes: &[u8], xid: u32, p: &Protocol, what: &mut String) -> Resul
         }
         _ => {
             let Some(message) = Later::from_number(ty, version) else {
-                *what = format!("OFPT type {ty}");
+                *what = What::Type(ty);
                 return Err(OfError::OFPBRC_BAD_TYPE);
             };
-            *what = message.name().into();
+            *what = What::Name(message.name());
             return decode_later(r, message, xid, p);
         }
     })
@@ -355,18 +384,18 @@ fn is_known_vendor_message(vendor: u32, subtype: u32) -> bool {
     }
 }
 
-fn decode_vendor(mut r: Reader<'_>, xid: u32, p: &Protocol, what: &mut String) -> Result<Body> {
+fn decode_vendor(mut r: Reader<'_>, xid: u32, p: &Protocol, what: &mut What) -> Result<Body> {
     let version = p.version;
     let vendor = r.u32()?;
     let subtype = match vendor {
         NX_VENDOR | ONF_VENDOR => r.u32()?,
         _ => {
-            *what = format!("message of vendor 0x{vendor:08x}");
+            *what = What::Vendor(vendor);
             return Err(OfError::OFPBRC_BAD_VENDOR);
         }
     };
     if vendor == ONF_VENDOR {
-        *what = format!("ONFT type {subtype}");
+        *what = What::Onf(subtype);
         return match subtype {
             onft::BUNDLE_CONTROL if version == Version::V13 => {
                 Ok(Body::BundleControl(bundle::decode_control(checked(r, (8, 8))?)?))
@@ -377,7 +406,7 @@ fn decode_vendor(mut r: Reader<'_>, xid: u32, p: &Protocol, what: &mut String) -
             _ => Err(OfError::OFPBRC_BAD_SUBTYPE),
         };
     }
-    *what = format!("NXT type {subtype}");
+    *what = What::Nicira(subtype);
     Ok(match subtype {
         nxt::ROLE_REQUEST => Body::RoleRequest(session::decode_nx_role(checked(r, (4, 0))?)?),
         nxt::ROLE_REPLY => Body::RoleReply(session::decode_nx_role(checked(r, (4, 0))?)?),

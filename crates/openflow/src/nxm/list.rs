@@ -54,7 +54,8 @@ pub(super) fn decode(
 ) -> Result<NxMatch, OfError> {
     let mut r = Reader::new(bytes, OfError::OFPBMC_BAD_LEN);
     let mut out = NxMatch::default();
-    let mut ethernet = false;
+    // Whether a field of Ethernet packets was there, and whether one was with a mask that is not 0.
+    let (mut ethernet, mut says_ethernet) = (false, false);
     while !r.is_empty() {
         let entry = match pull(&mut r, with_cookie)? {
             Pulled::Entry(entry) => entry,
@@ -85,13 +86,16 @@ pub(super) fn decode(
         if said || field.load(&out.matching.mask().0) != 0 {
             return Err(OfError::OFPBMC_DUP_FIELD);
         }
-        ethernet |= field.prerequisite() != Prerequisite::None;
+        if field.prerequisite() != Prerequisite::None {
+            ethernet = true;
+            says_ethernet |= mask & field.all_ones() != 0;
+        }
         require(&mut out.matching, field, entry.value, mask);
     }
     if ethernet {
         // The packet type is implied: flows with and without it are the same.
         out.matching.clear(Field::PacketType);
-        if !out.matching.mask().says_ethernet() {
+        if !says_ethernet {
             // All fields had masks of zero. As in OVS, their prerequisite remains.
             out.matching.set(Field::PacketType, 0);
         }

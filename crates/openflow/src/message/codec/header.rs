@@ -53,7 +53,10 @@ pub(super) enum Later {
 }
 
 /// Message, number in 1.0 (none: 0xff), number in 1.1+, first and last version from 1.1 on.
-const LATER: [(Later, u8, u8, Version, Version); 20] = {
+type LaterRow = (Later, u8, u8, Version, Version);
+
+/// The messages with their numbers.
+const LATER: [LaterRow; 20] = {
     use Version::{V11, V12, V13, V14, V15};
     const NONE: u8 = 0xff;
     [
@@ -80,19 +83,23 @@ const LATER: [(Later, u8, u8, Version, Version); 20] = {
     ]
 };
 
+/// Returns the number of a row's message in `version`.
+fn number_in(row: &LaterRow, version: Version) -> Option<u8> {
+    match version {
+        Version::V10 => (row.1 != 0xff).then_some(row.1),
+        v => (row.3 <= v && v <= row.4).then_some(row.2),
+    }
+}
+
 impl Later {
     /// The message that this number stands for.
     pub(super) fn from_number(number: u8, version: Version) -> Option<Later> {
-        LATER.iter().map(|row| row.0).find(|m| m.number(version) == Some(number))
+        LATER.iter().find(|row| number_in(row, version) == Some(number)).map(|row| row.0)
     }
 
     /// Its number.
     pub(super) fn number(self, version: Version) -> Option<u8> {
-        let row = LATER.iter().find(|row| row.0 == self)?;
-        match version {
-            Version::V10 => (row.1 != 0xff).then_some(row.1),
-            v => (row.3 <= v && v <= row.4).then_some(row.2),
-        }
+        number_in(LATER.iter().find(|row| row.0 == self)?, version)
     }
 
     /// OpenFlow's name.
