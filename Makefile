@@ -4,7 +4,7 @@
 # make lint    formatting, Clippy, rustdoc, words, licences; what CI runs before the tests
 # make build   target/release/slipswitchd and target/release/slipswitch
 # make install, make uninstall   after make build; below PREFIX (/usr/local), staged in DESTDIR
-# make bench   measures this machine and writes docs/benchmarks.md, in about 18 minutes
+# make bench   measures this machine and writes docs/benchmarks.md, in about 22 minutes
 # make bench-full   the same with all points to target/benchmarks-full.md, in an hour and a half or two
 # make bench-kernel   the kernel's Open vSwitch and Slipswitch in an emulated guest, to docs/benchmarks-kernel.md
 

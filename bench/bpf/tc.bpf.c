@@ -5,7 +5,7 @@
 #include <linux/pkt_cls.h>
 #include <linux/udp.h>
 
-/* Interface index of the device that `bare` redirects to. */
+/* Interface index of the device that `bare` and `bare_peer` redirect to. */
 const volatile __u32 output = 0;
 
 /* The least work of a switch. */
@@ -13,6 +13,13 @@ SEC("tc")
 int bare(struct __sk_buff *skb)
 {
 	return bpf_redirect(output, 0);
+}
+
+/* The least work for a container: packets enter the other end of the veth pair of `output`. */
+SEC("tc")
+int bare_peer(struct __sk_buff *skb)
+{
+	return bpf_redirect_peer(output, 0);
 }
 
 /* Where traffic ends. */

@@ -9,6 +9,7 @@ mod flood;
 pub mod frames;
 mod half;
 mod hosts;
+mod ports;
 mod restart;
 mod rules;
 mod setup;
@@ -29,7 +30,7 @@ use std::thread;
 use std::time::Duration;
 
 /// All experiments, in the order of the page.
-pub const ALL: [&Experiment; 13] = [
+pub const ALL: [&Experiment; 15] = [
     &frames::cases::GRID,
     &frames::cases::FLOWS,
     &frames::cases::ONE_FLOW,
@@ -37,11 +38,13 @@ pub const ALL: [&Experiment; 13] = [
     &frames::cases::MASKS,
     &hosts::ECHO,
     &hosts::TCP,
+    &hosts::ONE_CPU,
     &flood::FLOOD,
     &setup::SETUP,
     &rules::RULES,
     &setup::SWEEP,
     &cpu::CPU,
+    &ports::PORTS,
     &restart::RESTART,
 ];
 
@@ -322,9 +325,11 @@ impl Run {
     }
 }
 
-/// Systems to which OpenFlow rules can be given.
+/// Systems to which OpenFlow rules can be given. Slipswitch over AF_XDP is measured with the
+/// generator's frames only.
 fn with_rules() -> Vec<System> {
-    System::ALL.into_iter().filter(|s| s.has_rules()).collect()
+    let is_one = |s: &System| s.has_rules() && *s != System::SlipswitchAfXdp;
+    System::ALL.into_iter().filter(is_one).collect()
 }
 
 /// True when a daemon uses much of a CPU although there is no traffic.

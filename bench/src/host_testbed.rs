@@ -9,6 +9,7 @@ use crate::system::{Between, Instance, System, Tier};
 use crate::topology::{Remote, Topology, Wire};
 use anyhow::{Context, Result, ensure};
 use slipswitch_tests::harness::Switch;
+use std::slice;
 use std::time::Duration;
 
 /// For the first packet: a switch may still be learning.
@@ -36,7 +37,7 @@ impl HostTestbed {
         let xdp = matches!(system, System::BareXdp | System::Slipswitch(Tier::Xdp));
         let remote = if xdp { Remote::Card } else { Remote::Container };
         let topology = Topology::around(instance.netns(), remote, remote)?;
-        instance.add_ports(&topology.ports())?;
+        instance.add_ports(1, &topology.ports())?;
         instance.install(rules)?;
         let (one, two) = (&topology.sender.host, &topology.receiver.host);
         let endpoints = Endpoints {
@@ -74,7 +75,7 @@ impl HostTestbed {
     /// With a container at a third port, whose packets are all dropped.
     pub fn with_third(mut self) -> Result<HostTestbed> {
         let wire = Wire::new(self.instance.netns(), "p3", "10.0.0.3/24", Remote::Container)?;
-        self.instance.add_third(&wire.port)?;
+        self.instance.add_ports(3, slice::from_ref(&wire.port))?;
         self.third = Some(wire);
         Ok(self)
     }

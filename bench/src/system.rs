@@ -18,7 +18,7 @@ use crate::pin::Cpus;
 use crate::programs::Hook;
 use crate::rules::Rules;
 use crate::topology::Port;
-use anyhow::{Result, bail};
+use anyhow::Result;
 use slipswitch_tests::harness::{Netns, Switch};
 
 pub use recipes::DPDK;
@@ -52,6 +52,9 @@ pub enum System {
     BareLookup,
     /// A redirect at the skb hook.
     BareTc,
+    /// The same into the other end of a veth pair, which is in another namespace: the least work
+    /// for containers.
+    BareTcPeer,
     LinuxBridge,
     /// Open vSwitch with the datapath of the kernel's module.
     OvsKernel,
@@ -61,16 +64,19 @@ pub enum System {
     OvsAfXdp,
     /// Open vSwitch's userspace datapath over DPDK.
     OvsDpdk,
-    /// Slipswitch, with both ports on a tier.
+    /// Slipswitch, with all ports on a tier.
     Slipswitch(Tier),
+    /// Slipswitch's userspace datapath over AF_XDP.
+    SlipswitchAfXdp,
 }
 
 impl System {
     /// All of them, limits first.
-    pub const ALL: [System; 11] = [
+    pub const ALL: [System; 13] = [
         System::BareXdp,
         System::BareLookup,
         System::BareTc,
+        System::BareTcPeer,
         System::LinuxBridge,
         System::OvsKernel,
         System::OvsAfPacket,
@@ -79,6 +85,7 @@ impl System {
         System::Slipswitch(Tier::Xdp),
         System::Slipswitch(Tier::Tcx),
         System::Slipswitch(Tier::Userspace),
+        System::SlipswitchAfXdp,
     ];
 
     /// Name on the page.
@@ -87,6 +94,7 @@ impl System {
             System::BareXdp => "bare XDP redirect",
             System::BareLookup => "bare XDP lookup",
             System::BareTc => "bare tc redirect",
+            System::BareTcPeer => "bare tc redirect_peer",
             System::LinuxBridge => "Linux bridge",
             System::OvsKernel => "OVS kernel",
             System::OvsAfPacket => "OVS AF_PACKET",
@@ -95,12 +103,14 @@ impl System {
             System::Slipswitch(Tier::Xdp) => "Slipswitch xdp",
             System::Slipswitch(Tier::Tcx) => "Slipswitch tcx",
             System::Slipswitch(Tier::Userspace) => "Slipswitch userspace",
+            System::SlipswitchAfXdp => "Slipswitch AF_XDP",
         }
     }
 
     /// True when it takes OpenFlow rules.
     pub fn has_rules(self) -> bool {
-        !matches!(self, System::BareXdp | System::BareLookup | System::BareTc | System::LinuxBridge)
+        use System::{BareLookup, BareTc, BareTcPeer, BareXdp, LinuxBridge};
+        !matches!(self, BareXdp | BareLookup | BareTc | BareTcPeer | LinuxBridge)
     }
 
     /// The hook at which a sink costs least: frames leave for a card as skbs or without ever being
@@ -121,12 +131,14 @@ impl System {
             System::BareXdp => Ok(Box::new(bare::Bare::xdp()) as Box<dyn Instance>),
             System::BareLookup => Ok(Box::new(bare::Bare::lookup())),
             System::BareTc => Ok(Box::new(bare::Bare::tc())),
+            System::BareTcPeer => Ok(Box::new(bare::Bare::tc_peer())),
             System::LinuxBridge => Ok(Box::new(bridge::Bridge::start()?)),
             System::OvsKernel => Ok(Box::new(recipes::ovs_kernel(cpus)?)),
             System::OvsAfPacket => Ok(Box::new(recipes::ovs_af_packet(cpus, between))),
             System::OvsAfXdp => Ok(Box::new(recipes::ovs_af_xdp(cpus))),
             System::OvsDpdk => Ok(Box::new(recipes::ovs_dpdk(cpus)?)),
             System::Slipswitch(tier) => Ok(Box::new(recipes::slipswitch(tier, cpus))),
+            System::SlipswitchAfXdp => Ok(Box::new(recipes::slipswitch_af_xdp(cpus))),
         })
     }
 }
@@ -145,16 +157,11 @@ pub trait Instance {
     /// The namespace of its ports.
     fn netns(&self) -> &Netns;
 
-    /// Makes two devices of its namespace its ports. Called once.
-    fn add_ports(&mut self, ports: &[Port; 2]) -> Result<()>;
-
-    /// Makes one more device the third port. Called once, after [`Instance::add_ports`].
+    /// Makes devices of its namespace its ports `first` and following.
     ///
     /// # Errors
-    /// In systems without rules, which have two ports.
-    fn add_third(&mut self, port: &Port) -> Result<()> {
-        bail!("{} would be a third port, and this system has two", port.name)
-    }
+    /// In systems without rules for other ports than the first two, which are added at once.
+    fn add_ports(&mut self, first: u32, ports: &[Port]) -> Result<()>;
 
     /// Replaces the rules, and allows a megaflow for each. Where installed rules stay, so do their
     /// megaflows. Systems without rules forward as they always do.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A system between a generator and a sink, and the generator without a switch.
 
-use crate::generator::{Stream, Traffic};
-use crate::netns::veth;
+use crate::generator::{Stream, TARGET_MAC, Traffic};
+use crate::netns::{run, veth};
 use crate::pin::Cpus;
 use crate::programs::{Hook, Programs};
 use crate::sink::Sink;
@@ -43,7 +43,11 @@ impl Testbed {
         };
         let to = &topology.receiver;
         let sink = to.host.netns.with(|| Sink::at(hook, to.ifindex))?;
-        instance.add_ports(&topology.ports())?;
+        if receiver == Remote::Container {
+            // Frames have the container's own address.
+            run(&to.host.netns, &format!("ip link set eth0 address {TARGET_MAC}"))?;
+        }
+        instance.add_ports(1, &topology.ports())?;
         let from = &topology.sender;
         let generator = from.host.netns.with(|| generator(from.ifindex, Counted::AtSink))?;
         Ok(Testbed { instance, sink, generator, topology, cpus })
@@ -149,6 +153,7 @@ mod tests {
             (System::BareLookup, Remote::Card),
             (System::BareTc, Remote::Card),
             (System::BareTc, Remote::Container),
+            (System::BareTcPeer, Remote::Container),
             (System::LinuxBridge, Remote::Card),
         ];
         for (system, receiver) in layouts {

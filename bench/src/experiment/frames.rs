@@ -20,12 +20,11 @@ use crate::point::{Metric, Point, Subject};
 use crate::programs::Hook;
 use crate::report::results::{GENERATOR, Role};
 use crate::system::System;
-use crate::testbed::{Counted, GeneratorOnly, Testbed};
+use crate::testbed::{Counted, GeneratorOnly, Testbed, Way};
 use crate::topology::Remote;
 use anyhow::{Context, Result};
 use cases::{Case, union};
 use indexmap::IndexMap;
-use latency::Reference;
 
 /// Figures of one case of one system.
 #[derive(Default)]
@@ -34,6 +33,10 @@ pub struct Figures {
     /// Figures of the generator without the system, in the same rounds.
     pub alone: Vec<(Metric, Series)>,
 }
+
+/// The name of a way that takes turns with a system, and the way: the generator without a switch,
+/// or a bare redirect between the same remote ends.
+pub type Reference<'a> = (&'static str, &'a dyn Way);
 
 /// The number of flows and the frame size, and a figure of the generator without a switch.
 type Alone = ((u32, u32), Metric, Series);
@@ -44,13 +47,15 @@ pub fn run(run: &mut Run) -> Result<()> {
         return Ok(());
     }
     let generator = GeneratorOnly::new(Counted::AtSink, run.cpus)?;
-    // Without it latency is compared with the generator alone, which the points then say.
-    let redirect = attempt(|| Testbed::new(latency::REDIRECT, Remote::Card, run.cpus)).ok();
+    // Without one systems are compared with the generator alone, which the points then say.
+    let redirects = [(Remote::Card, System::BareXdp), (Remote::Container, System::BareTc)]
+        .map(|(to, system)| (to, system, attempt(|| Testbed::new(system, to, run.cpus)).ok()));
     let full = run.plan.full;
     let all = union(run.selected.iter().flat_map(|experiment| (experiment.frames)(full)));
     let mut alone: Vec<Alone> = Vec::new();
     for system in in_turn(&run.systems) {
-        for receiver in [Remote::Card, Remote::Container] {
+        for (receiver, redirect, way) in &redirects {
+            let receiver = *receiver;
             let fits = |case: &&Case| case.receiver == receiver && case.suits(system);
             let cases: Vec<&Case> = all.iter().filter(fits).collect();
             if cases.is_empty() {
@@ -65,13 +70,14 @@ pub fn run(run: &mut Run) -> Result<()> {
                 }
             };
             run.describe(system, &*testbed.instance);
-            let is_comparable = system != latency::REDIRECT && receiver == Remote::Card;
-            let reference: Reference<'_> = match redirect.as_ref().filter(|_| is_comparable) {
-                Some(redirect) => (latency::REDIRECT.name(), redirect),
-                None => (GENERATOR, &generator),
+            let bare: Reference<'_> = (GENERATOR, &generator);
+            let of_latency: Reference<'_> = match way {
+                Some(way) if system != *redirect => (redirect.name(), way),
+                _ => bare,
             };
-            let (plan, generator) = (run.plan, &generator);
-            let mut session = Session { plan, testbed, generator, reference, installed: None };
+            let of_rate = if receiver == Remote::Container { of_latency } else { bare };
+            let plan = run.plan;
+            let mut session = Session { plan, testbed, of_rate, of_latency, installed: None };
             for case in cases {
                 match attempt(|| session.measure(case, &case.subject(system.name()))) {
                     Ok(figures) => {
@@ -134,9 +140,10 @@ fn in_turn(systems: &[System]) -> Vec<System> {
 struct Session<'a> {
     plan: Plan,
     testbed: Testbed,
-    generator: &'a GeneratorOnly,
-    /// Takes turns with the system where the latency of one flow is measured.
-    reference: Reference<'a>,
+    /// Takes turns with the system where rates are measured.
+    of_rate: Reference<'a>,
+    /// Likewise for the latency of one flow.
+    of_latency: Reference<'a>,
     /// The case whose rules and megaflows the system has, and what is wrong with them.
     installed: Option<(Case, Option<String>)>,
 }
@@ -148,10 +155,10 @@ impl Session<'_> {
             _ => warm_up::warm_up(&mut self.testbed, case)?,
         };
         self.installed = Some((case.clone(), note.clone()));
-        let mut figures = rate::measure(&self.testbed, self.generator, case, subject, self.plan)?;
+        let mut figures = rate::measure(&self.testbed, self.of_rate, case, subject, self.plan)?;
         if case.latency {
             // Turns cancel out the changes of the machine's clock, and are as long as the system's.
-            let reference = (case.flows == 1).then_some(self.reference);
+            let reference = (case.flows == 1).then_some(self.of_latency);
             let latencies =
                 latency::measure(&self.testbed, reference, case, subject, latency::FEW, self.plan);
             figures.points.extend(latencies.points);
@@ -207,9 +214,11 @@ mod tests {
     #[test]
     fn slipswitch_follows_its_limits() {
         let names: Vec<&str> = in_turn(&System::ALL).iter().map(|s| s.name()).collect();
-        let ours = ["Slipswitch xdp", "bare tc redirect", "Slipswitch tcx", "Slipswitch userspace"];
         assert_eq!(names[..2], ["bare XDP redirect", "bare XDP lookup"]);
-        assert_eq!(names[2..6], ours);
+        assert_eq!(
+            names[2..6],
+            ["Slipswitch xdp", "bare tc redirect", "bare tc redirect_peer", "Slipswitch tcx"]
+        );
         assert_eq!(names.len(), System::ALL.len());
     }
 }

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //! TCP between two hosts: an echo of messages, and rates.
 
-use super::{Experiment, Run, Task};
+use super::{Experiment, Run, Task, with_rules};
 use crate::endpoints::Endpoints;
 use crate::endpoints::tcp::{bulk, connections, echo, requests};
 use crate::host_testbed::HostTestbed;
-use crate::measure::{TURN, turns_in};
+use crate::measure::{Plan, TURN, turns_in};
+use crate::pin::Cpus;
 use crate::point::{Metric, Parameters, parameters};
 use crate::rules::Rules;
-use crate::system::System;
+use crate::system::{System, Tier};
 use anyhow::Result;
 use std::time::Duration;
 
@@ -47,10 +48,34 @@ pub const TCP: Experiment = Experiment {
     ..Experiment::BASE
 };
 
+/// Rates of TCP where client and server share a CPU.
+pub const ONE_CPU: Experiment = Experiment {
+    name: "one-cpu",
+    title: "TCP between two containers on one CPU",
+    about: "Throughput and requests as above, but client and server share a CPU with the kernel's \
+            part of the switch; daemons have the other. No packet waits until a CPU is awake, so \
+            the figures show the work for a packet. The bare redirect_peer is the limit: packets \
+            enter a container without passing the device of its port.",
+    seconds: [60, 100],
+    run: run_one_cpu,
+    ..Experiment::BASE
+};
+
+/// Systems whose ports are plain veth pairs, and which do not poll.
+const PLAIN: [System; 6] = [
+    System::BareTc,
+    System::BareTcPeer,
+    System::LinuxBridge,
+    System::OvsAfPacket,
+    System::Slipswitch(Tier::Tcx),
+    System::Slipswitch(Tier::Userspace),
+];
+
 /// Exchanges of a size, at most: the BlueField page has 50.
 const EXCHANGES: u32 = 50;
 
 fn run_echo(run: &mut Run) -> Result<()> {
+    let cpus = run.cpus;
     let full = run.plan.full;
     // From 16 B to 16 MiB by factors of 32; of 4 in a full run.
     let sizes = (4..=24).step_by(if full { 2 } else { 5 }).map(|bits| 1usize << bits);
@@ -63,36 +88,63 @@ fn run_echo(run: &mut Run) -> Result<()> {
         turns: 1,
         work: Box::new(move |t: &HostTestbed| echo(&t.endpoints, size, EXCHANGES, limit)),
     };
-    compare(run, &sizes.map(task).collect::<Vec<_>>());
+    compare(run, &all(), cpus, &sizes.map(task).collect::<Vec<_>>());
     Ok(())
 }
 
 fn run_tcp(run: &mut Run) -> Result<()> {
-    type Work = fn(&Endpoints, Duration) -> Result<f64>;
-    let turns = turns_in(run.plan.window());
-    let task = |name, unit, rules, work: Work| Task {
-        metric: Metric::new(name, unit, 0.05),
-        parameters: Parameters::new(),
-        rules,
-        turns,
-        work: Box::new(move |t: &HostTestbed| work(&t.endpoints, TURN)),
-    };
-    let by_connection = Some(Rules::PerConnection);
+    let (plan, cpus) = (run.plan, run.cpus);
+    let task = |name, rules| rate(plan, name, "/s", rules, connections);
     let tasks = [
-        task("throughput", "Gbit/s", None, bulk),
-        task("requests", "/s", None, requests),
-        task("connections", "/s", None, connections),
-        task("connections, megaflows for each", "/s", by_connection, connections),
+        rate(plan, "throughput", "Gbit/s", None, bulk),
+        rate(plan, "requests", "/s", None, requests),
+        task("connections", None),
+        task("connections, megaflows for each", Some(Rules::PerConnection)),
     ];
-    compare(run, &tasks);
+    compare(run, &all(), cpus, &tasks);
     Ok(())
 }
 
-/// Measures tasks on all systems that forward what hosts send; one forwards only the generator's
-/// frames.
-fn compare(run: &mut Run, tasks: &[Task<'_>]) {
+fn run_one_cpu(run: &mut Run) -> Result<()> {
+    let plan = run.plan;
+    let tasks = [
+        rate(plan, "throughput", "Gbit/s", None, bulk),
+        rate(plan, "requests", "/s", None, requests),
+    ];
+    let cpus = Cpus { other: run.cpus.traffic, ..run.cpus };
+    compare(run, &PLAIN, cpus, &tasks);
+    Ok(())
+}
+
+/// A rate of TCP, in turns of [`TURN`].
+fn rate(
+    plan: Plan,
+    name: &'static str,
+    unit: &'static str,
+    rules: Option<Rules>,
+    work: fn(&Endpoints, Duration) -> Result<f64>,
+) -> Task<'static> {
+    Task {
+        metric: Metric::new(name, unit, 0.05),
+        parameters: Parameters::new(),
+        rules,
+        turns: turns_in(plan.window()),
+        work: Box::new(move |t: &HostTestbed| work(&t.endpoints, TURN)),
+    }
+}
+
+/// Systems that forward what hosts send over any device.
+fn all() -> Vec<System> {
+    [vec![System::BareXdp, System::BareTc, System::LinuxBridge], with_rules()].concat()
+}
+
+/// Measures tasks on systems between hosts on these CPUs.
+fn compare(run: &mut Run, systems: &[System], ends: Cpus, tasks: &[Task<'_>]) {
     let cpus = run.cpus;
-    let make = move |system| HostTestbed::new(system, cpus, Rules::Normal)?.with_tcp();
-    let systems = System::ALL.into_iter().filter(|system| *system != System::BareLookup);
-    run.compare(&systems.collect::<Vec<_>>(), Some(System::BareTc), &make, tasks);
+    let make = move |system| {
+        let mut testbed = HostTestbed::new(system, cpus, Rules::Normal)?.with_tcp()?;
+        testbed.endpoints.cpus = ends;
+        Ok(testbed)
+    };
+    run.compare(systems, Some(System::BareTc), &make, tasks);
 }

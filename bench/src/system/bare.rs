@@ -4,7 +4,7 @@
 use super::Instance;
 use crate::programs::{Attached, Hook, Programs};
 use crate::topology::Port;
-use anyhow::Result;
+use anyhow::{Result, bail};
 use slipswitch_tests::harness::Netns;
 
 /// Redirects each port's packets to the other port.
@@ -35,6 +35,14 @@ impl Bare {
         Bare::new(Hook::Tc, "bare", settings)
     }
 
+    /// The redirect of a switch whose ports are containers.
+    pub fn tc_peer() -> Bare {
+        let settings = "bpf_redirect_peer at tcx ingress: a packet enters the other end of the \
+                        veth pair and skips the device of the port; reads no packet and has no \
+                        rules";
+        Bare::new(Hook::Tc, "bare_peer", settings)
+    }
+
     fn new(hook: Hook, program: &'static str, settings: &'static str) -> Bare {
         Bare { netns: Netns::new(), hook, program, settings, attached: Vec::new() }
     }
@@ -45,9 +53,9 @@ impl Instance for Bare {
         &self.netns
     }
 
-    fn add_ports(&mut self, ports: &[Port; 2]) -> Result<()> {
-        let (hook, program, [one, two]) =
-            (self.hook, self.program, ports.clone().map(|p| p.ifindex));
+    fn add_ports(&mut self, first: u32, ports: &[Port]) -> Result<()> {
+        let (1, [one, two]) = (first, ports) else { bail!("this system has two ports") };
+        let (hook, program, one, two) = (self.hook, self.program, one.ifindex, two.ifindex);
         let redirect = move |(from, to)| {
             let programs = Programs::load(hook, to)?;
             if hook == Hook::Xdp {

@@ -5,7 +5,7 @@ use super::Instance;
 use crate::generator::{SOURCE_MAC, TARGET_MAC};
 use crate::netns::run;
 use crate::topology::Port;
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use slipswitch_tests::harness::Netns;
 
 const DEVICE: &str = "br0";
@@ -33,7 +33,8 @@ impl Instance for Bridge {
         &self.netns
     }
 
-    fn add_ports(&mut self, ports: &[Port; 2]) -> Result<()> {
+    fn add_ports(&mut self, first: u32, ports: &[Port]) -> Result<()> {
+        ensure!((first, ports.len()) == (1, 2), "this system has two ports");
         for (port, address) in ports.iter().zip([SOURCE_MAC, TARGET_MAC]) {
             let name = &port.name;
             run(

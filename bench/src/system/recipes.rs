@@ -31,6 +31,8 @@ const CACHE: &str = "other_config:smc-enable=true";
 /// Over plain devices Open vSwitch takes large segments and unfinished checksums by AF_PACKET, and
 /// hands them on.
 const SEGMENTS: &str = "other_config:userspace-tso-enable=true";
+/// Ports on AF_XDP sockets.
+const AF_XDP: &str = "type=afxdp options:xdp-mode=native";
 /// For daemons of which only the polling thread is pinned.
 const LOOSE: &str = "its other threads are where the kernel puts them";
 /// The kernel's datapath.
@@ -38,7 +40,16 @@ const MODULE: &str = "openvswitch";
 
 /// Slipswitch on the CPU that traffic is not on, with ports of one tier.
 pub fn slipswitch(tier: Tier, cpus: Cpus) -> Vswitch {
-    let (port, before) = (format!("other_config:tier={}", tier.name()), on_cpu(cpus));
+    with_ports(format!("other_config:tier={}", tier.name()), tier, cpus)
+}
+
+/// Slipswitch on AF_XDP sockets, which its userspace datapath reads.
+pub fn slipswitch_af_xdp(cpus: Cpus) -> Vswitch {
+    with_ports(AF_XDP.to_owned(), Tier::Userspace, cpus)
+}
+
+fn with_ports(port: String, tier: Tier, cpus: Cpus) -> Vswitch {
+    let before = on_cpu(cpus);
     let switch = Switch::with(Options { before, ..Options::new(Kind::Slipswitch, Mode::Real) });
     Vswitch {
         tier: Some(tier),
@@ -78,11 +89,11 @@ fn on_plain_devices(datapath: &str, columns: &str, settings: &str, cpus: Cpus) -
 
 /// Open vSwitch on AF_XDP sockets.
 pub fn ovs_af_xdp(cpus: Cpus) -> Vswitch {
-    const PORT: &str = "type=afxdp options:n_rxq=1 options:xdp-mode=native";
+    let port = format!("{AF_XDP} options:n_rxq=1");
     let columns = format!("{LIMITS} {CACHE} {}", polling_thread(cpus));
     Vswitch {
-        settings: format!("{columns}; {PORT} (veth has no zero copy); {LOOSE}"),
-        interface: Box::new(|_| PORT.into()),
+        settings: format!("{columns}; {port} (veth has no zero copy); {LOOSE}"),
+        interface: Box::new(move |_| port.clone()),
         ..Vswitch::new(Switch::start(Kind::RealOvs, Mode::Real), &columns, "netdev")
     }
 }

@@ -9,7 +9,8 @@ use crate::topology::Port;
 use anyhow::{Context, Result, ensure};
 use slipswitch_tests::harness::{Netns, Switch};
 
-const BRIDGE: &str = "br0";
+/// The name of the only bridge.
+pub const BRIDGE: &str = "br0";
 /// Seconds that adding rules may take.
 const ADD_TIMEOUT: u32 = 300;
 /// The largest number of megaflows. `other_config:flow-limit` is only the upper bound of Open
@@ -51,17 +52,6 @@ impl Vswitch {
         }
     }
 
-    fn add_port(&self, number: u32, port: &Port) -> Result<()> {
-        let (name, switch) = (&port.name, &self.switch);
-        let interface = (self.interface)(name);
-        switch.vsctl(&format!(
-            "add-port {BRIDGE} {name} -- set interface {name} ofport_request={number} {interface}"
-        ));
-        let error = switch.vsctl(&format!("get interface {name} error"));
-        ensure!(error.trim() == "[]", "{name} is no port: {}", error.trim());
-        Ok(())
-    }
-
     /// Adds the rules of a text in one bundle: with a message and a barrier for each it takes two
     /// to five times as long.
     fn add(&self, rules: &str) -> Result<()> {
@@ -85,13 +75,23 @@ impl Instance for Vswitch {
         self.switch.netns()
     }
 
-    fn add_ports(&mut self, ports: &[Port; 2]) -> Result<()> {
-        let mut numbered = (1..).zip(ports);
-        attempt(|| numbered.try_for_each(|(number, port)| self.add_port(number, port)))
-    }
-
-    fn add_third(&mut self, port: &Port) -> Result<()> {
-        attempt(|| self.add_port(3, port))
+    /// In one transaction.
+    fn add_ports(&mut self, first: u32, ports: &[Port]) -> Result<()> {
+        let command = |(number, Port { name, .. }): (u32, &Port)| {
+            let interface = (self.interface)(name);
+            format!(
+                "-- add-port {BRIDGE} {name} \
+                 -- set interface {name} ofport_request={number} {interface} "
+            )
+        };
+        let commands: String = (first..).zip(ports).map(command).collect();
+        attempt(|| {
+            self.switch.vsctl(&commands);
+            let failed = "--bare --columns=name,error find interface 'error!=[]'";
+            let failed = self.switch.vsctl(failed);
+            ensure!(failed.trim().is_empty(), "no ports: {}", failed.trim());
+            Ok(())
+        })
     }
 
     fn install(&mut self, rules: Rules) -> Result<()> {

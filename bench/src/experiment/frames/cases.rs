@@ -68,13 +68,16 @@ pub const ONE_FLOW: Experiment = Experiment {
     name: "one-flow",
     title: "One UDP flow, from a network card to a card and to a container",
     about: "The smallest frames of one flow, measured as above. A container is at the other end of \
-            a plain veth pair without any setting. The frames of the generator up to its device \
+            a plain veth pair without any setting, and frames have the address of its device. \
+            Each system takes turns with the bare tc redirect there, and its ratios are to that. \
+            The bare redirect_peer is the limit: packets enter the container without passing the \
+            device of the port. The frames of the generator up to its device \
             are counted where the device takes them, and end there; the bare generator's frames \
             reach the sink, which takes time of the same CPU.",
     repeats: "the single-flow figures of the papers on AF_XDP in Open vSwitch: physical to \
               physical and physical to container",
     shown: &["rate", "rate per core", "latency p50", "latency p99"],
-    seconds: [40, 90],
+    seconds: [80, 140],
     frames: one_flow,
     run: with_sender,
     ..Experiment::BASE
@@ -126,9 +129,14 @@ impl Case {
             == (other.receiver, other.rules, other.traffic())
     }
 
-    /// True when a system is measured in it: masks come from rules.
+    /// True when a system is measured in it: masks come from rules, and two systems are there for
+    /// one goal each.
     pub fn suits(&self, system: System) -> bool {
-        !matches!(self.rules, Rules::Masks(..)) || system.has_rules()
+        match system {
+            System::BareTcPeer => self.receiver == Remote::Container,
+            System::SlipswitchAfXdp => (self.flows, self.receiver) == (1, Remote::Card),
+            _ => !matches!(self.rules, Rules::Masks(..)) || system.has_rules(),
+        }
     }
 
     /// Its frames as fast as possible.

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! How long frames are on their way when there are few.
 
-use super::{Case, Figures};
+use super::{Case, Figures, Reference};
 use crate::generator::{Pace, Stream, Traffic};
 use crate::measure::{Candidate, Outcome, Plan, Sample, Series, TURN, turns_in};
 use crate::point::{Metric, Point, Subject};
 use crate::report::results::GENERATOR;
-use crate::system::System;
 use crate::testbed::{Testbed, Way};
 use anyhow::Result;
 use std::time::Duration;
@@ -19,8 +18,6 @@ const MAX_SCATTER: f64 = 0.2;
 const SHORTFALL: f64 = 0.05;
 /// Percent of the frames that may be lost without a note.
 const LOSS: f64 = 1.0;
-/// The bare redirect that takes turns with other systems.
-pub const REDIRECT: System = System::BareXdp;
 /// Latencies that [`SHARES`] of the frames do not exceed, and the lost frames.
 pub const METRICS: [Metric; 4] = [
     Metric::new("latency p50", "µs", MAX_SCATTER),
@@ -29,10 +26,6 @@ pub const METRICS: [Metric; 4] = [
     Metric::new("loss at an even pace", "%", MAX_SCATTER).not_compared(),
 ];
 const SHARES: [f64; 3] = [0.5, 0.99, 0.999];
-
-/// The name of a way that takes turns with a system, and the way: the generator without a switch,
-/// or [`REDIRECT`] between the same remote ends.
-pub type Reference<'a> = (&'static str, &'a dyn Way);
 
 /// The figures of [`METRICS`] during `window`, and the frames that the generator sent in a second.
 fn sample(traffic: &Traffic<'_>, window: Duration) -> Result<Sample> {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //! How many frames a system forwards when there are more than it can forward.
 
-use super::{Case, Figures};
+use super::{Case, Figures, Reference};
 use crate::generator::Traffic;
 use crate::measure::{Candidate, Plan, Sample};
 use crate::point::{Metric, Point, Subject};
 use crate::report::results::GENERATOR;
-use crate::testbed::{GeneratorOnly, Testbed, Way};
+use crate::testbed::{Testbed, Way};
 use anyhow::Result;
 use std::time::Duration;
 
@@ -29,25 +29,32 @@ pub fn sample(traffic: &Traffic<'_>, window: Duration) -> Result<Sample> {
     Ok(vec![span.mpps(), span.per_core(), span.gbits(), span.cores() * 100.0, span.loss()])
 }
 
-/// Lets the generator alone and the system take turns.
+/// Turns of a round with a redirect: a ratio to that has to be more exact than one to the
+/// generator.
+const REDIRECT_TURNS: u32 = 3;
+
+/// Lets the generator alone, or a redirect, and the system take turns.
 pub fn measure(
     testbed: &Testbed,
-    generator: &GeneratorOnly,
+    (name, other): Reference<'_>,
     case: &Case,
     subject: &Subject,
     plan: Plan,
 ) -> Result<Figures> {
     let stream = case.flood();
-    let (alone, through) = (generator.traffic(stream), testbed.traffic(stream));
+    let (alone, through) = (other.traffic(stream), testbed.traffic(stream));
+    let is_alone = name == GENERATOR;
     let window = window(plan);
     let mut candidates: [Candidate<'_>; 2] =
         [Box::new(|| sample(&alone, window)), Box::new(|| sample(&through, window))];
-    let outcome = super::warm_turns(plan, 1, MAX_SCATTER, &mut candidates)?;
+    let turns = if is_alone { 1 } else { REDIRECT_TURNS };
+    let outcome = super::warm_turns(plan, turns, MAX_SCATTER, &mut candidates)?;
     let unsteady = outcome.scatter() > MAX_SCATTER;
-    let points = subject.points(&METRICS, &outcome, Some(GENERATOR));
+    let points = subject.points(&METRICS, &outcome, Some(name));
+    let rates = outcome.limit.into_iter().flatten().take(usize::from(is_alone));
     Ok(Figures {
         points: points.into_iter().map(|point| Point { unsteady, ..point }).collect(),
-        alone: outcome.limit.into_iter().flatten().take(1).map(|rates| (RATE, rates)).collect(),
+        alone: rates.map(|rates| (RATE, rates)).collect(),
     })
 }
 

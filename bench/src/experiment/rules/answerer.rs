@@ -6,12 +6,14 @@ use crate::attempt::Worker;
 use anyhow::{Context, Result, bail};
 use openflow::Version;
 use openflow::frame::{Frames, HEADER_SIZE, Negotiation, hello, negotiate};
-use openflow::message::{Body, Message, Protocol, Versions};
+use openflow::message::{Body, BundleControl, BundleControlKind, Message, Protocol, Versions};
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+/// Bytes of a bundle's control message. Rules are longer.
+const CONTROL_SIZE: usize = HEADER_SIZE + 8;
 /// Bytes read at once.
 const READ: usize = 1 << 16;
 
@@ -72,25 +74,49 @@ fn agreed(first: &[u8]) -> Result<Version> {
     }
 }
 
-/// Answers a barrier. It has no body; messages with a body, such as rules, are not decoded.
+/// Answers a barrier, and the beginning and the end of a bundle. Longer messages, such as rules,
+/// are not decoded.
 fn reply(message: &[u8], version: Version) -> Result<Option<Vec<u8>>> {
-    if message.len() > HEADER_SIZE {
+    if message.len() > CONTROL_SIZE {
         return Ok(None);
     }
     let protocol = Protocol::new(version);
-    match Message::decode(message, &protocol) {
-        Ok(Message { xid, body: Body::BarrierRequest }) => {
-            let reply = Message::new(xid, Body::BarrierReply).encode(&protocol);
-            reply.map(Some).context("encoding a reply")
-        }
-        _ => Ok(None),
-    }
+    let Ok(Message { xid, body }) = Message::decode(message, &protocol) else { return Ok(None) };
+    let confirmed = |control, kind| Body::BundleControl(BundleControl { kind, ..control });
+    let body = match body {
+        Body::BarrierRequest => Body::BarrierReply,
+        Body::BundleControl(control) => match control.kind {
+            BundleControlKind::OpenRequest => confirmed(control, BundleControlKind::OpenReply),
+            BundleControlKind::CommitRequest => confirmed(control, BundleControlKind::CommitReply),
+            _ => return Ok(None),
+        },
+        _ => return Ok(None),
+    };
+    Message::new(xid, body).encode(&protocol).map(Some).context("encoding a reply")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use openflow::message::BundleFlags;
     use testing::directory;
+
+    #[test]
+    fn bundles_are_opened_and_committed() {
+        use BundleControlKind::{
+            CommitReply, CommitRequest, DiscardRequest, OpenReply, OpenRequest,
+        };
+        let protocol = Protocol::new(Version::V14);
+        let control = |kind| {
+            let control = BundleControl { bundle_id: 3, kind, flags: BundleFlags::ORDERED };
+            Message::new(9, Body::BundleControl(control)).encode(&protocol).unwrap()
+        };
+        let replies = [(OpenRequest, Some(OpenReply)), (CommitRequest, Some(CommitReply))];
+        for (request, expected) in replies.into_iter().chain([(DiscardRequest, None)]) {
+            let reply = reply(&control(request), Version::V14).unwrap();
+            assert_eq!(reply, expected.map(control));
+        }
+    }
 
     #[test]
     fn barriers_are_answered_and_rules_are_not_decoded() {
