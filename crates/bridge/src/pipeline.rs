@@ -10,12 +10,14 @@ mod action_pool;
 mod eviction;
 mod flow_mod;
 mod group_mod;
+mod prepared_add;
 mod table;
 #[cfg(test)]
 mod tests;
 
 pub(crate) use flow_mod::permit;
 pub(crate) use group_mod::properties;
+pub(crate) use prepared_add::PreparedAdd;
 pub(crate) use table::as_added;
 pub use table::{EvictionConfig, Table};
 
@@ -24,6 +26,7 @@ use crate::learned_flow::LearnedFlow;
 use crate::rule::{Latest, Rule, RuleStats, Timeouts, is_conjunctive};
 use crate::snapshot::{INTERNAL_TABLE, TABLES, TableArray};
 use action_pool::ActionPool;
+use classifier::MiniMatch;
 use clock::Millis;
 use flow::Match;
 use hashbrown::HashMap;
@@ -120,7 +123,7 @@ impl Filter {
 pub(crate) struct NewRule {
     pub table: u8,
     pub priority: u16,
-    pub matching: Match,
+    pub matching: MiniMatch,
     pub cookie: u64,
     pub idle_timeout: u16,
     pub hard_timeout: u16,
@@ -131,19 +134,13 @@ pub(crate) struct NewRule {
 }
 
 impl NewRule {
-    /// Builds the rule; `matching` is the new rule's match in compressed form.
-    pub(crate) fn build(
-        self,
-        matching: classifier::MiniMatch,
-        created: Millis,
-        now: Millis,
-        stats: Arc<RuleStats>,
-    ) -> Arc<Rule> {
+    /// Builds the rule.
+    pub(crate) fn build(self, created: Millis, now: Millis, stats: Arc<RuleStats>) -> Arc<Rule> {
         Arc::new(Rule {
             id: Rule::next_id(),
             table: self.table,
             priority: self.priority,
-            matching,
+            matching: self.matching,
             cookie: self.cookie,
             timeouts: Timeouts::new(self.idle_timeout, self.hard_timeout),
             importance: self.importance,
@@ -235,7 +232,7 @@ impl Pipeline {
             let Some(table) = self.table(table) else { continue };
             match filter.strict_priority {
                 Some(priority) => {
-                    let mini = classifier::MiniMatch::new(&filter.matching);
+                    let mini = MiniMatch::new(&filter.matching);
                     let found = table.rules().find(&mini, u32::from(priority));
                     out.extend(found.filter(|r| shown(r) && filter.admits(r)).map(Arc::clone));
                 }
@@ -284,7 +281,7 @@ impl Pipeline {
         }
         let actions = self.pool.share(&flow.actions);
         let Some(old) = old else {
-            return self.add(NewRule { actions, ..NewRule::from(flow) }, false, false, now);
+            return self.add(learned(flow, mini, actions), false, false, now);
         };
         // As in a modification by a controller, the rule keeps its counters, its flags and its
         // timeouts, which `fin_timeout` may have lowered.
@@ -367,19 +364,18 @@ impl Pipeline {
     }
 }
 
-impl From<&LearnedFlow> for NewRule {
-    fn from(flow: &LearnedFlow) -> NewRule {
-        NewRule {
-            table: flow.table,
-            priority: flow.priority,
-            matching: flow.matching,
-            cookie: flow.cookie,
-            idle_timeout: flow.idle_timeout,
-            hard_timeout: flow.hard_timeout,
-            importance: 0,
-            flags: flow.flags(),
-            hidden: false,
-            actions: Arc::clone(&flow.actions),
-        }
+/// Returns the rule of a learned flow, whose match is `matching` in compressed form.
+fn learned(flow: &LearnedFlow, matching: MiniMatch, actions: Actions) -> NewRule {
+    NewRule {
+        table: flow.table,
+        priority: flow.priority,
+        matching,
+        cookie: flow.cookie,
+        idle_timeout: flow.idle_timeout,
+        hard_timeout: flow.hard_timeout,
+        importance: 0,
+        flags: flow.flags(),
+        hidden: false,
+        actions,
     }
 }

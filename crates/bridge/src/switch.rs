@@ -11,7 +11,7 @@ use crate::effect::{self, Effect};
 use crate::event::Sender;
 use crate::learned_flow::LearnedFlow;
 use crate::meter::MeterIds;
-use crate::pipeline::{Change, Pipeline};
+use crate::pipeline::{Change, Pipeline, PreparedAdd};
 use crate::port::Port;
 use crate::revalidator::{Pass, Revalidator};
 use crate::slow_path::SlowPath;
@@ -330,6 +330,18 @@ impl Switch {
         let bridge = self.bridge_rules_mut(index).ok_or(OfError::OFPBRC_EPERM)?;
         let meters = &bridge.meters;
         bridge.pipeline.flow_mod(fm, &|id| meters.contains(id), now)
+    }
+
+    /// Carries out a prepared flow mod, as [`Switch::flow_mod`] does.
+    pub(crate) fn add_prepared(
+        &mut self,
+        index: BridgeIndex,
+        add: PreparedAdd,
+    ) -> Result<Vec<Change>, OfError> {
+        let now = self.clock.now();
+        let bridge = self.bridge_rules_mut(index).ok_or(OfError::OFPBRC_EPERM)?;
+        let meters = &bridge.meters;
+        bridge.pipeline.add_prepared(add, &|id| meters.contains(id), now)
     }
 
     /// Carries out a meter mod. Rules that use a removed meter are removed, too. Returns the

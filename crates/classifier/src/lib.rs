@@ -284,6 +284,15 @@ impl<R: Entry> Classifier<R> {
         }
     }
 
+    /// Returns `matching` with its mask shared as [`Classifier::compress`] does.
+    pub fn share_mask(&self, matching: MiniMatch) -> MiniMatch {
+        let mask = matching.shared_mask();
+        match self.with_mask(mask) {
+            Some(subtable) => matching.with_equal_mask(Arc::clone(subtable.mask())),
+            None => matching,
+        }
+    }
+
     /// Returns the rule with exactly this match and priority.
     pub fn find(&self, matching: &MiniMatch, priority: u32) -> Option<&Arc<R>> {
         self.with_mask(matching.shared_mask())?.find(matching, priority)

@@ -28,6 +28,8 @@ fn indices(map: u64) -> impl Iterator<Item = usize> {
 pub struct MiniMask {
     /// Bit i: word i is there.
     map: u64,
+    /// Hash of the positions of the bits that are set. It is read for each change of a rule.
+    hash: u64,
     words: Box<[u64]>,
 }
 
@@ -36,6 +38,7 @@ impl MiniMask {
     pub fn new(mask: &Mask) -> MiniMask {
         MiniMask {
             map: mask.word_map(),
+            hash: MiniMask::hash_of(mask),
             words: mask.words().iter().copied().filter(|w| *w != 0).collect(),
         }
     }
@@ -53,13 +56,14 @@ impl MiniMask {
 
     /// Returns a hash of the positions of the bits that are set.
     pub(crate) fn hash(&self) -> u64 {
-        self.words.iter().fold(self.map, |hash, word| mix(hash, *word))
+        self.hash
     }
 
     /// Returns the hash of the compressed form of `mask`.
     pub(crate) fn hash_of(mask: &Mask) -> u64 {
-        let words = mask.words().iter().filter(|word| **word != 0);
-        words.fold(mask.word_map(), |hash, word| mix(hash, *word))
+        let map = mask.word_map();
+        let words = indices(map).filter_map(|i| mask.words().get(i));
+        words.fold(map, |hash, word| mix(hash, *word))
     }
 
     /// Returns true when this is the compressed form of `mask`.
@@ -111,6 +115,11 @@ impl MiniMatch {
         let mut values = Vec::with_capacity(mask.words.len());
         values.extend(indices(mask.map).map(|i| key.get(i).copied().unwrap_or(0)));
         MiniMatch { mask, values: values.into_boxed_slice() }
+    }
+
+    /// Returns this match with `mask`, which is equal to its own.
+    pub(crate) fn with_equal_mask(self, mask: Arc<MiniMask>) -> MiniMatch {
+        MiniMatch { mask, ..self }
     }
 
     pub(crate) fn shared_mask(&self) -> &Arc<MiniMask> {

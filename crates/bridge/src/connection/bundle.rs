@@ -3,15 +3,18 @@
 //! ONF extension 230).
 //!
 //! A bundle keeps its messages encoded, as they were received, because a decoded flow mod is ten
-//! times as large. The commit decodes them again. It changes the bridge's tables and keeps a clone
-//! of the old ones, which shares all unchanged parts. On an error the clone replaces the tables.
-//! Packets, monitors and other controllers see the changes only after all messages have succeeded.
+//! times as large. The peer waits for the commit, so most flow mods that add a rule are kept in
+//! prepared form, too: they are decoded once, while the peer sends the next ones. The commit
+//! decodes the other messages again. It changes the bridge's tables and keeps a clone of the old
+//! ones, which shares all unchanged parts. On an error the clone replaces the tables. Packets,
+//! monitors and other controllers see the changes only after all messages have succeeded.
 
 use super::change::{check_flow_mod, check_packet_out, check_port_mod, dry_run_packet_out};
 use super::monitor::Cause;
 use super::origin::Origin;
 use super::reply::Reply;
 use super::{ConnectionId, Connections};
+use crate::pipeline::{Change, PreparedAdd};
 use crate::switch::Switch;
 use clock::Millis;
 use hashbrown::HashMap;
@@ -29,6 +32,12 @@ const MAX_BUNDLES: usize = 128;
 const MAX_BYTES: usize = 512 << 20;
 /// Most bytes in the bundles of all connections.
 const MAX_BYTES_OF_ALL: usize = 1 << 30;
+/// Bytes of an encoded message above which it is not kept in prepared form.
+const MAX_SIZE_TO_PREPARE: usize = 256;
+/// Most bytes that the prepared form of such a message takes: decoded actions are up to eight times
+/// as large as encoded ones. Prepared forms may take as much memory as all messages. The commit
+/// decodes the messages for which there is no room.
+const PREPARED_SIZE: usize = 8 * MAX_SIZE_TO_PREPARE;
 
 /// A bundle that is not committed yet.
 #[derive(Debug)]
@@ -37,6 +46,8 @@ pub(super) struct Bundle {
     closed: bool,
     /// OFPT_BUNDLE_ADD_MESSAGE messages, concatenated.
     messages: Vec<u8>,
+    /// Some of these messages in prepared form, in their order, each with its offset in `messages`.
+    prepared: Vec<(usize, PreparedAdd)>,
     /// Time at which it was opened or last extended.
     pub(super) touched: Millis,
     /// The message that opened it, truncated to 64 bytes, for errors.
@@ -50,10 +61,28 @@ impl Bundle {
             flags,
             closed: false,
             messages: Vec::new(),
+            prepared: Vec::new(),
             touched: origin.now,
             opened_by: origin.bytes.get(..64).unwrap_or(origin.bytes).to_vec(),
             opened_xid: origin.xid,
         }
+    }
+
+    /// Returns the prepared form of the message of `origin`, if it has one and is small enough.
+    fn prepare(&self, origin: Origin<'_>, body: &Body) -> Option<PreparedAdd> {
+        match body {
+            Body::FlowMod(fm) if origin.bytes.len() <= MAX_SIZE_TO_PREPARE => {
+                PreparedAdd::new(fm, self.prepared.last().map(|(_, last)| last))
+            }
+            _ => None,
+        }
+    }
+
+    /// Appends the message of `origin`, and its prepared form.
+    fn push(&mut self, origin: Origin<'_>, prepared: Option<PreparedAdd>) {
+        self.prepared.extend(prepared.map(|add| (self.messages.len(), add)));
+        self.messages.extend_from_slice(origin.bytes);
+        self.touched = origin.now;
     }
 }
 
@@ -64,6 +93,13 @@ struct DeferredWork {
     groups: Vec<(u32, GroupMod)>,
     ports: Vec<PortMod>,
     packets: Vec<Departure>,
+}
+
+impl DeferredWork {
+    /// Adds changes that the message with `xid` made, for monitors and controllers.
+    fn report(&mut self, changes: Vec<Change>, xid: u32) {
+        self.causes.extend(changes.into_iter().map(|change| (change, xid)));
+    }
 }
 
 /// A packet-out, with its encoded message for an error.
@@ -121,7 +157,7 @@ impl Connections {
                 if bundle.flags != flags {
                     return Err(OfError::OFPBFC_BAD_FLAGS);
                 }
-                self.commit(origin, &bundle, switch)?;
+                self.commit(origin, bundle, switch)?;
                 BundleControlKind::CommitReply
             }
             BundleControlKind::DiscardRequest => {
@@ -154,8 +190,12 @@ impl Connections {
             Body::PacketOut(_) => {}
             _ => return Err(OfError::OFPBFC_MSG_UNSUP),
         }
+        let memory = self.bundle_memory.unwrap_or(MAX_BYTES_OF_ALL);
         let of_all: usize = self.sessions.values().map(|s| held(&s.bundles)).sum();
-        let room = self.bundle_memory.unwrap_or(MAX_BYTES_OF_ALL).saturating_sub(of_all);
+        let room = memory.saturating_sub(of_all);
+        let all = self.sessions.values().flat_map(|s| s.bundles.values());
+        let prepared: usize = all.map(|b| b.prepared.len()).sum();
+        let may_prepare = prepared < memory / PREPARED_SIZE;
         let bundles =
             &mut self.sessions.get_mut(&origin.id).ok_or(OfError::OFPBFC_UNKNOWN)?.bundles;
         let room = room.min(MAX_BYTES.saturating_sub(held(bundles)));
@@ -176,8 +216,8 @@ impl Connections {
             bundles.remove(&add.bundle_id);
             return Err(error);
         }
-        bundle.touched = origin.now;
-        bundle.messages.extend_from_slice(origin.bytes);
+        let prepared = if may_prepare { bundle.prepare(origin, &add.message.body) } else { None };
+        bundle.push(origin, prepared);
         Ok(Reply::None)
     }
 
@@ -186,7 +226,7 @@ impl Connections {
     fn commit(
         &mut self,
         origin: Origin<'_>,
-        bundle: &Bundle,
+        bundle: Bundle,
         switch: &mut Switch,
     ) -> Result<(), OfError> {
         let protocol = self
@@ -253,21 +293,24 @@ fn held(bundles: &HashMap<u32, Bundle>) -> usize {
 /// Applies the messages to tables and groups, up to the first failure.
 fn apply(
     origin: Origin<'_>,
-    bundle: &Bundle,
+    bundle: Bundle,
     protocol: &Protocol,
     switch: &mut Switch,
 ) -> Result<DeferredWork, Failed> {
     let mut deferred = DeferredWork::default();
+    let mut prepared = bundle.prepared.into_iter().peekable();
+    let mut offset = 0;
     for bytes in openflow::frame::split(&bundle.messages) {
-        // The message decoded when it was added. After a change of the flow format it may not
-        // decode.
-        let add = match Message::decode(bytes, protocol) {
-            Ok(Message { body: Body::BundleAdd(add), .. }) => add,
-            Ok(Message { xid, .. }) => {
-                return Err(Failed { error: OfError::OFPBFC_MSG_UNSUP, xid, raw: bytes.to_vec() });
+        let ready = prepared.next_if(|(of, _)| *of == offset);
+        offset += bytes.len();
+        if let Some((_, add)) = ready {
+            match switch.add_prepared(origin.bridge, add) {
+                Ok(changes) => deferred.report(changes, openflow::frame::xid(bytes)),
+                Err(error) => return Err(failed(bytes, protocol, error)),
             }
-            Err(e) => return Err(Failed { error: e.error, xid: e.xid, raw: e.data }),
-        };
+            continue;
+        }
+        let add = decode(bytes, protocol)?;
         let BundleAdd { message, raw, .. } = *add;
         let xid = message.xid;
         apply_message(origin, message, &raw, &mut deferred, switch).map_err(|error| Failed {
@@ -288,6 +331,26 @@ fn apply(
         }
     }
     Ok(deferred)
+}
+
+/// Decodes a message of a bundle again. It decoded when it was added. After a change of the flow
+/// format it may not decode.
+fn decode(bytes: &[u8], protocol: &Protocol) -> Result<Box<BundleAdd>, Failed> {
+    match Message::decode(bytes, protocol) {
+        Ok(Message { body: Body::BundleAdd(add), .. }) => Ok(add),
+        Ok(Message { xid, .. }) => {
+            Err(Failed { error: OfError::OFPBFC_MSG_UNSUP, xid, raw: bytes.to_vec() })
+        }
+        Err(e) => Err(Failed { error: e.error, xid: e.xid, raw: e.data }),
+    }
+}
+
+/// Returns the failure of a message that was prepared.
+fn failed(bytes: &[u8], protocol: &Protocol, error: OfError) -> Failed {
+    match decode(bytes, protocol) {
+        Ok(add) => Failed { error, xid: add.message.xid, raw: add.raw },
+        Err(undecoded) => Failed { error, ..undecoded },
+    }
 }
 
 /// Carries out the part of a message that can be undone. `raw` is the excerpt for an error.
@@ -323,6 +386,6 @@ fn apply_message(
         }
         _ => return Err(OfError::OFPBFC_MSG_UNSUP),
     };
-    deferred.causes.extend(changes.into_iter().map(|c| (c, xid)));
+    deferred.report(changes, xid);
     Ok(())
 }

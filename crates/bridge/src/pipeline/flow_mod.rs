@@ -4,6 +4,7 @@
 use super::{Change, Filter, NewRule, Pipeline, as_added};
 use crate::rule::{Rule, RuleStats, matches_frozen, rank};
 use crate::snapshot::INTERNAL_TABLE;
+use classifier::MiniMatch;
 use clock::Millis;
 use openflow::action::Actions;
 use openflow::message::{
@@ -51,7 +52,7 @@ impl Pipeline {
         if nothing { Ok(Vec::new()) } else { Err(OfError::OFPBRC_EPERM) }
     }
 
-    fn check_references(
+    pub(super) fn check_references(
         &self,
         actions: &[openflow::Action],
         meter_exists: &dyn Fn(u32) -> bool,
@@ -75,20 +76,21 @@ impl Pipeline {
     }
 
     fn add_flow(&mut self, fm: &FlowMod, now: Millis) -> Result<Vec<Change>, OfError> {
-        let new = NewRule {
-            table: if fm.table_id == TABLE_ALL { 0 } else { fm.table_id },
-            priority: fm.priority,
-            matching: fm.matching,
-            cookie: fm.new_cookie,
-            idle_timeout: fm.idle_timeout,
-            hard_timeout: fm.hard_timeout,
-            importance: fm.importance,
-            flags: fm.flags,
-            hidden: false,
-            actions: self.pool.share(&fm.actions),
-        };
-        let keep_counts = !fm.flags.contains(FlowFlags::RESET_COUNTS);
-        self.add(new, fm.flags.contains(FlowFlags::CHECK_OVERLAP), keep_counts, now)
+        let table = self.table(added_to(fm)).ok_or(OfError::OFPFMFC_BAD_TABLE_ID)?;
+        let matching = table.rules().compress(&fm.matching);
+        let actions = self.pool.share(&fm.actions);
+        self.add_as_asked(NewRule::of(fm, matching, actions), now)
+    }
+
+    /// Adds `new`, whose flags are those of the flow mod.
+    pub(super) fn add_as_asked(
+        &mut self,
+        new: NewRule,
+        now: Millis,
+    ) -> Result<Vec<Change>, OfError> {
+        let check_overlap = new.flags.contains(FlowFlags::CHECK_OVERLAP);
+        let keep_counts = !new.flags.contains(FlowFlags::RESET_COUNTS);
+        self.add(new, check_overlap, keep_counts, now)
     }
 
     /// Adds a rule of the switch itself, above every OpenFlow priority and hidden from controllers.
@@ -107,7 +109,7 @@ impl Pipeline {
         let new = NewRule {
             table,
             priority,
-            matching,
+            matching: MiniMatch::new(&matching),
             cookie: 0,
             idle_timeout: 0,
             hard_timeout: 0,
@@ -160,7 +162,7 @@ impl Pipeline {
         let new = NewRule {
             table: 0,
             priority: 0,
-            matching: flow::Match::ANY,
+            matching: MiniMatch::new(&flow::Match::ANY),
             cookie: 0,
             idle_timeout: 0,
             hard_timeout: 0,
@@ -181,13 +183,12 @@ impl Pipeline {
     ) -> Result<Vec<Change>, OfError> {
         let table = self.table_mut(new.table).ok_or(OfError::OFPFMFC_BAD_TABLE_ID)?;
         let priority = rank(new.table, new.priority, new.hidden);
-        let mini = table.rules().compress(&new.matching);
-        if let Some(old) = table.rules().find(&mini, priority) {
+        if let Some(old) = table.rules().find(&new.matching, priority) {
             let old = Arc::clone(old);
             let stats =
                 if keep_counts { Arc::clone(&old.stats) } else { Arc::new(RuleStats::new(now)) };
             stats.credit(0, 0, now); // its idle time starts over
-            let rule = new.build(mini, now, now, stats);
+            let rule = new.build(now, now, stats);
             table.insert(Arc::clone(&rule));
             let mut changes = vec![Change::Modified { old, new: rule, is_added: true }];
             self.forget_learned(&mut changes);
@@ -195,7 +196,7 @@ impl Pipeline {
         }
         // As in OVS the check is only for new rules: a rule does not overlap the rule that it
         // replaces.
-        if check_overlap && table.rules().overlaps(&new.matching, priority) {
+        if check_overlap && table.rules().overlaps(&new.matching.expand(), priority) {
             return Err(OfError::OFPFMFC_OVERLAP);
         }
         let mut changes = Vec::new();
@@ -203,7 +204,7 @@ impl Pipeline {
             table.remove(&victim);
             changes.push(Change::Removed { rule: victim, reason: FlowRemovedReason::Eviction });
         }
-        let rule = new.build(mini, now, now, Arc::new(RuleStats::new(now)));
+        let rule = new.build(now, now, Arc::new(RuleStats::new(now)));
         table.insert(Arc::clone(&rule));
         changes.push(Change::Added(rule));
         self.forget_learned(&mut changes);
@@ -384,7 +385,7 @@ pub(super) fn modified(
     let new = NewRule {
         table: old.table,
         priority: old.priority,
-        matching: old.matching.expand(),
+        matching: old.matching.clone(),
         cookie,
         idle_timeout: old.timeouts.idle(),
         hard_timeout: old.timeouts.hard(),
@@ -393,7 +394,31 @@ pub(super) fn modified(
         hidden: old.hidden,
         actions: Arc::clone(actions),
     };
-    new.build(old.matching.clone(), old.created, now, stats)
+    new.build(old.created, now, stats)
+}
+
+/// Returns the table to which a flow mod adds its rule.
+fn added_to(fm: &FlowMod) -> u8 {
+    if fm.table_id == TABLE_ALL { 0 } else { fm.table_id }
+}
+
+impl NewRule {
+    /// Returns the rule that `fm` adds, with its match in compressed form and its actions. The
+    /// flags are those of the flow mod.
+    pub(super) fn of(fm: &FlowMod, matching: MiniMatch, actions: Actions) -> NewRule {
+        NewRule {
+            table: added_to(fm),
+            priority: fm.priority,
+            matching,
+            cookie: fm.new_cookie,
+            idle_timeout: fm.idle_timeout,
+            hard_timeout: fm.hard_timeout,
+            importance: fm.importance,
+            flags: fm.flags,
+            hidden: false,
+            actions,
+        }
+    }
 }
 
 impl From<&FlowMod> for Filter {

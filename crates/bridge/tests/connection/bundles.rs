@@ -268,3 +268,56 @@ fn bundles_of_all_connections_share_a_limit_of_memory() {
     assert_eq!(b.done(q, Do::CommitRequest), Do::CommitReply);
     assert_eq!(b.rule_count(), 8);
 }
+
+/// What a bundle of `messages` leaves behind, where all bundles together may hold `memory` bytes:
+/// the rules, and the replies to the commit.
+fn committed(version: Version, memory: usize, messages: &[Body]) -> (Vec<FlowStats>, Vec<Message>) {
+    let mut b = Bench::new(2);
+    b.connections = Connections::with_bundle_memory(memory);
+    let p = b.connect(Kind::Service, version);
+    b.add(p, flow(5, ip(1), &[output(1)]));
+    b.done(p, Do::OpenRequest);
+    b.fill(p, messages.to_vec());
+    let replies = b.ask(p, 7, control(1, Do::CommitRequest));
+    (b.flows(p), replies)
+}
+
+#[test]
+fn prepared_messages_do_what_decoded_ones_do() {
+    let add = |fm: FlowMod| Body::FlowMod(Box::new(fm));
+    let overlap = FlowMod { flags: FlowFlags::CHECK_OVERLAP, ..flow(5, ip(2), &[output(1)]) };
+    let timed = FlowMod { idle_timeout: 7, hard_timeout: 9, ..flow(6, ip(2), &[output(1)]) };
+    let cookie = FlowMod { new_cookie: 3, table_id: 4, ..flow(6, Match::ANY, &[]) };
+    let delete = FlowMod { command: FlowModCommand::Delete, ..flow(0, ip(3), &[]) };
+    // Larger than the messages that are prepared.
+    let long: Vec<Action> = [output(1), output(2)].into_iter().cycle().take(12).collect();
+    let good = [
+        fm(5, 1, &[output(2)]), // replaces a rule
+        fm(5, 3, &[output(2)]),
+        fm(6, 3, &long),
+        add(delete),
+        add(timed),
+        fm(5, 3, &long),
+        add(cookie),
+        add(overlap),
+        fm(7, 3, &[output(2)]),
+    ];
+    let wide = flow(5, Match::ANY, &[]);
+    let overlapping = FlowMod { flags: FlowFlags::CHECK_OVERLAP, ..wide };
+    let bad = [fm(9, 1, &[Action::Group(8)]), fm(9, 1, &[Action::Meter(8)]), add(overlapping)];
+    for version in [Version::V13, Version::V14, Version::V15] {
+        for last in [None].into_iter().chain(bad.iter().map(Some)) {
+            if version == Version::V15 && last == Some(&bad[1]) {
+                continue; // encoded as another action
+            }
+            let messages: Vec<Body> = good.iter().chain(last).cloned().collect();
+            let prepared = committed(version, 1 << 20, &messages);
+            assert_eq!(prepared.0.len(), if last.is_some() { 1 } else { 6 }, "{prepared:?}");
+            assert_eq!(prepared.1.len(), if last.is_some() { 2 } else { 1 }, "{prepared:?}");
+            // Room for some, and room for none.
+            for memory in [3 << 11, (1 << 11) - 1] {
+                assert_eq!(committed(version, memory, &messages), prepared, "{version} {memory}");
+            }
+        }
+    }
+}
