@@ -221,7 +221,8 @@ pub trait Device: Send + Sync {
     /// or BPF programs process the port's packets instead. Packets that wait in the queue already
     /// are delivered in any case. Sending continues.
     ///
-    /// A change between [`Reception::On`] and [`Reception::Muted`] is immediate. A change to or
+    /// A change between [`Reception::On`] and [`Reception::Muted`] is immediate, except that the first
+    /// [`Reception::On`] of a queue makes its ring, which takes milliseconds. A change to or
     /// from [`Reception::Off`] takes some milliseconds (an RCU grace period), in which an open
     /// queue would lose packets: change to `Muted` first.
     ///

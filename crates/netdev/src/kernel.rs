@@ -5,13 +5,14 @@ use crate::device::{Device, OwnDrops, Reception};
 use crate::ethtool::Ethtool;
 use crate::link::{By, Change, Link, LinkClient, is_not_there};
 use crate::namespace::{self, Identity};
+use crate::packet_socket::ReceiveSocket;
 use crate::policer::Policer;
 use crate::spec::Kind;
 use crate::status::{DeviceStats, Status};
 use crate::{packet_socket, sys, tap_interface};
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -38,9 +39,7 @@ pub(crate) struct KernelDevice {
     /// [`packet_socket::is_bound`].
     presence: Option<Arc<OwnedFd>>,
     /// The receive socket of a system device.
-    receive: Option<Arc<OwnedFd>>,
-    /// The filter of that socket; `None`: it accepts all packets.
-    filter: Mutex<Option<OwnedFd>>,
+    receive: Option<Arc<ReceiveSocket>>,
     overrun: Option<Overrun>,
     extra: Vec<(String, String)>,
     pub(crate) policer: Policer,
@@ -72,7 +71,6 @@ impl KernelDevice {
             ours: false,
             presence: None,
             receive: None,
-            filter: Mutex::default(),
             overrun: None,
             extra: Vec::new(),
             policer: Policer::new(),
@@ -93,7 +91,7 @@ impl KernelDevice {
         self
     }
 
-    pub(crate) fn with_receive(mut self, socket: Arc<OwnedFd>) -> KernelDevice {
+    pub(crate) fn with_receive(mut self, socket: Arc<ReceiveSocket>) -> KernelDevice {
         self.receive = Some(socket);
         self
     }
@@ -291,7 +289,8 @@ impl Device for KernelDevice {
     }
 
     fn own_drops(&self) -> OwnDrops {
-        let malformed = self.malformed.load(Ordering::Relaxed);
+        let refused = self.receive.as_deref().map_or(0, ReceiveSocket::refused);
+        let malformed = self.malformed.load(Ordering::Relaxed) + refused;
         OwnDrops { policed: self.policer.dropped(), malformed }
     }
 
@@ -315,23 +314,14 @@ impl Device for KernelDevice {
     fn set_receiving(&self, reception: Reception) -> io::Result<()> {
         self.check_presence()?; // the call below binds the socket again
         match (&self.receive, &self.tun) {
-            (Some(socket), _) => {
-                let filter = self.filter.lock().unwrap_or_else(PoisonError::into_inner);
-                let filter = filter.as_ref().map(AsFd::as_fd);
-                packet_socket::set_receiving(socket, self.location().index, reception, filter)
-            }
+            (Some(socket), _) => socket.set_receiving(self.location().index, &self.name, reception),
             (None, Some(_)) => Ok(()),
             (None, None) => Err(io::ErrorKind::Unsupported.into()),
         }
     }
 
     fn set_filter(&self, filter: BorrowedFd<'_>) -> io::Result<()> {
-        if self.receive.is_none() {
-            return Err(io::ErrorKind::Unsupported.into());
-        }
-        let filter = filter.try_clone_to_owned()?;
-        *self.filter.lock().unwrap_or_else(PoisonError::into_inner) = Some(filter);
-        Ok(())
+        self.receive.as_ref().ok_or(io::ErrorKind::Unsupported)?.set_filter(filter)
     }
 
     fn set_persistent(&self, owner: Option<&str>) -> io::Result<()> {

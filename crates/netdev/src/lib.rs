@@ -44,14 +44,18 @@
 //! * `AF_XDP` has no receive or transmit offload; see [`xdp`].
 
 mod afpacket;
+mod bpf;
+mod btf;
 mod device;
 pub mod dummy;
 mod egress;
 pub mod ethtool;
 pub mod finish;
+mod gso_filter;
 mod headers;
 mod kernel;
 pub mod link;
+mod mapping;
 mod monitor;
 mod namespace;
 mod netlink;
@@ -60,6 +64,8 @@ mod offloads;
 mod open;
 mod open_error;
 mod orphan;
+mod packet_queue;
+mod packet_ring;
 mod packet_socket;
 mod pcap;
 mod policer;

@@ -2,10 +2,14 @@
 //! `AF_PACKET` sockets (packet(7)): creation, binding, and filters.
 
 use crate::device::Reception;
+use crate::gso_filter::GsoFilter;
+use crate::packet_ring::PacketRing;
 use crate::{link, sys};
 use std::io;
 use std::mem;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// Requested buffer size of each socket, in bytes: 8 MiB.
 const SOCKET_BUFFER: i32 = 8 << 20;
@@ -29,59 +33,165 @@ fn address(index: u32, protocol: u16) -> libc::sockaddr_ll {
     a
 }
 
-pub(crate) fn receive_socket(link: &link::Link, muted: bool) -> io::Result<OwnedFd> {
-    // Protocol 0 until all options are set, so that no frame is received before.
-    let socket = sys::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_NONBLOCK, 0)?;
-    let fd = socket.as_fd();
-    sys::set_option(fd, libc::SOL_PACKET, libc::PACKET_VNET_HDR, &1)?;
-    sys::set_option(fd, libc::SOL_PACKET, libc::PACKET_AUXDATA, &1)?;
-    sys::set_option(fd, libc::SOL_PACKET, PACKET_IGNORE_OUTGOING, &1)?;
-    sys::grow_buffer(fd, libc::SO_RCVBUFFORCE, libc::SO_RCVBUF, SOCKET_BUFFER);
-    if muted {
-        take_none(fd)?;
-    }
-    sys::bind(fd, &address(link.index, libc::ETH_P_ALL as u16))?;
-    let membership = libc::packet_mreq {
-        mr_ifindex: link.index as i32,
-        mr_type: libc::PACKET_MR_PROMISC as u16,
-        mr_alen: 0,
-        mr_address: [0; 8],
-    };
-    sys::set_option(fd, libc::SOL_PACKET, libc::PACKET_ADD_MEMBERSHIP, &membership)?;
-    Ok(socket)
+/// A socket that receives the frames of an interface.
+pub(crate) struct ReceiveSocket {
+    fd: OwnedFd,
+    /// Its ring, which is made before the socket receives the first frame. `None`: the kernel
+    /// refuses it.
+    ring: OnceLock<Option<Ring>>,
+    /// The filter of BPF tiers; `None`: it receives all frames.
+    filter: Mutex<Option<OwnedFd>>,
+    /// Number of frames that were lost, as far as the kernel's counter was read.
+    lost: AtomicU64,
 }
 
-/// Starts or stops the reception of a socket of [`receive_socket`]: every frame, or those that
-/// `filter` accepts. Frames in its queue stay.
-pub(crate) fn set_receiving(
-    socket: &OwnedFd,
-    index: u32,
-    reception: Reception,
-    filter: Option<BorrowedFd<'_>>,
-) -> io::Result<()> {
-    let fd = socket.as_fd();
-    if reception == Reception::On {
-        sys::bind(fd, &address(index, libc::ETH_P_ALL as u16))?;
-        return match filter {
-            Some(filter) => {
-                let program = filter.as_raw_fd();
-                sys::set_option(fd, libc::SOL_SOCKET, libc::SO_ATTACH_BPF, &program)
-            }
-            None => take_all(fd),
+struct Ring {
+    frames: Mutex<PacketRing>,
+    filter: GsoFilter,
+}
+
+type StepError = (&'static str, io::Error);
+
+impl ReceiveSocket {
+    /// Opens a socket for the frames of `link`, which is port `name`. If it is muted, it receives
+    /// none until [`ReceiveSocket::set_receiving`].
+    pub(crate) fn open(link: &link::Link, name: &str, muted: bool) -> io::Result<ReceiveSocket> {
+        // Protocol 0 until all options are set, so that no frame is received before.
+        let socket = sys::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_NONBLOCK, 0)?;
+        let fd = socket.as_fd();
+        sys::set_option(fd, libc::SOL_PACKET, libc::PACKET_VNET_HDR, &1)?;
+        sys::set_option(fd, libc::SOL_PACKET, libc::PACKET_AUXDATA, &1)?;
+        sys::set_option(fd, libc::SOL_PACKET, PACKET_IGNORE_OUTGOING, &1)?;
+        sys::grow_buffer(fd, libc::SO_RCVBUFFORCE, libc::SO_RCVBUF, SOCKET_BUFFER);
+        let socket = ReceiveSocket {
+            fd: socket,
+            ring: OnceLock::new(),
+            filter: Mutex::default(),
+            lost: AtomicU64::new(0),
         };
+        if muted {
+            take_none(socket.fd())?;
+        } else {
+            socket.accept(name)?;
+        }
+        sys::bind(socket.fd(), &address(link.index, libc::ETH_P_ALL as u16))?;
+        let membership = libc::packet_mreq {
+            mr_ifindex: link.index as i32,
+            mr_type: libc::PACKET_MR_PROMISC as u16,
+            mr_alen: 0,
+            mr_address: [0; 8],
+        };
+        let option = libc::PACKET_ADD_MEMBERSHIP;
+        sys::set_option(socket.fd(), libc::SOL_PACKET, option, &membership)?;
+        Ok(socket)
     }
-    take_none(fd)?;
-    let protocol = match reception {
-        Reception::Off => NO_FRAME,
-        Reception::On | Reception::Muted => libc::ETH_P_ALL as u16,
-    };
-    sys::bind(fd, &address(index, protocol))
+
+    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+
+    /// Returns the ring for reading.
+    pub(crate) fn ring(&self) -> Option<MutexGuard<'_, PacketRing>> {
+        let ring = self.ring.get()?.as_ref()?;
+        Some(ring.frames.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Makes the ring if that was not tried before.
+    fn make_ring(&self, name: &str) -> Option<&Ring> {
+        let made = self.ring.get_or_init(|| match self.try_ring() {
+            Ok(ring) => Some(ring),
+            Err((step, e)) => {
+                tracing::info!(
+                    target: "netdev",
+                    "{name}: {step} failed ({e}): packets are received without a ring, which takes \
+                     more CPU time",
+                );
+                None
+            }
+        });
+        made.as_ref()
+    }
+
+    fn try_ring(&self) -> Result<Ring, StepError> {
+        let filter =
+            GsoFilter::load().map_err(|e| ("loading the filter of the receive ring", e))?;
+        let frames = PacketRing::new(self.fd()).map_err(|e| ("making the receive ring", e))?;
+        Ok(Ring { frames: Mutex::new(frames), filter })
+    }
+
+    /// Attaches the filters with which frames are received.
+    fn accept(&self, name: &str) -> io::Result<()> {
+        let filter = self.filter.lock().unwrap_or_else(PoisonError::into_inner);
+        let filter = filter.as_ref().map(AsFd::as_fd);
+        match (self.make_ring(name), filter) {
+            (Some(ring), next) => {
+                ring.filter.set_next(next)?;
+                attach(self.fd(), ring.filter.program())
+            }
+            (None, Some(filter)) => attach(self.fd(), filter),
+            (None, None) => take_all(self.fd()),
+        }
+    }
+
+    /// Starts or stops the reception of the socket of port `name`: every frame, or those that the
+    /// filter accepts. Frames that wait already stay.
+    pub(crate) fn set_receiving(
+        &self,
+        index: u32,
+        name: &str,
+        reception: Reception,
+    ) -> io::Result<()> {
+        let protocol = match reception {
+            Reception::Off => NO_FRAME,
+            Reception::On | Reception::Muted => libc::ETH_P_ALL as u16,
+        };
+        if reception == Reception::On {
+            // Both while the socket is muted, because they take milliseconds.
+            self.make_ring(name);
+            sys::bind(self.fd(), &address(index, protocol))?;
+            return self.accept(name);
+        }
+        take_none(self.fd())?;
+        sys::bind(self.fd(), &address(index, protocol))
+    }
+
+    /// Sets the filter of BPF tiers, effective from the next [`ReceiveSocket::set_receiving`].
+    pub(crate) fn set_filter(&self, filter: BorrowedFd<'_>) -> io::Result<()> {
+        let filter = filter.try_clone_to_owned()?;
+        *self.filter.lock().unwrap_or_else(PoisonError::into_inner) = Some(filter);
+        Ok(())
+    }
+
+    /// Counts a frame that did not fit.
+    pub(crate) fn count_lost(&self) {
+        self.lost.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Returns the number of frames that were lost because there was no room for them.
+    pub(crate) fn lost(&self) -> u64 {
+        // Reading the kernel's counter resets it.
+        let (level, name) = (libc::SOL_PACKET, libc::PACKET_STATISTICS);
+        let new = sys::option::<libc::tpacket_stats>(self.fd(), level, name)
+            .map_or(0, |s| u64::from(s.tp_drops));
+        self.lost.fetch_add(new, Ordering::Relaxed) + new
+    }
+
+    /// Returns the number of frames that the ring's filter refused, because the kernel cannot
+    /// describe them.
+    pub(crate) fn refused(&self) -> u64 {
+        self.ring.get().and_then(Option::as_ref).map_or(0, |ring| ring.filter.refused())
+    }
 }
 
 /// Attaches a filter that accepts no packet. It runs before a packet is copied.
 fn take_none(fd: BorrowedFd<'_>) -> io::Result<()> {
     // BPF_RET | BPF_K with 0 bytes (include/uapi/linux/bpf_common.h).
     sys::attach_filter(fd, &mut [libc::sock_filter { code: 0x06, jt: 0, jf: 0, k: 0 }])
+}
+
+/// Attaches a BPF program as the filter.
+fn attach(fd: BorrowedFd<'_>, program: BorrowedFd<'_>) -> io::Result<()> {
+    sys::set_option(fd, libc::SOL_SOCKET, libc::SO_ATTACH_BPF, &program.as_raw_fd())
 }
 
 fn take_all(fd: BorrowedFd<'_>) -> io::Result<()> {

@@ -54,6 +54,8 @@ unsafe impl Plain for libc::xdp_statistics {}
 unsafe impl Plain for libc::xdp_options {}
 // SAFETY: as above.
 unsafe impl Plain for libc::tpacket_stats {}
+// SAFETY: as above.
+unsafe impl Plain for libc::tpacket_req {}
 
 /// `setsockopt`.
 pub(crate) fn set_option<T: Plain>(
@@ -136,6 +138,16 @@ pub(crate) fn bound_to<T: Plain>(fd: BorrowedFd<'_>) -> io::Result<T> {
     // SAFETY: the kernel writes at most `len` bytes to `address`; any bytes are a valid T.
     check(unsafe { libc::getsockname(fd.as_raw_fd(), to, &raw mut len) })?;
     Ok(address)
+}
+
+/// Returns major and minor number of the running kernel's version.
+pub(crate) fn kernel_version() -> io::Result<(u32, u32)> {
+    let text = std::fs::read_to_string("/proc/sys/kernel/osrelease")?;
+    let mut numbers = text.split(|c: char| !c.is_ascii_digit()).map(str::parse);
+    match (numbers.next(), numbers.next()) {
+        (Some(Ok(major)), Some(Ok(minor))) => Ok((major, minor)),
+        _ => Err(io::Error::other(format!("no kernel version: {text}"))),
+    }
 }
 
 /// Requests `bytes` of socket buffer, above the system's limit if the process has the privilege.

@@ -9,7 +9,7 @@ use packet::{Offload, Packet};
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
@@ -57,12 +57,40 @@ fn system_keeps_unfinished_checksums_both_ways() {
     });
 }
 
+/// Opens a system port as one that a BPF tier gives back: muted first, and with a filter of the
+/// tier that accepts each packet.
+fn given_back(name: &str) -> Opened {
+    let mut s = spec(name, Kind::System);
+    s.muted = true;
+    let port = opened(&s);
+    port.device.set_filter(accept_all().as_fd()).expect("a system port");
+    port.device.set_receiving(Reception::On).expect("present");
+    port
+}
+
+/// Loads a socket filter that returns -1.
+fn accept_all() -> OwnedFd {
+    let code: [u64; 2] = [0xffff_ffff_0000_00b4, 0x95];
+    let mut load = [0u64; 16];
+    let address = |p: *const u64| p.expose_provenance() as u64;
+    load[0] = 1 | 2 << 32; // BPF_PROG_TYPE_SOCKET_FILTER, two instructions
+    load[1] = address(code.as_ptr());
+    load[2] = c"GPL".as_ptr().expose_provenance() as u64;
+    // SAFETY: the structure and what it points to live through the call (BPF_PROG_LOAD). A
+    // non-negative result is a new descriptor.
+    unsafe {
+        let fd = libc::syscall(libc::SYS_bpf, 5, load.as_ptr(), 128);
+        assert!(fd >= 0, "{}", std::io::Error::last_os_error());
+        OwnedFd::from_raw_fd(fd as i32)
+    }
+}
+
 #[test]
 fn system_restores_vlan_tags_and_sends_them() {
     in_namespace(|| {
         veth("v0", "p");
         // The kernel removes the tags on reception, from any sender.
-        let (mut a, mut b) = (opened(&spec("v0", Kind::System)), opened(&spec("p", Kind::System)));
+        let (mut a, mut b) = (opened(&spec("v0", Kind::System)), given_back("p"));
         let send = || {
             udp_socket().send_to(b"to be tagged", "10.0.0.2:5000").expect("routed");
         };
@@ -624,23 +652,117 @@ fn a_packet_that_the_kernel_cannot_describe_is_lost_alone() {
     in_namespace(|| {
         let guest = opened(&spec("t0", Kind::Tap));
         guest.device.set_admin_up(true).expect("allowed");
-        let mut port = opened(&spec("t0", Kind::System));
-        let mut bytes = vec![2; 12];
-        bytes.extend([8, 0, 0x45, 0]);
-        bytes.extend(2528u16.to_be_bytes());
-        bytes.extend([0, 1, 0, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2, 0, 7, 0, 8]);
-        bytes.extend(2508u16.to_be_bytes());
-        bytes.extend([0; 2502]);
-        let mut large = Packet::from_slice(&bytes);
-        large.offload.gso = Some((packet::Gso::UdpFragment, 1000, 42));
-        large.offload.csum = Some((34, 6));
-        let plain = Packet::from_slice(&[3; 60]);
-        let batch = [plain.clone(), large.clone(), large, plain];
-        assert_eq!(guest.sender.send(&batch).sent, 4);
-        let [got] = received(&mut port, [(3, 2)]);
-        assert_eq!(got.len(), 2);
-        let stats = port.device.stats().expect("present");
-        assert_eq!(stats.rx_malformed, Some(2));
+        undescribable(&guest, opened(&spec("t0", Kind::System)));
+        undescribable(&guest, given_back("t0"));
+    });
+}
+
+fn undescribable(guest: &Opened, mut port: Opened) {
+    let mut bytes = vec![2; 12];
+    bytes.extend([8, 0, 0x45, 0]);
+    bytes.extend(2528u16.to_be_bytes());
+    bytes.extend([0, 1, 0, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2, 0, 7, 0, 8]);
+    bytes.extend(2508u16.to_be_bytes());
+    bytes.extend([0; 2502]);
+    let mut large = Packet::from_slice(&bytes);
+    large.offload.gso = Some((packet::Gso::UdpFragment, 1000, 42));
+    large.offload.csum = Some((34, 6));
+    let plain = Packet::from_slice(&[3; 60]);
+    let batch = [plain.clone(), large.clone(), large, plain];
+    assert_eq!(guest.sender.send(&batch).sent, 4);
+    let [got] = received(&mut port, [(3, 2)]);
+    assert_eq!(got.len(), 2);
+    let stats = port.device.stats().expect("present");
+    assert_eq!(stats.rx_malformed, Some(2));
+}
+
+/// A TCP packet of `length` bytes in segments of 1,400 bytes, with addresses of `byte`.
+fn in_segments(byte: u8, length: usize) -> Packet {
+    let mut bytes = vec![byte; 12];
+    bytes.extend([8, 0, 0x45, 0]);
+    bytes.extend((length as u16 - 14).to_be_bytes());
+    bytes.extend([0, 1, 0, 0, 64, 6, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2, 0, 7, 0, 8]);
+    bytes.extend([0, 0, 0, 1, 0, 0, 0, 1, 0x50, 0x10, 1, 0, 0, 0, 0, 0]);
+    bytes.extend((bytes.len()..length).map(|i| (i / 10) as u8));
+    let mut p = Packet::from_slice(&bytes);
+    p.offload.gso = Some((packet::Gso::TcpV4, 1400, 54));
+    p.offload.csum = Some((34, 16));
+    p
+}
+
+/// Packets that fit a frame of the receive ring and longer ones come by different ways.
+#[test]
+fn packets_of_all_lengths_arrive_whole_and_in_order() {
+    in_namespace(|| {
+        veth("v0", "p");
+        ip("link set v0 mtu 9000");
+        ip("link set p mtu 9000");
+        let from = opened(&spec("v0", Kind::System));
+        for mut to in [opened(&spec("p", Kind::System)), given_back("p")] {
+            let mut sent = Vec::new();
+            // The frame has some room for headers before the packet.
+            let lengths = (60..9000).step_by(470).chain(1940..2060).chain([9014, 61]);
+            for (i, length) in lengths.enumerate() {
+                let mut bytes = vec![2; length];
+                bytes[12..14].copy_from_slice(&[0x88, 0xb5]);
+                bytes[14..16].copy_from_slice(&(i as u16).to_be_bytes());
+                bytes[length - 1] = i as u8;
+                sent.push(Packet::from_slice(&bytes));
+                if i.is_multiple_of(7) {
+                    let mut tagged = sent[i].clone();
+                    tagged.insert_at(12, 4);
+                    tagged.data_mut()[12..16].copy_from_slice(&[0x81, 0, 0, 7]);
+                    sent[i] = tagged;
+                }
+                if i.is_multiple_of(5) {
+                    sent[i] = in_segments(2, 2000 + i * 400);
+                }
+            }
+            sent.iter().for_each(|p| assert_eq!(from.sender.send(std::slice::from_ref(p)).sent, 1));
+            let [got] = received(&mut to, [(2, sent.len())]);
+            for (got, sent) in got.iter().zip(&sent) {
+                assert_eq!(got.data(), sent.data());
+                assert_eq!(got.offload.gso, sent.offload.gso);
+                assert_eq!(got.offload.csum, sent.offload.csum);
+            }
+            let stats = to.device.stats().expect("present");
+            assert_eq!((stats.rx_malformed, stats.rx_overrun), (Some(0), Some(0)));
+        }
+    });
+}
+
+#[test]
+fn packets_without_room_are_counted_and_reception_goes_on() {
+    in_namespace(|| {
+        veth("v0", "p");
+        let from = opened(&spec("v0", Kind::System));
+        let mut to = opened(&spec("p", Kind::System));
+        let frames = |byte: u8, count: usize| vec![Packet::from_slice(&[byte; 60]); count];
+        let arrived = |to: &mut Opened| {
+            let (mut out, mut pool) = (Vec::new(), PacketPool::default());
+            // A call that meets lost packets alone returns none.
+            for _ in 0..200 {
+                queue(to).recv(&mut out, &mut pool, 32).expect("present");
+            }
+            out.len() as u64
+        };
+        // More frames than the ring has.
+        from.sender.send(&frames(2, 3000));
+        let whole = arrived(&mut to);
+        let lost = to.device.stats().expect("present").rx_overrun.expect("counted");
+        assert!(whole >= 100 && lost > 0, "{whole} arrived, {lost} lost");
+        assert_eq!(whole + lost, 3000);
+        // More bytes than the queue of long packets has: the ring's frames are too short for them.
+        let mut long = 0;
+        for _ in 0..500 {
+            long += from.sender.send(&[in_segments(2, 60_000)]).sent;
+        }
+        let whole = arrived(&mut to);
+        let cut = to.device.stats().expect("present").rx_overrun.expect("counted") - lost;
+        assert!(whole > 0 && cut > 0, "{whole} arrived, {cut} lost");
+        assert_eq!(whole + cut, long);
+        from.sender.send(&frames(3, 2000));
+        let [_] = received(&mut to, [(3, 100)]);
     });
 }
 

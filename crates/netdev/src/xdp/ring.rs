@@ -1,80 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Rings shared with the kernel, and mapped memory.
+//! Rings shared with the kernel.
 //!
 //! A ring has one producer and one consumer, one of them the kernel. Positions are 32-bit
 //! counters that wrap; the entry of a position is `position & (size - 1)`. The producer writes
 //! entries, then stores its position with release order; the consumer loads it with acquire
 //! order, reads entries, then stores its own position with release order.
 
+use crate::mapping::Mapping;
 use std::io;
 use std::marker::PhantomData;
-use std::os::fd::{AsRawFd, BorrowedFd};
-use std::ptr::{self, NonNull};
+use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// `XDP_RING_NEED_WAKEUP` (include/uapi/linux/if_xdp.h).
 const NEED_WAKEUP: u32 = 1;
-
-/// Mapped memory, readable and writable; unmapped when dropped.
-pub(super) struct Mapping {
-    start: NonNull<u8>,
-    length: usize,
-}
-
-// SAFETY: plain memory that belongs to no thread; the users of the mapping order their accesses.
-unsafe impl Send for Mapping {}
-// SAFETY: as above; the type itself gives out only the address.
-unsafe impl Sync for Mapping {}
-
-impl Mapping {
-    /// Maps `length` zero bytes.
-    pub(super) fn anonymous(length: usize) -> io::Result<Mapping> {
-        Mapping::map(length, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1, 0)
-    }
-
-    /// Maps a ring of an `AF_XDP` socket.
-    fn ring(fd: BorrowedFd<'_>, length: usize, offset: i64) -> io::Result<Mapping> {
-        Mapping::map(length, libc::MAP_SHARED | libc::MAP_POPULATE, fd.as_raw_fd(), offset)
-    }
-
-    fn map(length: usize, flags: i32, fd: i32, offset: i64) -> io::Result<Mapping> {
-        // SAFETY: a new mapping at an address of the kernel's choice touches no memory in use.
-        let start = unsafe {
-            libc::mmap(
-                ptr::null_mut(),
-                length,
-                libc::PROT_READ | libc::PROT_WRITE,
-                flags,
-                fd,
-                offset,
-            )
-        };
-        if start == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
-        }
-        let start = NonNull::new(start.cast())
-            .ok_or_else(|| io::Error::other("the kernel mapped memory at address 0"))?;
-        Ok(Mapping { start, length })
-    }
-
-    /// Returns the address of the first byte.
-    pub(super) fn start(&self) -> NonNull<u8> {
-        self.start
-    }
-
-    /// Returns the length in bytes.
-    pub(super) fn len(&self) -> usize {
-        self.length
-    }
-}
-
-impl Drop for Mapping {
-    fn drop(&mut self) {
-        // SAFETY: mapped above with this length, and no reference to it remains: all users hold the
-        // Mapping.
-        unsafe { libc::munmap(self.start.as_ptr().cast(), self.length) };
-    }
-}
 
 /// The process's side of a ring with entries of type T, `u64` or `xdp_desc`. The caller uses it
 /// either as producer or as consumer, never both.
@@ -113,7 +52,7 @@ impl<T: Copy> Ring<T> {
         {
             return Err(io::Error::from_raw_os_error(libc::EPROTO));
         }
-        let memory = Mapping::ring(fd, length, page)?;
+        let memory = Mapping::of_socket(fd, length, page)?;
         Ok(Ring {
             memory,
             producer,

@@ -8,10 +8,11 @@
 //! receiver and transmitter never access the same memory.
 
 use super::program::Program;
-use super::ring::{Mapping, Ring};
+use super::ring::Ring;
 use super::tx_retry::{Outcome, Stalled, TxRetry};
 use crate::device::{Queue, SendReport};
 use crate::kernel::KernelDevice;
+use crate::mapping::Mapping;
 use crate::pool::PacketPool;
 use crate::receive::{ReceiveError, gone};
 use crate::{finish, headers, sys};
