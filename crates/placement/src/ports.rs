@@ -80,8 +80,7 @@ impl PlacedDatapath {
             }
             if !among.is_empty() {
                 port.at.iter_mut().for_each(|attached| attached.affects_others = false);
-                let changed = self.examine(*number, port, among);
-                self.place_port(*number, port, blockers, changed);
+                self.follow_device(*number, port, blockers, among);
                 affects_others |= port.at.iter().any(|attached| attached.affects_others);
             }
         }
@@ -104,6 +103,28 @@ impl PlacedDatapath {
             self.examine_dependents(control, None);
         }
         Some(())
+    }
+
+    /// Examines a port for the providers in `among`, and has all providers follow the changes.
+    fn follow_device(
+        &self,
+        number: PortNo,
+        port: &mut Port,
+        blockers: &[Blockers],
+        among: TierSet,
+    ) {
+        let before = (port.mtu, port.is_up);
+        let changed = self.examine(number, port, among);
+        self.place_port(number, port, blockers, changed);
+        if before == (port.mtu, port.is_up) {
+            return;
+        }
+        for (slot, provider) in self.slots.present() {
+            let is_as_before = !changed.meets(slot.tiers());
+            if is_as_before && port.in_use().meets(slot.tiers()) {
+                provider.update_port(number, port.mtu, port.is_up);
+            }
+        }
     }
 
     /// Attaches the port again to the providers of `tiers`, while none of their flows uses the
@@ -245,18 +266,7 @@ impl PlacedDatapath {
     /// other end of a veth pair.
     pub fn refresh(&self, number: PortNo) {
         let change = |port: &mut Port, blockers: &[Blockers]| {
-            let before = (port.mtu, port.is_up);
-            let changed = self.examine(number, port, self.slots.tiers());
-            self.place_port(number, port, blockers, changed);
-            if before == (port.mtu, port.is_up) {
-                return;
-            }
-            for (slot, provider) in self.slots.present() {
-                let is_as_before = !changed.meets(slot.tiers());
-                if is_as_before && port.in_use().meets(slot.tiers()) {
-                    provider.update_port(number, port.mtu, port.is_up);
-                }
-            }
+            self.follow_device(number, port, blockers, self.slots.tiers());
         };
         self.change_port(&mut self.control(), number, change);
     }

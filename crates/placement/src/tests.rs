@@ -6,5 +6,6 @@ mod card;
 mod fakes;
 mod flows;
 mod migration;
+mod peer;
 mod ports;
 mod rx_ownership;
