@@ -93,6 +93,19 @@ pub struct PeerFacts {
     pub sends_whole_frames: Option<bool>,
 }
 
+/// The link of the other end of a veth pair.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PeerLink {
+    /// Its Ethernet address.
+    pub mac: Mac,
+    /// Its MTU.
+    pub mtu: u32,
+    /// It is administratively up.
+    pub is_up: bool,
+    /// An XDP program is attached there.
+    pub has_xdp: bool,
+}
+
 /// Known facts about a device; `None` where a fact is unknown.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct XdpFacts {
@@ -108,12 +121,12 @@ pub struct XdpFacts {
     pub peer: Option<PeerFacts>,
     /// The interface that is the other end of a veth; `None`: no veth, or it is unknown.
     pub end: Option<Endpoint>,
-    /// The other end's Ethernet address.
-    pub peer_mac: Option<Mac>,
-    /// An XDP program is attached at the other end.
-    pub peer_has_xdp: bool,
-    /// The other end is up, and its MTU is not below that of the device.
-    pub peer_takes_frames: bool,
+    /// The link of that other end; `None`: unknown.
+    pub peer_link: Option<PeerLink>,
+    /// The device's MTU.
+    pub mtu: u32,
+    /// The number of users of the device's promiscuous mode.
+    pub promiscuity: u32,
     /// The device sends frames as they are: with unfinished checksums and segmentation, and with
     /// their tags outside of them.
     pub leaves_work: bool,

@@ -6,8 +6,8 @@
 //! and captures at that device's egress are passed over, so each of them keeps frames on the ordinary
 //! way.
 
-use crate::fit::XdpFacts;
-use netdev::Captures;
+use crate::fit::{PeerLink, XdpFacts};
+use netdev::Endpoint;
 use packet::Mac;
 
 /// `other_config:tcx-peer` of an Interface row.
@@ -28,47 +28,45 @@ pub(crate) fn parse_setting(setting: Option<&str>) -> Result<bool, String> {
     }
 }
 
-/// Users of the egress of a port's device whose changes no event reports.
+/// Facts that no event reports, or not every kernel.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Watched<'a> {
-    /// Other processes that capture.
-    pub(crate) captures: &'a Captures,
-    /// A BPF program is at the device's tcx egress.
+pub(crate) struct Look {
+    /// A BPF program is at the tcx egress of the port's device.
     pub(crate) has_program: bool,
+    /// The other end's link.
+    pub(crate) link: Option<PeerLink>,
 }
 
-/// Returns the address of the other end of the port's pair, for which frames may enter there.
+/// Checks everything but captures. Returns the address of the other end of the port's pair, for
+/// which frames may enter there.
 ///
 /// # Errors
 ///
 /// Why frames pass the port's device, and what would change that, as a part of a sentence.
-pub(crate) fn fit(facts: &XdpFacts, ifindex: u32, watched: &Watched<'_>) -> Result<Mac, String> {
-    fits_by_events(facts)?;
-    let mac = facts.peer_mac.ok_or("the other end cannot be looked at")?;
-    if watched.has_program {
+pub(crate) fn fit(facts: &XdpFacts, look: &Look) -> Result<Mac, String> {
+    device_fit(facts)?;
+    if look.has_program {
         return Err("a BPF program is at the tcx egress of its device".into());
     }
-    if watched.captures.has(ifindex) {
-        return Err("a packet socket captures at its device (ss -0 lists them)".into());
-    }
-    Ok(mac)
+    link_fit(look.link, facts.mtu)
 }
 
-/// Checks the part of [`fit`] that changes with an event.
-fn fits_by_events(facts: &XdpFacts) -> Result<(), String> {
+/// Why frames pass the device while another process captures there.
+pub(crate) const CAPTURED: &str = "a packet socket captures at its device (ss -0 lists them)";
+
+/// Checks the device of the port, whose changes events report. Returns the other end.
+///
+/// # Errors
+///
+/// As those of [`fit`].
+pub(crate) fn device_fit(facts: &XdpFacts) -> Result<Endpoint, String> {
     if facts.link_kind.as_deref() != Some("veth") {
         return Err("its device is no veth".into());
     }
-    let Some(end) = facts.end else { return Err("the other end cannot be looked at".into()) };
+    let Some(end) = facts.end else { return Err(UNKNOWN_END.into()) };
     // The kernel drops them.
     if end.namespace.is_none() {
         return Err("the other end is in the switch's own network namespace".into());
-    }
-    if facts.peer_has_xdp {
-        return Err("an XDP program is attached at the other end".into());
-    }
-    if !facts.peer_takes_frames {
-        return Err("the other end is down, or its MTU is below that of the port".into());
     }
     if !facts.leaves_work {
         return Err("its device finishes checksums, segments or tags (ethtool -k), which frames \
@@ -85,66 +83,65 @@ fn fits_by_events(facts: &XdpFacts) -> Result<(), String> {
         None => return Err("the queueing discipline of its device is unknown".into()),
     }
     match facts.has_egress_filter {
-        Some(false) => Ok(()),
+        Some(false) => Ok(end),
         Some(true) => Err("a tc filter is at the egress of its device".into()),
         None => Err("the tc filters of its device cannot be read".into()),
     }
 }
 
-/// Returns true when [`fit`] depends on more than the facts.
-pub(crate) fn is_watched(facts: &XdpFacts) -> bool {
-    fits_by_events(facts).is_ok()
+const UNKNOWN_END: &str = "the other end cannot be looked at";
+
+fn link_fit(link: Option<PeerLink>, mtu: u32) -> Result<Mac, String> {
+    let Some(link) = link else { return Err(UNKNOWN_END.into()) };
+    if link.has_xdp {
+        return Err("an XDP program is attached at the other end".into());
+    }
+    if !link.is_up || link.mtu < mtu {
+        return Err("the other end is down, or its MTU is below that of the port".into());
+    }
+    Ok(link.mac)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use netdev::Endpoint;
 
     const MAC: Mac = Mac([2, 0, 0, 0, 0, 1]);
+    const LINK: PeerLink = PeerLink { mac: MAC, mtu: 1500, is_up: true, has_xdp: false };
 
-    fn container() -> XdpFacts {
-        XdpFacts {
+    fn fit_of(change: impl FnOnce(&mut XdpFacts, &mut Look)) -> Result<Mac, String> {
+        let mut facts = XdpFacts {
             link_kind: Some("veth".into()),
             end: Some(Endpoint { namespace: Some(3), index: 2 }),
-            peer_mac: Some(MAC),
-            peer_takes_frames: true,
+            mtu: 1500,
             leaves_work: true,
             qdisc: Some("noqueue".into()),
             has_egress_filter: Some(false),
             ..XdpFacts::default()
-        }
-    }
-
-    fn fit_of(change: impl FnOnce(&mut XdpFacts)) -> Result<Mac, String> {
-        let mut facts = container();
-        change(&mut facts);
-        let captures = Captures::default();
-        fit(&facts, 7, &Watched { captures: &captures, has_program: false })
+        };
+        let mut look = Look { has_program: false, link: Some(LINK) };
+        change(&mut facts, &mut look);
+        fit(&facts, &look)
     }
 
     #[test]
     fn each_condition_counts() {
-        assert_eq!(fit_of(|_| {}), Ok(MAC));
-        assert!(fit_of(|f| f.link_kind = Some("tun".into())).is_err());
-        assert!(fit_of(|f| f.link_kind = None).is_err());
-        assert!(fit_of(|f| f.end = None).is_err());
-        assert!(fit_of(|f| f.end = Some(Endpoint { namespace: None, index: 2 })).is_err());
-        assert!(fit_of(|f| f.peer_mac = None).is_err());
-        assert!(fit_of(|f| f.peer_has_xdp = true).is_err());
-        assert!(fit_of(|f| f.peer_takes_frames = false).is_err());
-        assert!(fit_of(|f| f.leaves_work = false).is_err());
-        assert!(fit_of(|f| f.qdisc = Some("tbf".into())).is_err());
-        assert!(fit_of(|f| f.qdisc = None).is_err());
-        assert!(fit_of(|f| f.has_egress_filter = Some(true)).is_err());
-        assert!(fit_of(|f| f.has_egress_filter = None).is_err());
-        let watched = |at: u32, has_program| {
-            let captures = Captures::at([at]);
-            fit(&container(), 7, &Watched { captures: &captures, has_program })
-        };
-        assert_eq!(watched(8, false), Ok(MAC));
-        assert!(watched(7, false).is_err() && watched(0, false).is_err());
-        assert!(watched(8, true).is_err());
+        assert_eq!(fit_of(|_, _| {}), Ok(MAC));
+        assert!(fit_of(|f, _| f.link_kind = Some("tun".into())).is_err());
+        assert!(fit_of(|f, _| f.link_kind = None).is_err());
+        assert!(fit_of(|f, _| f.end = None).is_err());
+        assert!(fit_of(|f, _| f.end = Some(Endpoint { namespace: None, index: 2 })).is_err());
+        assert!(fit_of(|f, _| f.leaves_work = false).is_err());
+        assert!(fit_of(|f, _| f.qdisc = Some("tbf".into())).is_err());
+        assert!(fit_of(|f, _| f.qdisc = None).is_err());
+        assert!(fit_of(|f, _| f.has_egress_filter = Some(true)).is_err());
+        assert!(fit_of(|f, _| f.has_egress_filter = None).is_err());
+        assert!(fit_of(|_, l| l.has_program = true).is_err());
+        assert!(fit_of(|_, l| l.link = None).is_err());
+        assert!(fit_of(|_, l| l.link = Some(PeerLink { has_xdp: true, ..LINK })).is_err());
+        assert!(fit_of(|_, l| l.link = Some(PeerLink { is_up: false, ..LINK })).is_err());
+        assert!(fit_of(|_, l| l.link = Some(PeerLink { mtu: 1499, ..LINK })).is_err());
+        assert_eq!(fit_of(|f, _| f.mtu = 1499), Ok(MAC));
     }
 
     #[test]

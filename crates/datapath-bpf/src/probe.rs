@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Facts about devices, from the kernel.
 
-use crate::fit::{PeerFacts, XdpFacts};
+use crate::fit::{PeerFacts, PeerLink, XdpFacts};
 use crate::sys;
 use netdev::{Captures, Endpoint, Interface, Offloads, Peer, XdpProbe, XdpProber};
 use packet::Mac;
+use std::collections::BTreeSet;
+use std::path::Path;
 
 /// A source of facts about devices. A trait, so that tests can invent devices.
 pub trait Prober: Send + Sync {
@@ -14,9 +16,17 @@ pub trait Prober: Send + Sync {
     /// Returns the known facts about the interface called `name`.
     fn xdp_facts(&self, name: &str) -> XdpFacts;
 
-    /// Returns the interfaces at which other processes capture. No event reports a change.
-    fn captures(&self) -> Captures {
+    /// Returns those of these interfaces at which other processes capture. No event reports a change.
+    fn captures(&self, interfaces: &BTreeSet<u32>) -> Captures {
+        let _ = interfaces;
         Captures::default()
+    }
+
+    /// Returns the link of the other end of a pair; `None` when it cannot be read. No event reports
+    /// an XDP program that a BPF link attaches.
+    fn peer_link(&self, end: Endpoint) -> Option<PeerLink> {
+        let _ = end;
+        None
     }
 
     /// Returns true when a BPF program is at the tcx egress of interface `ifindex`. No event reports a
@@ -46,13 +56,19 @@ impl Prober for KernelProber {
         }
     }
 
-    fn captures(&self) -> Captures {
-        Captures::read().unwrap_or_else(|error| match error.kind() {
+    fn captures(&self, interfaces: &BTreeSet<u32>) -> Captures {
+        Captures::among(interfaces).unwrap_or_else(|error| match error.kind() {
             // The kernel has no packet sockets.
-            std::io::ErrorKind::NotFound => Captures::default(),
+            std::io::ErrorKind::NotFound if Path::new("/proc/thread-self/net").exists() => {
+                Captures::default()
+            }
             // There may be captures everywhere.
             _ => Captures::at([0]),
         })
+    }
+
+    fn peer_link(&self, end: Endpoint) -> Option<PeerLink> {
+        netdev::read_end(end).ok().map(|interface| link_of(&interface))
     }
 
     fn has_egress_program(&self, ifindex: u32) -> bool {
@@ -77,15 +93,24 @@ fn facts(survey: &XdpProbe) -> XdpFacts {
         merges: own.offloads.as_ref().map(Offloads::merges),
         peer,
         end: known.map(|(end, _)| end),
-        peer_mac: known.map(|(_, peer)| Mac(peer.mac)),
-        peer_has_xdp: known.is_some_and(|(_, peer)| !peer.xdp.is_empty()),
-        peer_takes_frames: known.is_some_and(|(_, peer)| peer.admin_up && peer.mtu >= own.mtu),
+        peer_link: known.map(|(_, peer)| link_of(peer)),
+        mtu: own.mtu,
+        promiscuity: own.promiscuity,
         leaves_work: own
             .offloads
             .as_ref()
             .is_some_and(|o| o.leaves_checksums() && o.leaves_segmentation() && o.leaves_tags()),
         qdisc: own.qdisc.clone(),
         has_egress_filter: survey.has_egress_filter,
+    }
+}
+
+fn link_of(peer: &Interface) -> PeerLink {
+    PeerLink {
+        mac: Mac(peer.mac),
+        mtu: peer.mtu,
+        is_up: peer.admin_up,
+        has_xdp: !peer.xdp.is_empty(),
     }
 }
 

@@ -12,17 +12,18 @@ use crate::peer;
 use crate::probe::{KernelProber, Prober};
 use crate::rx_ownership;
 use datapath::offload::{
-    Attached, HeldFlow, MissChannel, OffloadPort, OffloadProvider, PortSettings, PortSocket,
+    Attached, Ends, HeldFlow, MissChannel, OffloadPort, OffloadProvider, PortSettings, PortSocket,
     ProviderSlot, Reason, SettingKey, TierState,
 };
 use datapath::{
     Actions, AdoptedPort, DropReason, FlowStats, LookupStats, Megaflow, MeterConfig, MeterStats,
     MissOrigin, PortCounts, PortNo, Refusal, Side, Tier, TierSet, Ufid, Verdict,
 };
-use netdev::{Captures, Endpoint, Kind};
+use netdev::{Endpoint, Kind};
 use packet::{Mac, Packet};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Key of `options:bpf-object`: the path of the user's program for XDP.
@@ -102,6 +103,10 @@ fn tiers_of(hooks: HookSet) -> TierSet {
 /// with pages of 4 KiB). The difference is room for tags.
 const LONGEST_MTU: u32 = 16_000;
 
+/// The most ports whose other ends are looked at in one round of housekeeping, which takes less than
+/// a millisecond.
+const LOOKS_PER_ROUND: usize = 64;
+
 /// Checks that misses of a port can go up, whatever their length.
 fn fits_the_header(mtu: u32) -> Result<(), Reason> {
     if mtu <= LONGEST_MTU {
@@ -171,6 +176,8 @@ struct PortState {
     redirect: Result<(), Reason>,
     /// Frames for this address enter the other end of the veth pair at once, or why not.
     peer: Result<Mac, String>,
+    /// Changes whenever facts, settings or attachment change.
+    stamp: u64,
 }
 
 impl PortState {
@@ -185,6 +192,7 @@ impl PortState {
             is_target: false,
             redirect: Err(not_yet()),
             peer: Err(not_yet().detail),
+            stamp: 0,
         }
     }
 
@@ -225,22 +233,16 @@ impl PortState {
             && self.facts.link_kind.as_deref() == Some("veth")
     }
 
-    /// Returns true when only captures and programs at the device, which no event reports, still
-    /// decide that.
-    fn is_watched(&self) -> bool {
-        self.is_target && self.may_enter_peer() && peer::is_watched(&self.facts)
-    }
-
-    /// Returns the address for which frames may enter the other end, or why not.
-    fn peer_fit(&self, prober: &dyn Prober, captures: &Captures) -> Result<Mac, String> {
+    /// Returns the index of the device and the other end, if events report nothing that keeps frames
+    /// from entering there; otherwise the reason.
+    fn peer_candidate(&self) -> Result<(u32, Endpoint), String> {
         let Some(ifindex) = self.ifindex.filter(|_| self.is_target) else {
             return Err(not_yet().detail);
         };
         if !self.settings.enters_peer {
             return Err(format!("other_config:{} is not true", peer::SETTING));
         }
-        let has_program = self.is_watched() && prober.has_egress_program(ifindex);
-        peer::fit(&self.facts, ifindex, &peer::Watched { captures, has_program })
+        Ok((ifindex, peer::device_fit(&self.facts)?))
     }
 
     fn states(&self, tcx: Result<(), Reason>, xdp: Result<(), Reason>) -> Vec<TierState> {
@@ -272,6 +274,10 @@ pub struct BpfProvider<B: Backend = BpfDatapath> {
     backend: Arc<B>,
     prober: Box<dyn Prober>,
     ports: Mutex<BTreeMap<PortNo, PortState>>,
+    /// The next [`PortState::stamp`].
+    stamps: AtomicU64,
+    /// The port at which the next round of [`BpfProvider::look_at_peers`] begins.
+    next_look: AtomicU32,
 }
 
 impl BpfProvider {
@@ -286,7 +292,8 @@ impl<B: Backend> BpfProvider<B> {
     /// Returns a provider over another backend and source of facts, for tests.
     #[doc(hidden)]
     pub fn over(backend: Arc<B>, prober: Box<dyn Prober>) -> BpfProvider<B> {
-        BpfProvider { backend, prober, ports: Mutex::default() }
+        let (stamps, next_look) = (AtomicU64::new(1), AtomicU32::new(0));
+        BpfProvider { backend, prober, ports: Mutex::default(), stamps, next_look }
     }
 
     /// Locks the states of ports. Each is consistent between two calls, also after a panic.
@@ -370,20 +377,63 @@ impl<B: Backend> BpfProvider<B> {
         }
     }
 
-    /// Puts into force whether frames for a port enter the other end of its veth pair at once.
-    fn follow_peer(&self, number: PortNo, state: &mut PortState) {
-        let captures =
-            if state.is_watched() { self.prober.captures() } else { Captures::default() };
-        self.follow_peer_among(number, state, &captures);
+    /// Follows a change of a port's facts, settings or attachment: frames enter the other end of its
+    /// veth pair again only after the next round of [`BpfProvider::look_at_peers`].
+    fn leave_peer(&self, number: PortNo, state: &mut PortState) {
+        state.stamp = self.stamps.fetch_add(1, Ordering::Relaxed);
+        let why = state.peer_candidate().err().unwrap_or_else(|| "it changed just now".into());
+        self.set_peer(number, state, Err(why));
     }
 
-    /// Does the same where the captures of other processes are known.
-    fn follow_peer_among(&self, number: PortNo, state: &mut PortState, captures: &Captures) {
-        let now = state.peer_fit(&*self.prober, captures);
-        if now.as_ref().ok() != state.peer.as_ref().ok() {
-            self.backend.set_peer(number, now.as_ref().ok().copied());
+    /// Has frames for an address enter the other end of a port's pair; on an error all frames pass
+    /// the port's device.
+    fn set_peer(&self, number: PortNo, state: &mut PortState, to: Result<Mac, String>) {
+        if to.as_ref().ok() != state.peer.as_ref().ok() {
+            self.backend.set_peer(number, to.as_ref().ok().copied());
         }
-        state.peer = now;
+        state.peer = to;
+    }
+
+    /// Decides for which ports frames enter the other end of the pair, by captures at all of them, and
+    /// by the further facts at [`LOOKS_PER_ROUND`]. Nothing waits for the kernel under the lock: each
+    /// query takes the kernel's lock of all interfaces.
+    fn look_at_peers(&self) {
+        let candidate = |(number, state): (&PortNo, &PortState)| {
+            let (ifindex, end) = state.peer_candidate().ok()?;
+            Some((*number, ifindex, end, state.stamp))
+        };
+        let candidates: Vec<_> = self.ports().iter().filter_map(candidate).collect();
+        if candidates.is_empty() {
+            return;
+        }
+        let interfaces = candidates.iter().map(|(_, ifindex, ..)| *ifindex).collect();
+        let captures = self.prober.captures(&interfaces);
+        let next = PortNo(self.next_look.load(Ordering::Relaxed));
+        let first = candidates.partition_point(|(number, ..)| *number < next);
+        let (before, after) = candidates.split_at(first);
+        let mut left = after.iter().chain(before);
+        let looks: BTreeMap<PortNo, peer::Look> = left
+            .by_ref()
+            .take(LOOKS_PER_ROUND)
+            .filter(|(_, ifindex, ..)| !captures.has(*ifindex))
+            .map(|(number, ifindex, end, _)| {
+                let has_program = self.prober.has_egress_program(*ifindex);
+                (*number, peer::Look { has_program, link: self.prober.peer_link(*end) })
+            })
+            .collect();
+        self.next_look.store(left.next().map_or(0, |(number, ..)| number.0), Ordering::Relaxed);
+        let mut ports = self.ports();
+        for (number, ifindex, _, stamp) in &candidates {
+            let is_same = |state: &&mut PortState| state.stamp == *stamp;
+            let Some(state) = ports.get_mut(number).filter(is_same) else { continue };
+            if captures.has(*ifindex) {
+                self.set_peer(*number, state, Err(peer::CAPTURED.into()));
+            } else if let Some(look) = looks.get(number) {
+                state.facts.peer_link = look.link;
+                let fit = peer::fit(&state.facts, look);
+                self.set_peer(*number, state, fit);
+            }
+        }
     }
 
     fn check(port: &OffloadPort<'_>) -> Result<(), Reason> {
@@ -469,7 +519,7 @@ impl<B: Backend> OffloadProvider for BpfProvider<B> {
             }
         };
         state.peer = Err(not_yet().detail); // the attachment has ended it
-        self.follow_peer(port.number, state);
+        self.leave_peer(port.number, state);
         let takes_receive = !state.attached.is_empty();
         let affects_others = !was_at_xdp && is_at_xdp(&ports);
         Attached { tiers, takes_receive, affects_others }
@@ -486,7 +536,8 @@ impl<B: Backend> OffloadProvider for BpfProvider<B> {
         }
         rx_ownership::give_back(&*self.backend, port, socket);
         self.backend.detach(port.number);
-        state.peer = Err(not_yet().detail);
+        state.peer = Err(not_yet().detail); // so has that
+        self.leave_peer(port.number, state);
     }
 
     fn remove_port(&self, port: PortNo) {
@@ -504,26 +555,33 @@ impl<B: Backend> OffloadProvider for BpfProvider<B> {
     fn examine(&self, port: &OffloadPort<'_>) -> bool {
         let mut ports = self.ports();
         let state = ports.entry(port.number).or_insert_with(|| PortState::new(port));
+        let before = (state.ifindex, state.settings.clone(), state.facts.clone());
         state.follow(port);
         if is_kernels(port.kind) && port.ifindex.is_some() {
             state.facts = self.prober.xdp_facts(port.device);
         }
-        self.follow_peer(port.number, state);
+        if (&before.0, &before.1, &before.2) != (&state.ifindex, &state.settings, &state.facts) {
+            self.leave_peer(port.number, state);
+        }
         let now = state.judge(port.mtu);
         std::mem::replace(&mut state.judgement, now) != now
     }
 
-    fn depends_on(&self, port: PortNo, ends: Option<&[Endpoint]>) -> bool {
+    fn depends_on(&self, port: PortNo, ends: Ends<'_>) -> bool {
         let ports = self.ports();
         let at_xdp = is_at_xdp(&ports);
-        // The other end of a pair is followed by events alone: a poll would cost a thread for each.
-        let heeds = |state: &&PortState| {
-            state.heeds_others(at_xdp) || ends.is_some() && state.may_enter_peer()
-        };
-        let Some(state) = ports.get(&port).filter(heeds) else { return false };
-        let own = state.ifindex.map(|index| Endpoint { namespace: None, index });
-        let theirs = [own, state.facts.end];
-        ends.is_none_or(|ends| theirs.into_iter().flatten().any(|end| ends.contains(&end)))
+        let Some(state) = ports.get(&port) else { return false };
+        let heeds_events = state.heeds_others(at_xdp) || state.may_enter_peer();
+        match ends {
+            Ends::These(ends) => {
+                let own = state.ifindex.map(|index| Endpoint { namespace: None, index });
+                let theirs = [own, state.facts.end];
+                heeds_events && theirs.into_iter().flatten().any(|end| ends.contains(&end))
+            }
+            Ends::Lost => heeds_events,
+            // Rounds of maintain() look at the others, without a thread for each.
+            Ends::Poll => state.heeds_others(at_xdp),
+        }
     }
 
     fn about_port(&self, port: PortNo) -> Vec<String> {
@@ -620,12 +678,7 @@ impl<B: Backend> OffloadProvider for BpfProvider<B> {
 
     fn maintain(&self) {
         self.backend.maintain();
-        let mut ports = self.ports();
-        let mut watched = ports.iter_mut().filter(|(_, state)| state.is_watched()).peekable();
-        if watched.peek().is_some() {
-            let captures = self.prober.captures();
-            watched.for_each(|(number, state)| self.follow_peer_among(*number, state, &captures));
-        }
+        self.look_at_peers();
     }
 
     fn close(&self, cleanup: bool) {

@@ -233,6 +233,17 @@ impl TierState {
     }
 }
 
+/// The interfaces at which facts about ports may have changed.
+#[derive(Clone, Copy, Debug)]
+pub enum Ends<'a> {
+    /// Those that events named.
+    These(&'a [Endpoint]),
+    /// Any: events were lost.
+    Lost,
+    /// Any, by changes that no event reports.
+    Poll,
+}
+
 /// The result of attaching a port to a provider.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Attached {
@@ -342,9 +353,9 @@ pub trait OffloadProvider: Send + Sync {
         false
     }
 
-    /// True when the decision about `port` depends on other changes at one of `ends`, or at any
-    /// device where `ends` is `None`, so that the port must be examined.
-    fn depends_on(&self, port: PortNo, ends: Option<&[Endpoint]>) -> bool {
+    /// True when the decision about `port` depends on facts that may have changed at `ends`, so that
+    /// the port must be examined.
+    fn depends_on(&self, port: PortNo, ends: Ends<'_>) -> bool {
         let _ = (port, ends);
         false
     }

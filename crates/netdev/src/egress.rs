@@ -5,7 +5,6 @@
 
 use crate::link::LinkClient;
 use crate::netlink::{NLM_F_DUMP, Request};
-use crate::packet_socket::NO_FRAME;
 use std::collections::BTreeSet;
 use std::{fs, io};
 
@@ -30,7 +29,7 @@ pub(crate) fn has_filter(client: &LinkClient, index: u32) -> io::Result<bool> {
     Ok(is_there)
 }
 
-/// The interfaces at which packet sockets of other processes receive frames.
+/// The interfaces whose outgoing frames packet sockets of other processes receive.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Captures {
     /// Indexes of interfaces; 0 stands for all.
@@ -38,16 +37,17 @@ pub struct Captures {
 }
 
 impl Captures {
-    /// Reads the packet sockets of the calling thread's network namespace (packet(7)). Sockets of
-    /// this process do not count.
+    /// Reads the packet sockets of the calling thread's network namespace (packet(7)) that receive
+    /// the outgoing frames of one of `interfaces`. Only sockets of all protocols receive those.
+    /// Sockets of this process do not count.
     ///
     /// # Errors
     ///
     /// /proc is not mounted, or the kernel has no packet sockets.
-    pub fn read() -> io::Result<Captures> {
+    pub fn among(interfaces: &BTreeSet<u32>) -> io::Result<Captures> {
         let table = fs::read_to_string("/proc/thread-self/net/packet")?;
         let mut sockets: Vec<Socket> = table.lines().skip(1).filter_map(Socket::parse).collect();
-        sockets.retain(|socket| socket.is_bound && socket.protocol != NO_FRAME);
+        sockets.retain(|socket| socket.receives_from(interfaces));
         if !sockets.is_empty() {
             let own = own_sockets()?;
             sockets.retain(|socket| !own.contains(&socket.inode));
@@ -86,6 +86,12 @@ impl Socket {
             inode: columns.nth(2)?.parse().ok()?,
         })
     }
+
+    /// Returns true when the socket receives the outgoing frames of one of `interfaces`.
+    fn receives_from(&self, interfaces: &BTreeSet<u32>) -> bool {
+        let is_there = self.interface == 0 || interfaces.contains(&self.interface);
+        self.is_bound && self.protocol == libc::ETH_P_ALL as u16 && is_there
+    }
 }
 
 /// Returns the inodes of this process's sockets.
@@ -111,6 +117,15 @@ mod tests {
         let socket = Socket::parse(line).expect("a whole line");
         assert_eq!((socket.protocol, socket.interface, socket.inode), (3, 7, 41234));
         assert!(socket.is_bound);
+        let receives = |socket: Socket| socket.receives_from(&[7, 9].into());
+        let with = |change: fn(&mut Socket)| {
+            let mut socket = Socket::parse(line).expect("a whole line");
+            change(&mut socket);
+            receives(socket)
+        };
+        assert!(with(|_| {}) && with(|s| s.interface = 0));
+        assert!(!with(|s| s.interface = 8) && !with(|s| s.is_bound = false));
+        assert!(!with(|s| s.protocol = 0x0806), "it receives no outgoing frame");
         assert!(Socket::parse("sk       RefCnt Type Proto  Iface R Rmem   User   Inode").is_none());
     }
 

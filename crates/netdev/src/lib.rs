@@ -96,5 +96,5 @@ pub use spec::{Kind, OpenSpec};
 pub use status::{DeviceStats, DriverInfo, Duplex, Features, Status};
 pub use tap_interface::{persistent_interfaces, remove_persistent};
 pub use xdp_probe::{
-    Interface, Peer, XdpProbe, XdpProber, XdpPrograms, decode as decode_interface,
+    Interface, Peer, XdpProbe, XdpProber, XdpPrograms, decode as decode_interface, read_end,
 };

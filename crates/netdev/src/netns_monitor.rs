@@ -18,6 +18,10 @@ use std::os::fd::BorrowedFd;
 /// `include/uapi/linux/netlink.h`
 const NETLINK_LISTEN_ALL_NSID: libc::c_int = 8;
 
+/// `TCM_IFINDEX_MAGIC_BLOCK` (include/uapi/linux/rtnetlink.h): the index in an event about a filter
+/// of a block that several interfaces share.
+const SHARED_BLOCK: u32 = u32::MAX;
+
 /// An interface of any network namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Endpoint {
@@ -54,7 +58,8 @@ impl NetnsMonitor {
     }
 
     /// Returns the interfaces that may have changed or vanished since the last call, each once.
-    /// `None`: events were lost, so any interface may have changed. Never blocks.
+    /// `None`: any interface may have changed, because events were lost, or did not name one. Never
+    /// blocks.
     ///
     /// # Errors
     ///
@@ -70,6 +75,7 @@ impl NetnsMonitor {
                 Err(e) => return Err(e),
             }
         }
+        all &= endpoints.iter().all(|end: &Endpoint| end.index != SHARED_BLOCK);
         endpoints.sort_unstable();
         endpoints.dedup();
         Ok(all.then_some(endpoints))

@@ -20,6 +20,7 @@ use crate::ethtool::Ethtool;
 use crate::link::{self, By, LinkClient};
 use crate::namespace;
 use crate::netlink::{attributes, text_of, u32_of};
+use crate::netns_monitor::Endpoint;
 use crate::offloads::Offloads;
 use crate::status::DriverInfo;
 use std::io;
@@ -29,6 +30,7 @@ use std::sync::{Mutex, PoisonError};
 const IFLA_LINK: u16 = 5;
 const IFLA_QDISC: u16 = 6;
 const IFLA_MASTER: u16 = 10;
+const IFLA_PROMISCUITY: u16 = 30;
 const IFLA_NUM_TX_QUEUES: u16 = 31;
 const IFLA_LINK_NETNSID: u16 = 37;
 const IFLA_XDP: u16 = 43;
@@ -78,6 +80,8 @@ pub struct Interface {
     pub qdisc: Option<String>,
     /// Bytes of a frame without its Ethernet header.
     pub mtu: u32,
+    /// The number of its users that ask for promiscuous mode, such as captures.
+    pub promiscuity: u32,
     /// Receive queues that the driver allocated.
     pub rx_queues: u32,
     /// Transmit queues that the driver allocated.
@@ -182,6 +186,17 @@ impl XdpProber {
     }
 }
 
+/// Reads an interface of any network namespace, without its driver and offloads. One request, which
+/// needs `CAP_NET_ADMIN` over that namespace.
+///
+/// # Errors
+///
+/// `ENODEV` when there is no such interface, or the kernel's error.
+pub fn read_end(end: Endpoint) -> io::Result<Interface> {
+    let read = LinkClient::new()?.read(By::Index(end.index), end.namespace, parse)?;
+    Ok(read.interface)
+}
+
 fn probe_peer(
     client: &LinkClient,
     index: u32,
@@ -252,6 +267,7 @@ fn parse(payload: &[u8]) -> Option<ParsedLink> {
             IFLA_LINK_NETNSID => read.peer_namespace = u32_of(value).map(u32::cast_signed),
             IFLA_QDISC => read.interface.qdisc = Some(text_of(value)),
             IFLA_MASTER => read.interface.master = u32_of(value),
+            IFLA_PROMISCUITY => read.interface.promiscuity = u32_of(value)?,
             IFLA_NUM_TX_QUEUES => read.interface.tx_queues = u32_of(value)?,
             IFLA_XDP => read.interface.xdp = programs(value),
             _ => {}

@@ -6,7 +6,7 @@ use crate::device;
 use crate::placed::PlacedDatapath;
 use crate::socket::Socket;
 use crate::table::PlacementState;
-use datapath::offload::{PortSettings, PortSocket, Reason};
+use datapath::offload::{Ends, PortSettings, PortSocket, Reason};
 use datapath::{Flows, PortError, PortInfo, PortNo, PortSpec, Ports, Refusal, Tier, TierSet, Ufid};
 use netdev::{Device, Endpoint, Kind, Reception, Status};
 use std::sync::Arc;
@@ -49,26 +49,30 @@ impl PlacedDatapath {
     /// there without an event at this end. Costs some system calls for each port whose tiers depend
     /// on the other end, and none for other ports. Call it every few seconds.
     pub fn look_at_peers(&self) {
-        self.examine_dependents(&mut self.control(), None);
+        self.examine_dependents(&mut self.control(), Ends::Poll);
     }
 
-    /// Does the same as [`PlacedDatapath::look_at_peers`] for the ports that depend on these
-    /// interfaces, after a change there.
+    /// Examines the ports that depend on these interfaces, after a change there.
     pub fn ends_changed(&self, ends: &[Endpoint]) {
-        self.examine_dependents(&mut self.control(), Some(ends));
+        self.examine_dependents(&mut self.control(), Ends::These(ends));
     }
 
-    /// Examines the ports that depend on changes at `ends`, or on any device when `ends` is `None`.
-    fn examine_dependents(&self, control: &mut Control, ends: Option<&[Endpoint]>) {
+    /// Examines the ports that depend on any interface, after events were lost.
+    pub fn ends_lost(&self) {
+        self.examine_dependents(&mut self.control(), Ends::Lost);
+    }
+
+    /// Examines the ports that depend on changes at `ends`.
+    fn examine_dependents(&self, control: &mut Control, ends: Ends<'_>) {
         // A port that moves may make others depend on changes of which no record was kept. The
         // second pass examines them.
         if self.examine_once(control, ends) {
-            self.examine_once(control, None);
+            self.examine_once(control, Ends::Poll);
         }
     }
 
     /// Returns true when a port moved in a way that affects others.
-    fn examine_once(&self, control: &mut Control, ends: Option<&[Endpoint]>) -> bool {
+    fn examine_once(&self, control: &mut Control, ends: Ends<'_>) -> bool {
         let Control { ports, blockers, .. } = control;
         let mut affects_others = false;
         for (number, port) in ports {
@@ -100,7 +104,7 @@ impl PlacedDatapath {
         port.at.iter_mut().for_each(|attached| attached.affects_others = false);
         change(port, blockers);
         if port.at.iter().any(|attached| attached.affects_others) {
-            self.examine_dependents(control, None);
+            self.examine_dependents(control, Ends::Poll);
         }
         Some(())
     }
@@ -346,7 +350,7 @@ impl PlacedDatapath {
         for (number, port) in ports {
             self.attach_port(*number, port, blockers, tiers);
         }
-        self.examine_dependents(&mut control, None);
+        self.examine_dependents(&mut control, Ends::Poll);
     }
 
     /// Ends the adoption, after the ports of the first configuration were added. Removes from the

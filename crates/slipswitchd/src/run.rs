@@ -346,7 +346,7 @@ async fn follow_ends(placed: &PlacedDatapath) -> std::io::Result<()> {
         ready.clear_ready();
         match changed {
             Some(ends) => placed.ends_changed(&ends),
-            None => placed.look_at_peers(),
+            None => placed.ends_lost(),
         }
     }
 }

@@ -187,13 +187,35 @@ fn a_tc_filter_at_egress_is_not_passed_over() {
     exchanges(&switch, &a, false);
 }
 
+/// Events about a filter of a shared block name no device.
+#[test]
+fn a_tc_filter_in_a_shared_block_is_not_passed_over() {
+    let Some((switch, a, _b)) = entering() else { return };
+    if without_tool(&["tc"]) {
+        return;
+    }
+    switch.netns().sh("tc qdisc replace dev h2 egress_block 7 clsact");
+    exchanges(&switch, &a, false);
+    let added = ["matchall action pass", "u32 match u32 0 0 action pass"].iter().any(|filter| {
+        switch.netns().run(&format!("tc filter add block 7 protocol all {filter}")).ok()
+    });
+    if !added {
+        return skip("this kernel has neither the tc filter matchall nor u32");
+    }
+    reports(&switch, "a tc filter is at the egress");
+    exchanges(&switch, &a, true);
+    switch.netns().sh("tc filter del block 7");
+    reports(&switch, ENTERS);
+    exchanges(&switch, &a, false);
+}
+
 #[test]
 fn a_program_at_the_tcx_egress_is_not_passed_over() {
     let Some((switch, a, _b)) = entering() else { return };
     let next = -1; // TC_ACT_UNSPEC
     let place = libbpf_sys::BPF_TCX_EGRESS;
-    let Some(link) = attach(switch.netns(), "h2", libbpf_sys::BPF_PROG_TYPE_SCHED_CLS, next, place)
-    else {
+    let kind = libbpf_sys::BPF_PROG_TYPE_SCHED_CLS;
+    let Some(link) = attach(switch.netns(), "h2", kind, next, place, 0) else {
         return skip("this kernel has no tcx");
     };
     reports(&switch, "a BPF program is at the tcx egress");
@@ -208,13 +230,20 @@ fn a_program_at_xdp_of_the_other_end_is_not_passed_over() {
     let Some((switch, a, b)) = entering() else { return };
     let pass = 2; // XDP_PASS
     let kind = libbpf_sys::BPF_PROG_TYPE_XDP;
-    let link = attach(&b.netns, "eth0", kind, pass, libbpf_sys::BPF_XDP);
-    let link = link.expect("veth has XDP");
-    reports(&switch, "an XDP program is attached at the other end");
-    exchanges(&switch, &a, true);
-    drop(link);
-    reports(&switch, ENTERS);
-    exchanges(&switch, &a, false);
+    // No event reports a program that runs after the driver. One in the driver also changes the
+    // features of the port's device.
+    for (mode, why) in [
+        (libbpf_sys::XDP_FLAGS_DRV_MODE, "frames pass its device"),
+        (libbpf_sys::XDP_FLAGS_SKB_MODE, "an XDP program is attached at the other end"),
+    ] {
+        let link = attach(&b.netns, "eth0", kind, pass, libbpf_sys::BPF_XDP, mode);
+        let link = link.expect("veth has XDP");
+        reports(&switch, why);
+        exchanges(&switch, &a, true);
+        drop(link);
+        reports(&switch, ENTERS);
+        exchanges(&switch, &a, false);
+    }
 }
 
 #[test]
@@ -257,7 +286,14 @@ fn a_mark_does_not_enter_with_the_packet() {
 }
 
 /// Attaches a program that only returns `result` to a device; `None` when the kernel refuses.
-fn attach(netns: &Netns, device: &str, kind: u32, result: i32, place: u32) -> Option<OwnedFd> {
+fn attach(
+    netns: &Netns,
+    device: &str,
+    kind: u32,
+    result: i32,
+    place: u32,
+    flags: u32,
+) -> Option<OwnedFd> {
     let index = netns.sh(&format!("ip -o link show {device} | cut -d: -f1"));
     let index: i32 = index.trim().parse().expect("a number");
     netns.with(|| {
@@ -282,9 +318,13 @@ fn attach(netns: &Netns, device: &str, kind: u32, result: i32, place: u32) -> Op
             (fd >= 0).then(|| unsafe { OwnedFd::from_raw_fd(fd) })
         };
         let program = owned(program)?;
-        // SAFETY: no options are passed.
-        owned(unsafe {
-            libbpf_sys::bpf_link_create(program.as_raw_fd(), index, place, std::ptr::null())
-        })
+        let options = libbpf_sys::bpf_link_create_opts {
+            sz: size_of::<libbpf_sys::bpf_link_create_opts>() as _,
+            flags,
+            // SAFETY: integers and pointers only; zero is valid.
+            ..unsafe { std::mem::zeroed() }
+        };
+        // SAFETY: the options are of the size that they state.
+        owned(unsafe { libbpf_sys::bpf_link_create(program.as_raw_fd(), index, place, &options) })
     })
 }

@@ -11,13 +11,13 @@ use datapath::{
     LookupStats, Megaflow, MeterConfig, MeterStats, Meters, MissOrigin, Packets, PortCounts,
     PortError, PortInfo, PortKind, PortNo, PortSpec, Ports, Refusal, Tier, Ufid, UpcallFactory,
 };
-use datapath_bpf::fit::XdpFacts;
+use datapath_bpf::fit::{PeerLink, XdpFacts};
 use datapath_bpf::{Attachment, Backend, BpfProvider, Held, HookSet, Prober, RxOwner};
 use datapath_model::Model;
 use flow::{Field, Key, Match};
-use netdev::{Device, DeviceStats, Kind, Reception, Status};
-use packet::Packet;
-use std::collections::BTreeMap;
+use netdev::{Captures, Device, DeviceStats, Endpoint, Kind, Reception, Status};
+use packet::{Mac, Packet};
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -91,6 +91,8 @@ pub(super) struct FakeBase {
     pub(super) is_gone: AtomicBool,
     /// The MTU of all devices.
     pub(super) mtu: AtomicUsize,
+    /// Devices were made again, with indexes that are greater by this.
+    pub(super) shift: AtomicUsize,
     /// Numbers of ports that were removed.
     given_back: Mutex<Vec<PortNo>>,
     /// Runs when the next sweep has read all counts.
@@ -142,7 +144,9 @@ impl Ports for FakeBase {
     fn device(&self, port: PortNo) -> Option<Arc<dyn Device>> {
         let info = self.model.ports().into_iter().find(|p| p.number == port)?;
         let status = Status {
-            ifindex: number_in(&info.name).filter(|_| !self.is_gone.load(Ordering::Relaxed)),
+            ifindex: number_in(&info.name)
+                .filter(|_| !self.is_gone.load(Ordering::Relaxed))
+                .map(|index| index + self.shift.load(Ordering::Relaxed) as u32),
             mtu: self.mtu.load(Ordering::Relaxed) as u32,
             admin_up: !self.is_down.load(Ordering::Relaxed),
             current_name: info.name.clone(),
@@ -418,6 +422,10 @@ impl Backend for FakeFast {
     fn set_port(&self, port: PortNo, mtu: u32, up: bool) {
         self.log(format!("set_port {port} {mtu} {up}"));
     }
+    fn set_peer(&self, port: PortNo, mac: Option<Mac>) {
+        let mac = mac.map_or_else(|| "none".to_owned(), |mac| mac.to_string());
+        self.log(format!("set_peer {port} {mac}"));
+    }
     fn set_redirect_target(&self, port: PortNo, is_target: bool) -> Result<(), Reason> {
         let xdp_flow_to_it = lock(&self.flows)
             .values()
@@ -537,6 +545,10 @@ pub(super) struct FakeProber {
     pub(super) veth: Arc<Mutex<XdpFacts>>,
     /// Names of the devices that were examined.
     pub(super) asked: Arc<Mutex<Vec<String>>>,
+    /// Interfaces at which other processes capture, and how often these were read.
+    pub(super) captures: Arc<Mutex<(Vec<u32>, usize)>>,
+    /// The other ends whose links were read.
+    pub(super) ends: Arc<Mutex<Vec<Endpoint>>>,
 }
 
 impl Prober for FakeProber {
@@ -557,6 +569,15 @@ impl Prober for FakeProber {
         } else {
             XdpFacts { link_kind: Some("veth".to_owned()), ..lock(&self.veth).clone() }
         }
+    }
+    fn captures(&self, _interfaces: &BTreeSet<u32>) -> Captures {
+        let mut captures = lock(&self.captures);
+        captures.1 += 1;
+        Captures::at(captures.0.iter().copied())
+    }
+    fn peer_link(&self, end: Endpoint) -> Option<PeerLink> {
+        lock(&self.ends).push(end);
+        lock(&self.veth).peer_link
     }
 }
 
@@ -606,6 +627,7 @@ impl Bench {
             is_down: AtomicBool::new(false),
             is_gone: AtomicBool::new(false),
             mtu: AtomicUsize::new(1500),
+            shift: AtomicUsize::new(0),
             given_back: Mutex::default(),
             after_sweep: Mutex::default(),
         });
