@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Statistics of devices whose packets a provider takes, or sends past the device, uncounted.
 
-use datapath::{OffloadProvider, PortNo};
+use crate::slots::Slots;
+use datapath::PortNo;
 use netdev::{Device, DeviceStats, Kind, OwnDrops, Reception, Status};
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -10,17 +11,14 @@ use std::sync::Arc;
 /// A device whose statistics include the providers' counts.
 struct Counted {
     device: Arc<dyn Device>,
-    providers: Vec<Arc<dyn OffloadProvider>>,
+    slots: Arc<Slots>,
     port: PortNo,
 }
 
-/// Returns `device` with the counts that providers have of packets which the device does not count.
-pub(crate) fn counted(
-    device: Arc<dyn Device>,
-    providers: Vec<Arc<dyn OffloadProvider>>,
-    port: PortNo,
-) -> Arc<dyn Device> {
-    if providers.is_empty() { device } else { Arc::new(Counted { device, providers, port }) }
+/// Returns `device` with the counts that providers have of packets which the device does not count:
+/// those providers that are there when the statistics are read.
+pub(crate) fn counted(device: Arc<dyn Device>, slots: Arc<Slots>, port: PortNo) -> Arc<dyn Device> {
+    if slots.iter().next().is_none() { device } else { Arc::new(Counted { device, slots, port }) }
 }
 
 fn plus(of_device: Option<u64>, more: u64) -> Option<u64> {
@@ -42,7 +40,7 @@ impl Device for Counted {
     }
     fn stats(&self) -> io::Result<DeviceStats> {
         let mut stats = self.device.stats()?;
-        for provider in &self.providers {
+        for (_, provider) in self.slots.present() {
             let counts = provider.port_counts(self.port);
             stats.rx_packets = plus(stats.rx_packets, counts.rx_packets);
             stats.rx_bytes = plus(stats.rx_bytes, counts.rx_bytes);

@@ -37,7 +37,7 @@ impl Recycle for InProviders {
 /// Any thread may use it.
 pub struct PlacedDatapath {
     pub(crate) base: Arc<dyn Base>,
-    pub(crate) slots: Slots,
+    pub(crate) slots: Arc<Slots>,
     pub(crate) table: Table,
     pub(crate) queue: Queue,
     eligibility: RwLock<Arc<Eligibility>>,
@@ -62,7 +62,7 @@ impl PlacedDatapath {
     ///
     /// When the list is in another order, or has a tier twice.
     pub fn new(base: Arc<dyn Base>, list: Vec<ProviderSlot>) -> Arc<PlacedDatapath> {
-        let slots = Slots::new(list);
+        let slots = Arc::new(Slots::new(list));
         let eligibility = Eligibility { all: slots.tiers(), ..Eligibility::default() };
         Arc::new(PlacedDatapath {
             base,

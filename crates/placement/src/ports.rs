@@ -476,8 +476,7 @@ impl Ports for PlacedDatapath {
 
     fn device(&self, port: PortNo) -> Option<Arc<dyn Device>> {
         let device = self.base.device(port)?;
-        let providers = self.slots.present().map(|(_, provider)| provider.clone()).collect();
-        Some(device::counted(device, providers, port))
+        Some(device::counted(device, self.slots.clone(), port))
     }
 
     fn set_policing(&self, number: PortNo, rate_kbps: u32, burst_kb: u32) -> Result<(), PortError> {

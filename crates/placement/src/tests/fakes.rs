@@ -50,7 +50,7 @@ impl Device for FakeDevice {
         Ok(self.status.clone())
     }
     fn stats(&self) -> io::Result<DeviceStats> {
-        Ok(DeviceStats::default())
+        Ok(DeviceStats { tx_packets: Some(0), ..DeviceStats::default() })
     }
     fn set_mtu(&self, _mtu: u32) -> io::Result<()> {
         Ok(())
@@ -508,7 +508,7 @@ impl Backend for FakeFast {
         LookupStats { hits: 1000, lost: 2, masks: 3, ..LookupStats::default() }
     }
     fn port_counts(&self, _port: PortNo) -> PortCounts {
-        PortCounts::default()
+        PortCounts { tx_packets: 4, tx_bytes: 400, ..PortCounts::default() }
     }
     fn forget_counts(&self, port: PortNo) {
         lock(&self.forgotten).push(port);

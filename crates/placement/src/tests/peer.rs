@@ -141,3 +141,13 @@ fn captures_are_read_once_a_round_and_links_of_a_bounded_number() {
     b.placed.maintain();
     assert_eq!(b.fast.take_log().len(), PORTS as usize);
 }
+
+#[test]
+fn packets_that_skip_a_device_are_counted_by_a_provider_that_came_after_the_port() {
+    let b = Bench::late(FakeFast::default());
+    b.veths(1);
+    let device = b.placed.device(PortNo(1)).unwrap();
+    let before = device.stats().unwrap().tx_packets.unwrap();
+    b.begin();
+    assert_eq!(device.stats().unwrap().tx_packets, Some(before + 4));
+}
