@@ -627,8 +627,7 @@ impl BpfDatapath {
     fn needs(&self) -> (Needs, [u64; crate::layout::WORDS]) {
         let (mut needs, union) = self.flows.needs();
         needs.words |= 1 << word::RECIRC | 1 << word::PORT;
-        let stack = lock(&self.ports).values().any(|p| p.attachment.side == Side::Stack);
-        if stack {
+        if ports::has_stack(self.maps()) {
             needs.features |= FEATURE_STACK;
         }
         (needs, union)

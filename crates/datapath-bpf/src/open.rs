@@ -190,6 +190,10 @@ pub(crate) fn open(config: &Config, clock: Clock) -> Result<Opened, Unavailable>
         let (flows, found) = Flows::adopt(maps, devmaps, factors, grace, clock)
             .map_err(system("waiting for a grace period"))?;
         let ports = ports::list(flows.maps());
+        // A daemon that was killed did not end it, and nothing has followed the devices since.
+        for port in &ports {
+            ports::set_peer(flows.maps(), port.number.0, None);
+        }
         tracing::info!(
             target: "dpif", "took over {} BPF flows on {} ports ({} damaged ones were removed)",
             found.flows,

@@ -159,6 +159,12 @@ pub(crate) fn has_whole_only(maps: &Maps) -> bool {
     (0..MAX_PORTS as usize).any(|port| flags(port) & (PORT_DEVMAP | PORT_SPLIT) == PORT_DEVMAP)
 }
 
+/// Returns true when there is a port of [`Side::Stack`], of this daemon or an earlier one.
+pub(crate) fn has_stack(maps: &Maps) -> bool {
+    let flags = |port| maps.ports.load_half(port, offset_of!(Port, flags));
+    (0..MAX_PORTS as usize).any(|port| flags(port) & PORT_STACK != 0)
+}
+
 /// Records that the daemon took `count` packets of a port from the miss device.
 pub(crate) fn note_taken(maps: &Maps, number: u32, count: u64) {
     let at = number as usize;
