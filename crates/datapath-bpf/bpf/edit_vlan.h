@@ -45,13 +45,27 @@ static __always_inline bool tag_is_payload(hook_ctx *ctx, const struct state *st
 #else
 
 /* skb->csum covers the bytes after the kernel's network header. That header keeps its place in the
- * packet when tags enter and leave the frame, but never comes closer to the start than an Ethernet
- * header. */
-static __always_inline void tag_move_covered(struct state *st, int shift)
+ * packet when a tag leaves the frame, but never comes closer to the start than an Ethernet header. */
+static __always_inline void tag_left(struct state *st, int shift)
 {
 	int covered = (int)st->covered + shift;
 
 	st->covered = covered < ETH_HLEN ? ETH_HLEN : covered;
+}
+
+/* When a tag enters the frame, the kernel's network header keeps its place in the packet before
+ * Linux 6.12, and its distance from the start of the frame since then. The helper reads the last
+ * byte of the linear part only if the header is no further from the start than before. */
+static __always_inline void tag_entered(hook_ctx *ctx, struct state *st, int shift)
+{
+	__u64 linear = data_end_of(ctx) - data_of(ctx);
+	__u32 last;
+	__u8 byte;
+
+	opaque(linear); /* or the compiler subtracts the pointers in 32 bits */
+	last = (__u32)linear - 1 - st->covered;
+	if (bpf_skb_load_bytes_relative(ctx, last, &byte, sizeof(byte), BPF_HDR_START_NET))
+		st->covered += shift;
 }
 
 /**
@@ -69,7 +83,8 @@ static __always_inline int tag_push(hook_ctx *ctx, struct state *st, __u16 tpid,
 {
 	if (frame_push_vlan(ctx, tpid, tci, shift))
 		return -1;
-	tag_move_covered(st, *shift);
+	if (*shift)
+		tag_entered(ctx, st, *shift);
 	return 0;
 }
 
@@ -80,7 +95,7 @@ static __always_inline int tag_pop_raw(hook_ctx *ctx, struct state *st)
 	bool tagged = has_tag(ctx);
 	int shift, err = frame_pop_vlan(ctx, &shift);
 
-	tag_move_covered(st, shift);
+	tag_left(st, shift);
 	if (!err)
 		return 0;
 	return tagged ? has_tag(ctx) : !shift;

@@ -188,7 +188,7 @@ static __always_inline int exec_output(hook_ctx *ctx, struct state *st, __u32 po
 	if (st->trunc && st->trunc < data_length(ctx) && frame_resize(ctx, st->trunc))
 		return drop(DROP_MALFORMED); /* shorter than an Ethernet header */
 #endif
-	return output(ctx, port, st->in_port);
+	return output(ctx, port, st->in_port, st->covered);
 }
 
 /**

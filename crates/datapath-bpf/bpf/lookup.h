@@ -415,7 +415,7 @@ static __always_inline int lookup_forward(hook_ctx *ctx, const struct view *v, _
 		return NOT_HERE;
 	count_flow(slot, bytes, tcp_flags);
 	count_ingress(in_port, bytes);
-	return output_to(ctx, port, output, in_port, v->length);
+	return output_to(ctx, port, output, in_port, v->length, ETH_HLEN);
 }
 
 /**
@@ -588,7 +588,8 @@ static __always_inline int lookup_run(hook_ctx *ctx, struct state *st, struct sl
 	if (!st->depth)
 		count_ingress(st->in_port, bytes);
 	if (to != NO_PORT)
-		return output_to(ctx, port, to, st->in_port, data_length(ctx));
+		return output_to(ctx, port, to, st->in_port, data_length(ctx),
+				 st->depth ? st->covered : ETH_HLEN);
 	if (slot->program == NO_PROGRAM)
 		return drop_by(number);
 	state_begin_program(st, slot->program, bytes);

@@ -92,11 +92,12 @@ static __always_inline bool is_split(hook_ctx *ctx, __u32 length)
  * @number: its number
  * @in_port: ingress port of the packet
  * @length: data_length(ctx)
+ * @network: tc: offset of the kernel's network header
  *
  * Return: the verdict; a packet that the port does not accept is dropped and counted.
  */
 static __always_inline int output_to(hook_ctx *ctx, struct port *port, __u32 number,
-				     __u32 in_port, __u32 length)
+				     __u32 in_port, __u32 length, __u32 network)
 {
 	int verdict;
 
@@ -115,17 +116,22 @@ static __always_inline int output_to(hook_ctx *ctx, struct port *port, __u32 num
  * @ctx: the packet
  * @port: the port to send to
  * @in_port: ingress port of the packet
+ * @network: offset of the kernel's network header
  *
  * bpf_redirect_peer() makes every packet PACKET_HOST, so the frame must be for the address of the
- * other end. The helper drops packets of an egress hook, which those of PORT_STACK come from.
+ * other end. The helper drops packets of an egress hook, which those of PORT_STACK come from. The
+ * kernel takes the frame up at its network header, which before Linux 6.12 a pushed tag or label
+ * moves away from the end of the Ethernet header.
  */
 static __always_inline bool output_enters_peer(hook_ctx *ctx, const struct port *port,
-					       __u32 in_port)
+					       __u32 in_port, __u32 network)
 {
 	__u8 *frame = data_of(ctx);
 	__u64 mac;
 
-	if (!(port->flags & PORT_PEER) || frame + ETH_ALEN > (__u8 *)data_end_of(ctx))
+	if (!(port->flags & PORT_PEER) || network != ETH_HLEN)
+		return false;
+	if (frame + ETH_ALEN > (__u8 *)data_end_of(ctx))
 		return false;
 	mac = *(volatile __u64 *)&port->peer_mac;
 	if (*(__u32 *)frame != (__u32)mac || *(__u16 *)(frame + 4) != (__u16)(mac >> 32))
@@ -166,7 +172,7 @@ static __always_inline int output_peer(hook_ctx *ctx, const struct port *port, _
 
 /* As at XDP. */
 static __always_inline int output_to(hook_ctx *ctx, struct port *port, __u32 number,
-				     __u32 in_port, __u32 length)
+				     __u32 in_port, __u32 length, __u32 network)
 {
 	if (!output_accepts(ctx, port, length))
 		return VERDICT_DROP;
@@ -174,7 +180,7 @@ static __always_inline int output_to(hook_ctx *ctx, struct port *port, __u32 num
 		count_tx(number, length + tag_length(ctx));
 		return bpf_redirect(port->ifindex, BPF_F_INGRESS);
 	}
-	if (output_enters_peer(ctx, port, in_port))
+	if (output_enters_peer(ctx, port, in_port, network))
 		return output_peer(ctx, port, number, length + tag_length(ctx));
 	return bpf_redirect(port->ifindex, 0);
 }
@@ -205,10 +211,11 @@ static __always_inline void output_copy(hook_ctx *ctx, __u32 number)
 
 #endif
 
-/* Sends the packet itself, which came from `in_port`, to port `number`; returns the verdict. */
-static __always_inline int output(hook_ctx *ctx, __u32 number, __u32 in_port)
+/* Sends the packet itself, which came from `in_port`, to port `number`; returns the verdict. At tc,
+ * the kernel's network header is at `network`. */
+static __always_inline int output(hook_ctx *ctx, __u32 number, __u32 in_port, __u32 network)
 {
-	return output_to(ctx, port_of(number), number, in_port, data_length(ctx));
+	return output_to(ctx, port_of(number), number, in_port, data_length(ctx), network);
 }
 
 #endif

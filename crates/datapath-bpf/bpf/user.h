@@ -181,7 +181,7 @@ static __always_inline int run_flow(struct xdp_md *ctx, const struct query *q)
 	if (to && !(to->flags & PORT_SPLIT) && is_split(ctx, length))
 		return pass();
 	count_flow(q->slot, length, q->tcp_flags);
-	return output_to(ctx, to, slot->output, NO_PORT, length);
+	return output_to(ctx, to, slot->output, NO_PORT, length, ETH_HLEN);
 }
 
 #endif

@@ -48,7 +48,7 @@ pub(crate) fn pin(fd: BorrowedFd<'_>, path: &Path) -> io::Result<()> {
 }
 
 /// Returns the major and minor version of the kernel; `None` when they cannot be parsed.
-pub(crate) fn kernel_version() -> Option<(u32, u32)> {
+pub fn kernel_version() -> Option<(u32, u32)> {
     let name = rustix::system::uname();
     let mut parts = name.release().to_str().ok()?.split(|c: char| !c.is_ascii_digit());
     Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use clock::Clock;
 use cpus::pin_to_one_cpu;
 use datapath::{Action, Actions, Masked, Megaflow, PortNo, Refusal, Set, Side, Ufid};
-use datapath_bpf::layout::{TAILS, Tail};
+use datapath_bpf::layout::{TAILS, Tail, WORDS};
 use datapath_bpf::load::Hook;
 use datapath_bpf::{
     Attachment, BpfDatapath, Config, HookSet, Hooks, Unavailable, XdpMode, grace, sys,
@@ -183,6 +183,41 @@ fn some_packets_are_copied_amid_a_list() {
     });
 }
 
+/// A checksum of the card (CHECKSUM_COMPLETE) covers the bytes after that header, and
+/// bpf_redirect_peer() has the frame taken up there.
+#[test]
+fn the_place_of_the_kernels_network_header_is_known() {
+    in_namespace_as_root(|| {
+        pin_to_one_cpu(); // the state is of a CPU
+        let bpf = open_with_ports(small());
+        let entry = bpf.program("entry_tc_ingress").unwrap();
+        let tag = Action::PushVlan { tpid: 0x8100, tci: 0x1005 };
+        let label = Action::PushMpls { lse: 0x1140, ethertype: 0x8847 };
+        let moved = if sys::kernel_version() < Some((6, 12)) { 18 } else { 14 };
+        for (id, pushes, expected) in [
+            (1, vec![tag.clone()], 14), // kept outside of the frame
+            (2, vec![tag.clone(), tag.clone()], moved),
+            (3, vec![tag.clone(), tag, Action::PopVlan], 14),
+            (4, vec![label], moved),
+        ] {
+            let actions: Vec<Action> = pushes.into_iter().chain([out()]).collect();
+            bpf.install(&megaflow(id, &actions), HookSet::TC).unwrap();
+            assert_eq!(run(entry, &frame(id)).verdict, TC_ACT_REDIRECT);
+            // struct state: the key, then 10 words of 4 bytes, 3 of 2, and 2 bytes.
+            let at = WORDS * 8 + 48;
+            let covered: Vec<u16> = bpf
+                .states(Hook::Tc)
+                .unwrap()
+                .iter()
+                .map(|state| u16::from_ne_bytes([state[at], state[at + 1]]))
+                .filter(|covered| *covered != 0)
+                .collect();
+            assert_eq!(covered, [expected], "{actions:?}");
+        }
+        bpf.close(true);
+    });
+}
+
 #[test]
 fn every_way_to_attach() {
     in_namespace_as_root(|| {
@@ -217,6 +252,8 @@ fn a_new_daemon_takes_over() {
         for id in 0..100 {
             bpf.install(&stamping(id, 0), HookSet::all()).unwrap();
         }
+        let stack = Attachment { side: Side::Stack, ..attachment(ifindex("vb")) };
+        bpf.attach(PortNo(3), &stack).unwrap();
         run(bpf.program("entry_tc_ingress").unwrap(), &frame(7));
         let second = BpfDatapath::open(config.clone(), Clock::new());
         assert!(matches!(second.err(), Some(Unavailable::InUse(_))));
@@ -225,8 +262,14 @@ fn a_new_daemon_takes_over() {
 
         let bpf = open(config.clone());
         assert!(bpf.was_adopted());
-        assert_eq!(bpf.adopted_ports().len(), 2);
+        assert_eq!(bpf.adopted_ports().len(), 3);
         assert_eq!(bpf.len(), 100);
+        // Adopted ports are in use before they are attached again.
+        for _ in 0..4 {
+            bpf.maintain();
+        }
+        let narrow = bpf.variant();
+        assert!(narrow.words.count_ones() < 6 && narrow.features & 4 != 0, "{narrow:?}");
         let held = bpf.flow(Ufid(8)).unwrap();
         assert_eq!((held.matching, held.stats.packets), (stamping(7, 0).matching, 1));
         assert!(bpf.encodes_alike(Ufid(8), &stamping(7, 0).actions));
@@ -236,6 +279,7 @@ fn a_new_daemon_takes_over() {
         assert_eq!(bpf.flow(Ufid(8)).unwrap().stats.packets, 2);
         bpf.attach(PortNo(1), &attachment(LOOPBACK)).unwrap();
         bpf.detach(PortNo(2));
+        bpf.detach(PortNo(3));
         drop(bpf);
 
         // Other sizes: new tables.
