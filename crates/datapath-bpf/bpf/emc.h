@@ -74,10 +74,12 @@ static __always_inline __u64 emc_words(struct emc_key *k, const __u64 *words)
 	return sum;
 }
 
-/* Returns the line of this CPU that a hash selects. */
+/* Returns the line of this CPU that a hash selects. The number of lines in use may change between
+ * two calls: an entry is then looked for where it is not, or found where it was put before, and is
+ * as valid there. */
 static __always_inline __u32 emc_line_of(__u32 hash)
 {
-	__u32 line = (__u64)hash * settings.emc_used >> 32;
+	__u32 line = (__u64)hash * config_here()->emc_used >> 32;
 
 	return bpf_get_smp_processor_id() * settings.emc_lines + line;
 }
@@ -172,8 +174,6 @@ static __always_inline __u64 emc_find(const struct emc_key *k, __u64 *tag)
 {
 	__u64 what;
 
-	if (!settings.emc_used)
-		return 0;
 	what = emc_at(k, emc_first(k), tag);
 	return what ? what : emc_at(k, emc_second(k), tag);
 }
@@ -212,7 +212,7 @@ static __always_inline bool emc_may_remember(const struct mask *mask)
 	__u64 beyond = 0;
 
 	EMC_EACH(EMC_BEYOND)
-	return settings.emc_used && !beyond && !(mask->needs & COLD_BITS);
+	return config_here()->emc_used && !beyond && !(mask->needs & COLD_BITS);
 }
 
 /* Returns true when nothing is in the entry. */

@@ -28,7 +28,7 @@
 #include <linux/types.h>
 
 #define LAYOUT_MAGIC 0x736c697073776368ull /* "slipswch" */
-#define LAYOUT_VERSION 9
+#define LAYOUT_VERSION 10
 
 /* Words of a key: the fields of `flow::Key` from `recirc_id` on. (The registers before it concern
  * no datapath.) The first five words hold the fields that distinguish most packets. Bytes are in
@@ -393,6 +393,8 @@ struct config {
 	__u32 generations; /* of variants so far */
 	__u32 cache_mask;  /* used lines of the signature cache, minus one; may change */
 	__u32 whole_only;  /* some port is PORT_DEVMAP and not PORT_SPLIT; may change */
+	__u32 emc_used;    /* lines of emc_lines; 0: the cache is off; may change */
+	__u32 pad;
 	__u64 factors[FACTORS]; /* odd, random, secret; see settings.h */
 };
 

@@ -66,8 +66,7 @@ static __always_inline __u32 cache_hash(const __u64 *key)
 /* Returns the line of a hash; NULL only if the maps are smaller than they state. */
 static __always_inline struct cache_line *sigcache_line(__u32 hash)
 {
-	struct config *c = config_here();
-	__u32 line = c ? hash & c->cache_mask : 0;
+	__u32 line = hash & config_here()->cache_mask;
 
 	return bpf_map_lookup_elem(&cache, &line);
 }
@@ -226,12 +225,7 @@ static __always_inline bool lookup_can_redirect(const struct view *v, const stru
 static __always_inline bool lookup_can_redirect_any(const struct view *v)
 {
 #if AT_XDP
-	struct config *c;
-
-	if (v->whole)
-		return true;
-	c = config_here();
-	return c && !*(volatile __u32 *)&c->whole_only;
+	return v->whole || !config_here()->whole_only;
 #else
 	return true;
 #endif

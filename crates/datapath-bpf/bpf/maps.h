@@ -62,6 +62,9 @@ TABLE(epochs, epochs);
 /* By CPU. */
 TABLE(batch, batches);
 
+/* One element. */
+TABLE(config, config);
+
 /* By datapath port number. */
 TABLE(port, ports);
 
@@ -167,15 +170,6 @@ struct {
 	__type(value, struct meter);
 } meters SEC(".maps");
 
-/* One element. */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct config);
-} config SEC(".maps");
-
 /* enum tail -> program. Each hook has a map of its own. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PROG_ARRAY);
@@ -220,12 +214,10 @@ static __always_inline struct state *state_here(void)
 	return bpf_map_lookup_elem(&states, &zero);
 }
 
-/* Returns the configuration; NULL never, but the verifier requires a check. */
-static __always_inline struct config *config_here(void)
+/* Returns the configuration, which may change at any time. */
+static __always_inline const volatile struct config *config_here(void)
 {
-	__u32 zero = 0;
-
-	return bpf_map_lookup_elem(&config, &zero);
+	return config_table;
 }
 
 /* Returns the other part of a flow, or NULL when there is no such slot. */

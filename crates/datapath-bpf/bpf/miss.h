@@ -40,15 +40,13 @@ static __always_inline int miss(hook_ctx *ctx)
 {
 	struct state *st = state_here();
 	struct miss_header header = {};
-	struct config *c;
 	__u32 to;
 
-	c = config_here();
-	if (!st || !c)
+	if (!st)
 		return drop(DROP_UNSUPPORTED);
 	if (!st->recirc_id)
 		count_ingress(st->in_port, frame_length(ctx));
-	to = c->miss_ifindex;
+	to = config_here()->miss_ifindex;
 	if (!to || !miss_admit(st->in_port))
 		return drop(DROP_UPCALL_LIMIT);
 	header.in_port = bpf_htonl(st->in_port);

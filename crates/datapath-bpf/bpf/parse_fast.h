@@ -94,7 +94,8 @@ static __always_inline bool parse_fast(hook_ctx *ctx, const struct view *v, __u3
 	const void *eth = v->data;
 	__u64 key[EMC_WORDS];
 
-	if (!settings.emc_used || has_tag(ctx) || eth + ETH_HLEN + FAST_IP + FAST_UDP > v->end ||
+	if (!config_here()->emc_used || has_tag(ctx) ||
+	    eth + ETH_HLEN + FAST_IP + FAST_UDP > v->end ||
 	    load16(eth + 12) != bpf_htons(ETH_P_IP))
 		return false;
 	key[W_PORT] = PLACE(bpf_htons(in_port), 2, 0) | PLACE(bpf_htons(ETH_P_IP), 2, 2);

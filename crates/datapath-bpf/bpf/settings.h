@@ -24,12 +24,10 @@ struct settings {
 	__u32 vlan_limit;    /* 1 or 2 */
 	__u32 have_frags;    /* XDP: the kernel redirects frames in several buffers (Linux 6.3) */
 	__u32 emc_lines;     /* of one CPU */
-	__u32 emc_used;      /* of them; 0: the cache is off */
 	__u32 generation;    /* of this variant; never 0 */
 	__u32 emc_total;     /* lines of all CPUs */
 	__u32 cpus;          /* CPUs that have cache lines and batches */
 	__u32 batched;       /* packets are counted in batches: struct batch */
-	__u32 pad;
 	__u64 factors[FACTORS];
 	__u64 union_mask[WORDS]; /* all masks ORed */
 };

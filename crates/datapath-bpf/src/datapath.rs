@@ -617,9 +617,13 @@ impl BpfDatapath {
             let Counters { found, evicted, .. } = counters.read(shard);
             found.wrapping_add(evicted)
         });
-        let keys = self.variants.keys(self.flows.len(), missed);
+        let keys = self.variants.keys(self.flows.len(), self.emc_lines(), missed);
         self.maps().fit_cache(keys);
-        self.variants.choose(self.needs(), keys, || self.maps().next_generation());
+        if self.maps().fit_emc(keys) {
+            self.variants.caches_start_again();
+        }
+        let generation = || self.maps().next_generation();
+        self.variants.choose(self.needs(), self.emc_lines(), generation);
         // Flows that came while a variant was loaded.
         self.variants.admit(self.needs().0);
     }
@@ -638,10 +642,15 @@ impl BpfDatapath {
         self.variants.active()
     }
 
-    /// Returns the number of lines of each CPU's exact-match cache that the present variant of the
-    /// lookup programs uses. `None`: the full variant is in use.
-    pub fn emc_lines(&self) -> Option<u32> {
-        self.variants.emc_lines()
+    /// Returns the number of lines of each CPU's exact-match cache that are used.
+    pub fn emc_lines(&self) -> u32 {
+        self.maps().emc_used()
+    }
+
+    /// Returns the number of variants of the programs that were loaded so far, those of earlier
+    /// daemons over the same tables included.
+    pub fn variants_loaded(&self) -> u32 {
+        self.maps().config.load_half(0, offset_of!(ConfigEntry, generations))
     }
 
     /// Ends the datapath. With `cleanup`, or without pins, detaches all programs and leaves

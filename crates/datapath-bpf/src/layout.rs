@@ -7,7 +7,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 /// Value of `config.magic`: "slipswch".
 pub const MAGIC: u64 = 0x736c_6970_7377_6368;
 /// Value of `config.version`; each change of the layout raises it.
-pub const VERSION: u32 = 9;
+pub const VERSION: u32 = 10;
 
 /// Size in bytes of `struct state`, which one program leaves to the next. The daemon does not read
 /// it.
@@ -457,6 +457,8 @@ pub struct ConfigEntry {
     pub generations: u32,
     pub cache_mask: u32,
     pub whole_only: u32,
+    pub emc_used: u32,
+    pub pad: u32,
     pub factors: [u64; FACTORS],
 }
 
@@ -494,9 +496,9 @@ const _: () = {
     assert!(size_of::<MeterBand>() == 40);
     assert!(size_of::<Meter>() == 384);
     assert!(offset_of!(Meter, bands) == 24);
-    assert!(size_of::<ConfigEntry>() == 64 + 8 * FACTORS);
+    assert!(size_of::<ConfigEntry>() == 72 + 8 * FACTORS);
     assert!(offset_of!(ConfigEntry, miss_ifindex) == 36);
-    assert!(offset_of!(ConfigEntry, factors) == 64);
+    assert!(offset_of!(ConfigEntry, factors) == 72);
     assert!(datapath::DropReason::ALL.len() <= DROPS);
     assert!(Op::ALL.len() <= 32); // sets of instructions are bits of 32
     assert!(Tail::Precheck as u32 == TAILS - 1);

@@ -35,7 +35,8 @@ const EMC_BYTES: usize = 64 << 20;
 const EMC_LINES: RangeInclusive<usize> = 1 << 10..=1 << 18;
 
 /// The arrays that are one element of their map (`TABLE` of `bpf/maps.h`).
-pub(crate) const TABLES: [&str; 6] = ["emc", "last_flows", "epochs", "batches", "ports", "ifaces"];
+pub(crate) const TABLES: [&str; 7] =
+    ["emc", "last_flows", "epochs", "batches", "config", "ports", "ifaces"];
 /// Prefix of the name of such a map in an object.
 const SECTION: &str = ".data.";
 /// Every kernel takes values of this size (KMALLOC_MAX_SIZE of `kernel/bpf/arraymap.c`).
@@ -164,6 +165,36 @@ impl Sizes {
             info.max_entries, info.value_size
         ))
     }
+}
+
+/// Smallest number of lines of the exact-match cache that are used.
+const LEAST_EMC_LINES: u32 = 1 << 10;
+
+/// Returns the number of lines of the exact-match cache to use for `keys` keys, where `present`
+/// lines are in use and the cache has `most`. The keys take at most three quarters of the entries,
+/// so that nearly all find room, and not much less, so that they are in few lines of memory. 0:
+/// there are more keys than the cache can hold, and programs skip it.
+fn emc_lines(present: u32, keys: usize, most: u32) -> u32 {
+    let wanted = steps().find(|lines| keys <= emc_room(*lines)).unwrap_or(u32::MAX);
+    let suits = keys <= emc_room(present) && present / 2 < wanted;
+    match wanted {
+        _ if suits => present,
+        _ if wanted <= most => wanted,
+        _ if keys <= emc_room(most) => most,
+        _ => 0,
+    }
+}
+
+/// Returns the number of keys that `lines` lines have room for.
+pub(crate) fn emc_room(lines: u32) -> usize {
+    lines as usize * EMC_WAYS / 4 * 3
+}
+
+/// Returns the numbers of lines to choose from, each at most a quarter larger than the previous
+/// one. They are few, because a change moves the places of all keys.
+fn steps() -> impl Iterator<Item = u32> {
+    let octaves = (LEAST_EMC_LINES.ilog2()..u32::BITS).map(|n| 1 << (n - 2));
+    octaves.flat_map(|quarter: u32| (4..8).map(move |n| quarter * n))
 }
 
 /// Checks that tables with this `magic` and `version` have this layout.
@@ -324,6 +355,8 @@ impl Maps {
                 generations: 1,
                 cache_mask: s.cache_lines - 1,
                 whole_only: 0,
+                emc_used: LEAST_EMC_LINES.min(s.emc_lines),
+                pad: 0,
                 factors: *factors,
             },
         );
@@ -340,6 +373,20 @@ impl Maps {
         if wanted > present || wanted < present / 4 || present > self.sizes.cache_lines {
             self.config.store_half(0, at, wanted - 1);
         }
+    }
+
+    /// Returns the number of lines of each CPU's exact-match cache that are used. 0: none.
+    pub(crate) fn emc_used(&self) -> u32 {
+        self.config.load_half(0, offset_of!(ConfigEntry, emc_used))
+    }
+
+    /// Sets the number of lines of each CPU's exact-match cache that are used for `keys` keys, and
+    /// returns whether it changed. Programs may change to the new number at any time.
+    pub(crate) fn fit_emc(&self, keys: usize) -> bool {
+        let present = self.emc_used();
+        let wanted = emc_lines(present, keys, self.sizes.emc_lines);
+        self.config.store_half(0, offset_of!(ConfigEntry, emc_used), wanted);
+        wanted != present
     }
 
     /// Returns a number for a new variant of the programs. It is never 0, and differs from all
@@ -362,6 +409,7 @@ impl Maps {
         let is = [c.max_flows, c.max_masks, c.buckets, c.cache_lines, c.shards, c.max_programs];
         if is != [s.flows, s.masks, s.buckets, s.cache_lines, s.shards, s.programs]
             || [c.emc_lines, c.cpus] != [s.emc_lines, s.cpus]
+            || c.emc_used > s.emc_lines
         {
             return Err("other sizes".into());
         }
@@ -389,6 +437,25 @@ mod tests {
         assert_eq!(sizes.shape("emc"), Some((8 << 20, 1)));
         sizes.limit_emc(|_| false);
         assert_eq!(sizes.shape("emc"), Some((4 << 20, 1)), "all kernels take that");
+    }
+
+    #[test]
+    fn lines_follow_flows_and_do_not_flap() {
+        let most = 1 << 15;
+        assert_eq!(emc_lines(LEAST_EMC_LINES, 0, most), LEAST_EMC_LINES);
+        assert_eq!(emc_lines(LEAST_EMC_LINES, 3072, most), LEAST_EMC_LINES);
+        let grown = emc_lines(LEAST_EMC_LINES, 10_000, most);
+        assert_eq!(grown, 3584);
+        assert_eq!(emc_lines(grown, 10_752, most), grown, "three quarters");
+        assert_eq!(emc_lines(grown, 10_753, most), 4096);
+        assert_eq!(emc_lines(grown, 5_400, most), grown, "more than half of that");
+        assert_eq!(emc_lines(grown, 5_000, most), 1792);
+        assert_eq!(emc_lines(most, 98_304, most), most);
+        assert_eq!(emc_lines(most, 98_305, most), 0);
+        assert_eq!(emc_lines(0, 98_304, most), most);
+        assert_eq!(emc_lines(most, usize::MAX >> 3, most), 0);
+        assert_eq!(emc_lines(0, 500, 100), 0, "too small a cache for any");
+        assert_eq!(emc_lines(0, 50, 100), 100);
     }
 
     #[test]

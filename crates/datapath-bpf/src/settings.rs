@@ -34,12 +34,10 @@ pub struct VariantSettings {
     pub vlan_limit: u32,
     pub have_frags: u32,
     pub emc_lines: u32,
-    pub emc_used: u32,
     pub generation: u32,
     pub emc_total: u32,
     pub cpus: u32,
     pub batched: u32,
-    pub pad: u32,
     pub factors: Factors,
     pub union_mask: [u64; WORDS],
 }
@@ -71,8 +69,8 @@ pub(crate) struct Fit {
     pub(crate) needs: Needs,
     /// The bitwise OR of all masks.
     pub(crate) union_mask: [u64; WORDS],
-    /// Lines of the exact-match cache of one CPU that are used. 0: programs skip the cache.
-    pub(crate) emc_lines: u32,
+    /// Programs count batch by batch.
+    pub(crate) is_batched: bool,
 }
 
 /// Number of lines of the exact-match cache up to which programs count each packet at once. With
@@ -101,12 +99,10 @@ impl VariantSettings {
             vlan_limit: flow::extract::vlan_limit() as u32, // at most VLANS
             have_frags: have_frags.into(),
             emc_lines: sizes.emc_lines,
-            emc_used: sizes.emc_lines,
             generation,
             emc_total: sizes.cpus * sizes.emc_lines,
             cpus: sizes.cpus,
             batched: 0,
-            pad: 0,
             factors: *factors,
             union_mask: keys::signature(),
         }
@@ -116,7 +112,7 @@ impl VariantSettings {
     /// exact-match cache. 0 stands for more lines than there are. CPUs that share words gain
     /// nothing, because their atomic additions wait for each other. Batches also keep slots from
     /// being used again.
-    fn is_batched(&self, emc_lines: u32) -> bool {
+    pub(crate) fn is_batched(&self, emc_lines: u32) -> bool {
         let kept = self.cpus.saturating_mul(BATCH as u32);
         let is_large = emc_lines == 0 || emc_lines > MOST_AT_ONCE;
         is_large && self.shards_atomic == 0 && kept <= self.max_flows / 8
@@ -129,15 +125,14 @@ impl VariantSettings {
             needs: fit.needs.words,
             features: fit.needs.features,
             union_mask: fit.union_mask,
-            emc_used: fit.emc_lines,
-            batched: self.is_batched(fit.emc_lines).into(),
+            batched: fit.is_batched.into(),
             generation,
             ..*self
         }
     }
 }
 
-const _: () = assert!(size_of::<VariantSettings>() == 64 + 8 * (FACTORS + WORDS));
+const _: () = assert!(size_of::<VariantSettings>() == 56 + 8 * (FACTORS + WORDS));
 
 #[cfg(test)]
 mod tests {

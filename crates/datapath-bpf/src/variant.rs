@@ -19,9 +19,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::attachment::Unavailable;
 use crate::demand::Demand;
-use crate::layout::{EMC_WAYS, Tail, WORDS};
+use crate::layout::{Tail, WORDS};
 use crate::load::{self, Hook};
-use crate::maps::Sizes;
+use crate::maps::{Sizes, emc_room};
 use crate::settings::{Fit, Needs, VariantSettings};
 use crate::sys;
 
@@ -86,36 +86,6 @@ impl Station {
     }
 }
 
-/// Smallest number of lines of the exact-match cache that are used.
-const LEAST_LINES: u32 = 1 << 10;
-
-/// Returns the number of lines of the exact-match cache to use for `keys` keys, where `present`
-/// lines are in use and the cache has `most`. The keys take at most three quarters of the entries,
-/// so that nearly all find room, and not much less, so that they are in few lines of memory. 0:
-/// there are more keys than the cache can hold, and programs skip it.
-pub(crate) fn emc_lines(present: u32, keys: usize, most: u32) -> u32 {
-    let wanted = steps().find(|lines| keys <= room(*lines)).unwrap_or(u32::MAX);
-    let suits = keys <= room(present) && present / 2 < wanted;
-    match wanted {
-        _ if suits => present,
-        _ if wanted <= most => wanted,
-        _ if keys <= room(most) => most,
-        _ => 0,
-    }
-}
-
-/// Returns the number of keys that `lines` lines have room for.
-fn room(lines: u32) -> usize {
-    lines as usize * EMC_WAYS / 4 * 3
-}
-
-/// Returns the numbers of lines to choose from, each at most a quarter larger than the previous
-/// one. They are few, because a change loads another program and empties the cache.
-fn steps() -> impl Iterator<Item = u32> {
-    let octaves = (LEAST_LINES.ilog2()..u32::BITS).map(|n| 1 << (n - 2));
-    octaves.flat_map(|quarter: u32| (4..8).map(move |n| quarter * n))
-}
-
 struct Choice {
     /// The most recent choice, and the number of times in a row that it was made.
     seen: Option<Fit>,
@@ -126,8 +96,6 @@ struct Choice {
     full: VariantSettings,
     /// The lookup programs of the full variant, if other ones than at the start.
     lookups: HashMap<Hook, OwnedFd>,
-    /// Lines of the exact-match cache in the last variant that was not the full one.
-    emc_lines: u32,
     demand: Demand,
     /// The number of times that the full variant was put back. A variant that was loaded for an
     /// earlier number is out of date.
@@ -151,11 +119,9 @@ impl Choice {
         &mut self,
         needs: Needs,
         union_mask: [u64; WORDS],
-        keys: usize,
-        most_lines: u32,
+        is_batched: bool,
     ) -> Option<WantedVariant> {
-        let emc_lines = emc_lines(self.emc_lines, keys, most_lines);
-        let fit = Fit { needs, union_mask, emc_lines };
+        let fit = Fit { needs, union_mask, is_batched };
         if self.broken || self.present == Some(fit) {
             self.times = 0;
             return None;
@@ -202,7 +168,6 @@ impl Variants {
                 present: None,
                 full,
                 lookups: HashMap::new(),
-                emc_lines: LEAST_LINES,
                 demand: Demand::new(sizes.cpus.div_ceil(sizes.shards)),
                 resets: 0,
                 broken: false,
@@ -268,12 +233,6 @@ impl Variants {
         Needs { words: active as u32, features: (active >> 32) as u32 }
     }
 
-    /// Returns the number of lines of the exact-match cache in the present variant; `None`: it is
-    /// the full one.
-    pub(crate) fn emc_lines(&self) -> Option<u32> {
-        self.lock().present.map(|fit| fit.emc_lines)
-    }
-
     /// Ensures that the present variant serves `needs`, before a flow or port that needs them is
     /// published. Makes no system call when it does already, otherwise one for each hook.
     pub(crate) fn admit(&self, needs: Needs) {
@@ -303,28 +262,39 @@ impl Variants {
         self.active.store(packed(Needs::ALL), Ordering::Release);
     }
 
-    /// Returns the number of keys that caches need room for when there are `flows` flows. `missed`
-    /// holds the total number of missed keys of each shard. Called about twice a second.
-    pub(crate) fn keys(&self, flows: usize, missed: impl Iterator<Item = u64>) -> usize {
-        let mut choice = self.lock();
-        let present = room(choice.emc_lines);
-        let demand = choice.demand.observe(missed, present);
-        flows.max(demand.min(room(self.sizes.emc_lines)))
+    /// Returns the number of keys that caches need room for when there are `flows` flows, and the
+    /// exact-match cache has `emc_used` lines. `missed` holds the total number of missed keys of
+    /// each shard. Called about twice a second.
+    pub(crate) fn keys(
+        &self,
+        flows: usize,
+        emc_used: u32,
+        missed: impl Iterator<Item = u64>,
+    ) -> usize {
+        let demand = self.lock().demand.observe(missed, emc_room(emc_used));
+        flows.max(demand.min(emc_room(self.sizes.emc_lines)))
     }
 
-    /// Changes to the variant for `keys` keys of flows with these needs and this union of masks,
-    /// when the previous call chose the same. Calls `generation` for the number of the new variant.
+    /// Notes that the exact-match cache has another number of lines, so that most keys are missed
+    /// once.
+    pub(crate) fn caches_start_again(&self) {
+        self.lock().demand.clear_pressure();
+    }
+
+    /// Changes to the variant for flows with these needs and this union of masks, while the
+    /// exact-match cache has `emc_used` lines, when the previous call chose the same. Calls `generation` for the number of the new variant.
     /// One thread calls this about twice a second. It waits until the programs are loaded; no other
     /// thread waits.
     pub(crate) fn choose(
         &self,
         (needs, union_mask): (Needs, [u64; WORDS]),
-        keys: usize,
+        emc_used: u32,
         generation: impl FnOnce() -> u32,
     ) {
-        let Some(wanted) = self.lock().wanted(needs, union_mask, keys, self.sizes.emc_lines) else {
-            return;
-        };
+        let mut choice = self.lock();
+        let is_batched = choice.full.is_batched(emc_used);
+        let Some(wanted) = choice.wanted(needs, union_mask, is_batched) else { return };
+        drop(choice);
         let loaded = self.load(&wanted, generation());
         let mut choice = self.lock();
         if choice.resets != wanted.resets {
@@ -364,12 +334,10 @@ impl Variants {
             })?;
         }
         choice.present = Some(fit);
-        choice.emc_lines = fit.emc_lines;
         choice.demand.clear_pressure();
         tracing::debug!(
             target: "dpif", words = fit.needs.words.count_ones(),
             features = fit.needs.features,
-            lines = fit.emc_lines,
             "the lookup programs fit the present flows"
         );
         Ok(())
@@ -431,24 +399,5 @@ mod tests {
         choose(&|| ());
         choose(&|| variants.set_vlan_limit(1, 2).expect("no hook, nothing to load"));
         assert_eq!((variants.active(), variants.full().vlan_limit), (Needs::ALL, 1));
-    }
-
-    #[test]
-    fn lines_follow_flows_and_do_not_flap() {
-        let most = 1 << 15;
-        assert_eq!(emc_lines(LEAST_LINES, 0, most), LEAST_LINES);
-        assert_eq!(emc_lines(LEAST_LINES, 3072, most), LEAST_LINES);
-        let grown = emc_lines(LEAST_LINES, 10_000, most);
-        assert_eq!(grown, 3584);
-        assert_eq!(emc_lines(grown, 10_752, most), grown, "three quarters");
-        assert_eq!(emc_lines(grown, 10_753, most), 4096);
-        assert_eq!(emc_lines(grown, 5_400, most), grown, "more than half of that");
-        assert_eq!(emc_lines(grown, 5_000, most), 1792);
-        assert_eq!(emc_lines(most, 98_304, most), most);
-        assert_eq!(emc_lines(most, 98_305, most), 0);
-        assert_eq!(emc_lines(0, 98_304, most), most);
-        assert_eq!(emc_lines(most, usize::MAX >> 3, most), 0);
-        assert_eq!(emc_lines(0, 500, 100), 0, "too small a cache for any");
-        assert_eq!(emc_lines(0, 50, 100), 100);
     }
 }

@@ -107,6 +107,8 @@ fn structures_are_the_same_in_c_and_here() {
                 generations,
                 cache_mask,
                 whole_only,
+                emc_used,
+                pad,
                 factors,
             }
         );
@@ -124,12 +126,10 @@ fn structures_are_the_same_in_c_and_here() {
                 vlan_limit,
                 have_frags,
                 emc_lines,
-                emc_used,
                 generation,
                 emc_total,
                 cpus,
                 batched,
-                pad,
                 factors,
                 union_mask,
             }
