@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Statistics of flows. A packet is added to a word of `recent`: at once, or, when flows are
- * numerous, together with other packets of its CPU's batch. Full counts move to `totals`. layout.h
- * defines the forms and the order that readers rely on. */
+/* Statistics of flows. A packet is added to an entry of the exact-match cache (emc.h) or to a word
+ * of `recent`. Counts of entries move to `recent`, full ones of `recent` to `totals`. layout.h defines
+ * the forms and the order that readers rely on. */
 #ifndef SLIPSWITCH_FLOW_COUNT_H
 #define SLIPSWITCH_FLOW_COUNT_H
 
@@ -45,11 +45,12 @@ static __always_inline __u64 take_recent(struct recent *r)
 /**
  * spill - Moves the counts of a word to the totals of its flow.
  * @at: index into recent
+ * @more: further counts for the totals, in the form of the word
  *
  * This is rare: slot and word are looked up again, so that the path of other packets keeps no
  * registers for it.
  */
-static __always_inline void spill(__u32 at)
+static __always_inline void spill(__u32 at, __u64 more)
 {
 	__u32 slot = at & (settings.max_flows - 1);
 	struct totals *t = bpf_map_lookup_elem(&totals, &slot);
@@ -59,45 +60,51 @@ static __always_inline void spill(__u32 at)
 	if (!t || !r)
 		return; /* the maps would be smaller than `settings` says */
 	add_in_order(&t->begun, 1);
-	word = take_recent(r);
-	add_in_order(&t->packets, (word & (RECENT_SPILLED - 1)) >> RECENT_PACKETS_SHIFT);
+	/* No sum overflows: the top bits of `more` are clear. */
+	word = (take_recent(r) & (RECENT_SPILLED - 1)) + more;
+	add_in_order(&t->packets, word >> RECENT_PACKETS_SHIFT);
 	add_in_order(&t->bytes, word & RECENT_BYTES);
 	add_in_order(&t->ended, 1);
 }
 
-/* The same as a function of its own, for callers that would contain it many times. */
-static __noinline int spill_apart(__u32 at)
-{
-	spill(at);
-	return 0;
-}
-
 /**
- * add_packet - Adds a packet to a word.
+ * add_counts - Adds counts to a word.
  * @at: index into recent
- * @bytes: of the packet
+ * @counts: packets and bytes, in the form of the word; several packets only where no CPUs share it
  * @flags: TCP flags, in the bits of RECENT_FLAGS
  *
  * Return: true when the word has to be spilled.
  */
-static __always_inline bool add_packet(__u32 at, __u64 bytes, __u64 flags)
+static __always_inline bool add_counts(__u32 at, __u64 counts, __u64 flags)
 {
 	struct recent *r = bpf_map_lookup_elem(&recent, &at);
-	__u64 packet = RECENT_PACKET, word;
+	__u64 word;
 
 	if (!r)
 		return false;
 	if (settings.shards_atomic) {
-		packet += bytes;
-		word = __sync_fetch_and_add(&r->word, packet) + packet;
+		word = __sync_fetch_and_add(&r->word, counts) + counts;
 		if (flags & ~word)
 			__sync_fetch_and_or(&r->word, flags);
 	} else {
-		opaque(packet); /* two additions take fewer instructions than to combine both counts */
-		word = (r->word + bytes + packet) | flags;
+		word = (r->word + counts) | flags;
 		r->word = word;
 	}
 	return word & RECENT_FULL;
+}
+
+/**
+ * count_flow - Counts a packet of a flow.
+ * @slot: number of the flow
+ * @bytes: of the packet
+ * @tcp_flags: host integer; 0 when the packet is not TCP
+ */
+static __always_inline void count_flow(__u32 slot, __u32 bytes, __u32 tcp_flags)
+{
+	__u32 at = count_shard() * settings.max_flows + slot;
+
+	if (add_counts(at, RECENT_PACKET + bytes, (__u64)tcp_flags << TCP_FLAGS_SHIFT))
+		spill(at, 0);
 }
 
 /* Stores after all earlier stores of the program and before all later ones, as seen by all CPUs. */
@@ -111,77 +118,6 @@ static __always_inline void store_in_order(__u64 *to, __u64 value)
 #else
 	add_in_order(to, value - *to);
 #endif
-}
-
-/**
- * add_batch - Adds all packets of a batch to their words.
- * @b: the batch of this CPU; the verifier requires a check for NULL
- *
- * A function of its own, as it is rare and long.
- *
- * Return: 0, because such a function must return a number.
- */
-static __noinline int add_batch(struct batch *b)
-{
-	__u32 shard_at = count_shard() * settings.max_flows;
-	__u64 turn;
-
-	if (!b)
-		return 0;
-	turn = b->turn;
-	store_in_order(&b->turn, turn + 1);
-#pragma unroll
-	for (int i = 0; i < BATCH; i++) {
-		__u64 entry = b->entries[i];
-		__u32 at = shard_at + entry % EMC_SLOTS;
-
-		if (add_packet(at, entry >> BATCH_BYTES_SHIFT & BATCH_BYTES, entry & RECENT_FLAGS))
-			spill_apart(at);
-	}
-	store_in_order(&b->turn, turn + 2);
-	return 0;
-}
-
-/**
- * note_packet - Notes a packet in the batch of this CPU.
- * @slot: number of the flow
- * @bytes: of the packet
- * @flags: TCP flags, in the bits of RECENT_FLAGS
- *
- * Return: false when the CPU has no batch.
- */
-static __always_inline bool note_packet(__u32 slot, __u64 bytes, __u64 flags)
-{
-	struct batch *b = ENTRY_OF(batches, bpf_get_smp_processor_id(), settings.cpus);
-	__u64 cursor;
-
-	if (!b)
-		return false;
-	cursor = b->cursor;
-	*(volatile __u64 *)&b->entries[cursor % BATCH] = slot | bytes << BATCH_BYTES_SHIFT |
-		(b->turn >> 1 & 1) << BATCH_TURN_SHIFT | flags;
-	cursor++;
-	if (!(cursor % BATCH))
-		add_batch(b);
-	b->cursor = cursor;
-	return true;
-}
-
-/**
- * count_flow - Counts a packet of a flow.
- * @slot: number of the flow
- * @bytes: of the packet
- * @tcp_flags: host integer; 0 when the packet is not TCP
- */
-static __always_inline void count_flow(__u32 slot, __u32 bytes, __u32 tcp_flags)
-{
-	__u64 flags = (__u64)tcp_flags << TCP_FLAGS_SHIFT;
-	__u32 at = count_shard() * settings.max_flows + slot;
-
-	if (settings.batched && note_packet(slot, bytes, flags))
-		return;
-	if (add_packet(at, bytes, flags))
-		spill(at);
 }
 
 #endif

@@ -5,25 +5,25 @@
  * Where packets of many flows are mixed the comparison would mostly fail, so nothing is kept or
  * compared then.
  *
- * A kept entry is valid exactly as long as the entry of the exact-match cache that it was made
- * from. It has the tag under which that entry was found, and the tag changes with the slot's epoch
- * and with the variant (emc.h).
- *
- * There is no last flow when flows are so numerous that packets are counted in batches.
+ * The place of the entry is kept with the sums of the key. They are compared with the entry as in a
+ * search, because another flow may have got it, or it may be void (emc.h).
  */
 #ifndef SLIPSWITCH_LAST_FLOW_H
 #define SLIPSWITCH_LAST_FLOW_H
 
 #include "emc.h"
 
-/* Returns the last flow of this CPU, or NULL when there is none or the feature is off. */
+enum last_flow_stage {
+	LAST_FLOW_OTHER, /* the last two packets were of different flows */
+	LAST_FLOW_AGAIN, /* they were of one flow: the next packet's key is kept */
+	LAST_FLOW_KEPT,
+};
+
+/* Returns the last flow of this CPU, or NULL when the CPU has none. */
 static __always_inline struct last_flow *last_flow_here(void)
 {
-	struct last_flow *t;
+	struct last_flow *t = ENTRY_OF(last_flows, bpf_get_smp_processor_id(), settings.cpus);
 
-	if (settings.batched)
-		return 0;
-	t = ENTRY_OF(last_flows, bpf_get_smp_processor_id(), settings.cpus);
 	opaque(t);
 	return t;
 }
@@ -32,17 +32,23 @@ static __always_inline struct last_flow *last_flow_here(void)
 
 /**
  * last_flow_find - Compares a packet with the last flow.
- * @t: the last flow, which has an entry
+ * @t: the last flow, which is kept
  * @words: the packet's words under the union of all masks (emc_under)
  *
- * Return: `what` of the kept entry, or 0 when the packet may be of another flow.
+ * Return: the cache's entry, or NULL when the packet may be of another flow.
  */
-static __always_inline __u64 last_flow_find(const struct last_flow *t, const __u64 *words)
+static __always_inline struct emc_entry *last_flow_find(const struct last_flow *t,
+							const __u64 *words)
 {
-	__u64 what = t->what, diff = t->tag ^ emc_tag(what % EMC_SLOTS);
+	struct emc_line *l = emc_line_at(t->at / EMC_WAYS);
+	struct emc_entry *e;
+	__u64 diff = 0;
 
+	if (!l)
+		return 0;
+	e = &l->ways[t->at % EMC_WAYS];
 	EMC_EACH(LAST_FLOW_DIFFERENCE)
-	return diff ? 0 : what;
+	return !diff && emc_is(e, t->sum, t->check) ? e : 0;
 }
 
 #define LAST_FLOW_KEEP(x) t->key[x] = words[x];
@@ -56,20 +62,22 @@ static __always_inline void last_flow_keep_key(struct last_flow *t, const __u64 
 /**
  * last_flow_note - Notes a packet that is not of the last flow.
  * @t: the last flow
- * @what: `what` of the packet's entry in the exact-match cache; 0: it has none
- * @tag: tag under which the entry was found
+ * @k: the packet's key
+ * @e: its entry in the exact-match cache, or NULL
+ * @at: place of the entry
  */
-static __always_inline void last_flow_note(struct last_flow *t, __u64 what, __u64 tag)
+static __always_inline void last_flow_note(struct last_flow *t, const struct emc_key *k,
+					   const struct emc_entry *e, __u32 at)
 {
-	__u32 slot = emc_slot(what);
+	__u32 slot = e ? emc_slot(e) : NO_SLOT;
 
-	if (t->again) {
-		t->again = 0;
-		t->tag = tag;
-		t->what = what;
+	if (t->stage == LAST_FLOW_AGAIN && e) {
+		t->sum = k->sum;
+		t->check = k->check;
+		t->at = at;
+		t->stage = LAST_FLOW_KEPT;
 	} else {
-		t->again = slot == t->last;
-		t->what = 0;
+		t->stage = slot == t->last && e ? LAST_FLOW_AGAIN : LAST_FLOW_OTHER;
 	}
 	t->last = slot;
 }
@@ -79,25 +87,27 @@ static __always_inline void last_flow_note(struct last_flow *t, __u64 what, __u6
  * @t: the last flow, or NULL
  * @words: the packet's words under the union of all masks (emc_under)
  *
- * Return: `what` of the entry; 0 when there is none.
+ * Return: the entry; NULL when there is none.
  */
-static __always_inline __u64 last_flow_or_emc_find(struct last_flow *t, const __u64 *words)
+static __always_inline struct emc_entry *last_flow_or_emc_find(struct last_flow *t,
+							       const __u64 *words)
 {
 	struct emc_key k;
-	__u64 what, tag = 0;
+	struct emc_entry *e;
+	__u32 at = 0;
 
-	if (t && t->what) {
-		what = last_flow_find(t, words);
-		if (what)
-			return what;
-	} else if (t && t->again) {
+	if (t && t->stage == LAST_FLOW_KEPT) {
+		e = last_flow_find(t, words);
+		if (e)
+			return e;
+	} else if (t && t->stage == LAST_FLOW_AGAIN) {
 		last_flow_keep_key(t, words);
 	}
 	emc_words(&k, words);
-	what = emc_find(&k, &tag);
+	e = emc_find(&k, &at);
 	if (t)
-		last_flow_note(t, what, tag);
-	return what;
+		last_flow_note(t, &k, e, at);
+	return e;
 }
 
 #endif

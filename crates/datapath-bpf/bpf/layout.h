@@ -15,12 +15,12 @@
  * changes, except for `dead`. Its number is reused only after these steps:
  *
  *   1. The number is taken out of the index.
- *   2. A grace period: programs that hold the number end. They may have put it into the cache.
- *   3. The signature cache is searched for the number.
- *   4. Another grace period: programs that read the number from the cache end.
- *   5. No batch names the number any more.
+ *   2. A grace period: programs that hold the number end. They may have put it into the caches.
+ *   3. The signature cache is searched for the number, and the exact-match caches for counts of it.
+ *   4. Another grace period: programs that read the number or the counts there end.
  *
- * The exact-match cache need not be searched: its entries end with the epoch.
+ * An entry of the exact-match cache that names the number may stay, without counts: it is void by
+ * the epoch.
  */
 #ifndef SLIPSWITCH_LAYOUT_H
 #define SLIPSWITCH_LAYOUT_H
@@ -61,12 +61,11 @@ enum word {
 #define COLD_WORDS (WORDS - HOT_WORDS)
 
 /* Factors of the hash: of each word, of the mask's number, of the high half of each word. Then
- * those of the exact-match cache: of its words, of their high halves, of the tag. */
+ * those of the exact-match cache: of its words, of their high halves. */
 #define FACTOR_OF_MASK WORDS
 #define FACTORS_OF_HALVES (WORDS + 1)
 #define FACTORS_OF_CHECK (2 * WORDS + 1)
-#define FACTOR_OF_TAG (FACTORS_OF_CHECK + 2 * EMC_WORDS)
-#define FACTORS (FACTOR_OF_TAG + 1)
+#define FACTORS (FACTORS_OF_CHECK + 2 * EMC_WORDS)
 
 /* In addition to the bits of words, where words are given as bits: the flow matches on a field
  * after the Ethernet header and VLANs. (Some words have fields of both sides.) */
@@ -133,19 +132,41 @@ struct bucket {
 };
 
 /* Exact-match cache: the first words of a key under the union of all masks -> the action for the
- * packet. Each CPU has lines of its own, [cpu * lines of a CPU + line], which only programs on it
- * read and write. (They do not interrupt each other.) An entry whose tag has the epoch of its slot
- * is as valid as the slot: see emc.h. */
+ * packet, and the counts of such packets. Each CPU has lines of its own, [cpu * lines of a CPU +
+ * line], which only programs on it use. (They do not interrupt each other.) An entry whose sign has
+ * the epoch of its slot is as valid as the slot: see emc.h. `sign` has, from the lowest bit on,
+ *
+ *   12 bits  output; EMC_NO_OUTPUT: the slot has the action
+ *    1 bit   EMC_XDP: the output may be used at XDP
+ *   32 bits  a sum of the key, plus the tag
+ *   19 bits  the check: part of another sum of the key
+ *
+ * and `count` has
+ *
+ *   25 bits  bytes
+ *   13 bits  packets
+ *   24 bits  slot
+ *    2 bits  TCP flags PSH and ACK, when the word of the slot in `recent` has them
+ *
+ * Counts move to `recent` when the top bit of either is set, and when another flow gets the entry:
+ * see below. The counts of an entry are those of its slot, whether the entry is valid or void. */
 #define EMC_WAYS 4
 #define EMC_SLOTS (1u << 24) /* upper bound of the number of flows */
-#define EMC_OUTPUT_SHIFT 24
-#define EMC_NO_OUTPUT 0x1fff /* above every port number (MAX_PORTS) */
-#define EMC_HOOKS_SHIFT 37
-#define EMC_FLAGS_SHIFT 39
-#define EMC_CHECK_SHIFT 41
+#define EMC_NO_OUTPUT 0xfff
+#define EMC_XDP (1ull << 12)
+#define EMC_SIGN_SHIFT 13
+#define EMC_CHECK_SHIFT 45
+#define EMC_PACKETS_SHIFT 25
+#define EMC_SLOT_SHIFT 38
+#define EMC_PACKET (1ull << EMC_PACKETS_SHIFT)
+#define EMC_BYTES (EMC_PACKET - 1)
+#define EMC_COUNTS ((1ull << EMC_SLOT_SHIFT) - 1)
+#define EMC_FULL (1ull << (EMC_SLOT_SHIFT - 1) | 1ull << (EMC_PACKETS_SHIFT - 1))
+#define EMC_TCP_FLAGS 0x18   /* PSH and ACK, as in a TCP header */
+#define EMC_TCP_FLAGS_SHIFT 59 /* from there to their place in `count` */
 struct emc_entry {
-	__u64 sign; /* a sum of the key plus the weighted tag */
-	__u64 what; /* slot, output, hooks, flags, part of another sum of the key; 0: free */
+	__u64 sign; /* 0: free */
+	__u64 count;
 };
 struct emc_line {
 	struct emc_entry ways[EMC_WAYS];
@@ -155,10 +176,12 @@ struct emc_line {
  * cache had for it. Each CPU has its own, as above: see last_flow.h. */
 struct last_flow {
 	__u64 key[EMC_WORDS];
-	__u64 tag;   /* of the cache's entry */
-	__u64 what;  /* of the cache's entry; 0: nothing is kept */
+	__u32 sum;   /* as in struct emc_key */
+	__u32 check; /* the same */
+	__u32 at;    /* the cache's entry: line * EMC_WAYS + way */
 	__u32 last;  /* slot of the previous packet */
-	__u32 again; /* nothing is kept, but the last two packets were of one flow: the next is kept */
+	__u32 stage; /* enum last_flow_stage */
+	__u32 pad;
 };
 
 /* Epochs of slots, by number % EPOCHS; never 0. The daemon raises one after it marks a slot dead.
@@ -214,6 +237,7 @@ struct cache_line {
 _Static_assert(MOST_CPUS * RECENT_PACKET < RECENT_TOP_PACKETS, "packets of a word overflow");
 _Static_assert(MOST_CPUS * LONGEST_PACKET < RECENT_TOP_BYTES, "bytes of a word overflow");
 _Static_assert(1ull << 32 <= RECENT_TOP_BYTES, "a number of bytes overflows");
+_Static_assert(LONGEST_PACKET <= 1ull << (EMC_PACKETS_SHIFT - 1), "bytes of an entry overflow");
 struct recent {
 	__u64 word;
 };
@@ -224,38 +248,24 @@ struct totals {
 	__u64 ended;
 };
 
-/* Where settings.batched is set, packets of one CPU that are not in `recent` yet, each with the
- * slot of its flow. A full batch is added to the words, one packet after the other. With many flows
- * each word is a line of memory that no cache has; the CPU reads the 16 lines in parallel, where it
- * would wait for each one if each packet were added by itself. An entry has, from the lowest bit
- * on,
+/* Packets that the exact-match cache has a flow for are counted in its entry, next to the action: one
+ * line of memory for most packets. The counts of an entry are moved to `recent`, or to the totals
+ * where CPUs share words. A program raises `turn` of its CPU, exchanges `count`, adds what was there
+ * to the flow, and raises `turn` again; other CPUs see these steps in this order. So `turn` is odd
+ * while counts are being moved, and 0 where the CPU never had an entry.
  *
- *   24 bits  slot
- *   27 bits  bytes
- *    1 bit   the second bit of `turn` when the packet was noted
- *   12 bits  TCP flags
+ * A reader loads a flow's words and totals, then the entries. No entry contains counts that the
+ * reader found in a word: the result may be too small, never too large. Counts that move meanwhile
+ * are missing until the next read.
  *
- * Zero is no packet, because each packet has bytes. `turn` is twice the number of batches added,
- * and odd while one is being added. A program raises it, adds to the words, and raises it again;
- * other CPUs see these steps in this order.
- *
- * A reader loads `turn`, then the entries: those that have its second bit are not added yet. Before
- * and after it reads a flow's words and totals, the reader loads `turn` again. While `turn` is
- * equal and even, the words do not include these entries. If `turn` was larger by two or more
- * before the words were read, they include them. Otherwise it is not known, and the words alone are
- * too small, never too large.
+ * Final counts. A grace period after a slot was marked dead, no program counts on it; but programs
+ * may still move its counts. The daemon takes the counts out of each entry of the slot, by compare
+ * and swap, waits until each CPU that moves counts has ended that, and then reads words and totals.
+ * Each count is taken once, by the daemon or a program. A dead slot's entry never gets counts again.
  */
-#define BATCH 16
-#define BATCH_BYTES_SHIFT 24
-#define BATCH_TURN_SHIFT 51
-#define BATCH_BYTES ((1ull << (BATCH_TURN_SHIFT - BATCH_BYTES_SHIFT)) - 1)
-_Static_assert(EMC_SLOTS <= 1ull << BATCH_BYTES_SHIFT, "a slot does not fit into an entry");
-_Static_assert(LONGEST_PACKET <= BATCH_BYTES, "a packet's bytes do not fit into an entry");
-struct batch {
-	__u64 cursor; /* packets noted so far; 0: the CPU never noted one */
+struct moves {
 	__u64 turn;
-	__u64 pad[6];
-	__u64 entries[BATCH];
+	__u64 pad[7];
 };
 
 /* Actions that are more than one output: a list of instructions in cells of 64 bits (enum op). */
@@ -394,7 +404,7 @@ struct config {
 	__u32 cache_mask;  /* used lines of the signature cache, minus one; may change */
 	__u32 whole_only;  /* some port is PORT_DEVMAP and not PORT_SPLIT; may change */
 	__u32 emc_used;    /* lines of emc_lines; 0: the cache is off; may change */
-	__u32 pad;
+	__u32 emc_reach;   /* the most lines that were in use so far; may grow */
 	__u64 factors[FACTORS]; /* odd, random, secret; see settings.h */
 };
 

@@ -328,25 +328,27 @@ static __always_inline void lookup_decide_by(struct decision *d, __u32 number,
 /**
  * lookup_decide_at_once - Decides by an entry of the exact-match cache.
  * @d: becomes the decision
- * @what: `what` of the entry
+ * @e: the entry
  *
  * Return: false when the masks have to be scanned.
  */
-static __always_inline bool lookup_decide_at_once(struct decision *d, __u64 what)
+static __always_inline bool lookup_decide_at_once(struct decision *d, const struct emc_entry *e)
 {
+	__u32 number = emc_slot(e);
 	struct slot *slot;
 
-	d->slot = emc_slot(what);
-	d->output = emc_output(what);
+	d->slot = number;
+	d->output = emc_output(e);
 	d->program = NO_PROGRAM;
-	d->hooks = emc_hooks(what);
-	d->flags = emc_flags(what);
+	d->hooks = emc_hooks(e);
+	d->flags = 0;
 	if (d->output != NO_PORT)
 		return true;
-	slot = bpf_map_lookup_elem(&slots, &d->slot);
-	if (slot)
-		d->program = slot->program;
-	return slot;
+	slot = bpf_map_lookup_elem(&slots, &number);
+	if (!slot)
+		return false;
+	lookup_decide_by(d, number, slot);
+	return true;
 }
 
 /**
@@ -362,8 +364,7 @@ static __always_inline bool lookup_decide(const __u64 *key, const struct emc_key
 					  struct decision *d)
 {
 	__u32 number = sigcache_find(hash), mask_number;
-	__u64 tag = emc_tag(number);
-	__u32 after = tag;
+	__u32 tag = emc_tag(number), after = tag;
 	struct slot *slot;
 	struct mask *mask;
 
@@ -393,7 +394,8 @@ static __always_inline bool lookup_decide(const __u64 *key, const struct emc_key
  * @ctx: the packet
  * @v: its bytes
  * @in_port: ingress port
- * @slot: number of the flow
+ * @e: the flow's entry in the exact-match cache, or NULL
+ * @slot: number of the flow, where there is no entry
  * @output: number of the port to send to
  * @bytes: of the frame
  * @tcp_flags: host integer; 0 when the packet is not TCP
@@ -401,13 +403,17 @@ static __always_inline bool lookup_decide(const __u64 *key, const struct emc_key
  * Return: the verdict, or NOT_HERE, and nothing is done, when this hook cannot send there.
  */
 static __always_inline int lookup_forward(hook_ctx *ctx, const struct view *v, __u32 in_port,
-					  __u32 slot, __u32 output, __u32 bytes, __u32 tcp_flags)
+					  struct emc_entry *e, __u32 slot, __u32 output,
+					  __u32 bytes, __u32 tcp_flags)
 {
 	struct port *port = port_of(output);
 
 	if (!lookup_can_redirect(v, port))
 		return NOT_HERE;
-	count_flow(slot, bytes, tcp_flags);
+	if (e)
+		emc_count(e, bytes, tcp_flags);
+	else
+		count_flow(slot, bytes, tcp_flags);
 	count_ingress(in_port, bytes);
 	return output_to(ctx, port, output, in_port, v->length, ETH_HLEN);
 }
@@ -423,17 +429,20 @@ static __always_inline int lookup_fast(hook_ctx *ctx, __u32 in_port)
 {
 	const struct view v = { data_of(ctx), data_end_of(ctx), linear_length(ctx), true };
 	struct last_flow *train = last_flow_here(); /* calls a helper: before registers are in use */
-	__u64 words[EMC_WORDS], what;
+	struct emc_entry *e;
+	__u64 words[EMC_WORDS];
 	__u32 tcp_flags, output;
 
 	if (!parse_fast(ctx, &v, in_port, words, &tcp_flags))
 		return NOT_HERE;
-	what = last_flow_or_emc_find(train, words);
-	output = emc_output(what);
-	if (!what || output == NO_PORT || !lookup_runs_here(ctx, emc_hooks(what), emc_flags(what)))
+	e = last_flow_or_emc_find(train, words);
+	if (!e)
+		return NOT_HERE;
+	output = emc_output(e);
+	if (output == NO_PORT || !(emc_hooks(e) & HOOK))
 		return NOT_HERE;
 	/* The whole frame is in memory: parse_fast() refuses tags outside of it. */
-	return lookup_forward(ctx, &v, in_port, emc_slot(what), output, v.length, tcp_flags);
+	return lookup_forward(ctx, &v, in_port, e, 0, output, v.length, tcp_flags);
 }
 
 /* Returns true when the slot, which has a program, has FLOW_PRECHECK. The slot is read for this
@@ -464,8 +473,9 @@ static __always_inline int lookup(hook_ctx *ctx)
 	struct emc_key emc_key;
 	struct decision d;
 	struct state *st;
-	__u64 words[EMC_WORDS], *key, sum, what, tag;
-	__u32 hash, bytes;
+	struct emc_entry *e;
+	__u64 words[EMC_WORDS], *key, sum;
+	__u32 hash, bytes, at;
 	bool held;
 	int err, verdict;
 
@@ -487,14 +497,14 @@ static __always_inline int lookup(hook_ctx *ctx)
 	emc_under(words, key);
 	sum = emc_words(&emc_key, words);
 	hash = cache_hash_of_port(sum, key);
-	what = emc_find(&emc_key, &tag);
-	if (!(what ? lookup_decide_at_once(&d, what) : lookup_decide(key, &emc_key, hash, &d)))
+	e = emc_find(&emc_key, &at);
+	if (!(e ? lookup_decide_at_once(&d, e) : lookup_decide(key, &emc_key, hash, &d)))
 		goto walk;
 	if (!lookup_runs_here(ctx, d.hooks, d.flags))
 		goto slow;
 	bytes = view.length + tag_length(ctx);
 	if (d.output != NO_PORT) {
-		verdict = lookup_forward(ctx, &view, in_port, d.slot, d.output, bytes,
+		verdict = lookup_forward(ctx, &view, in_port, e, d.slot, d.output, bytes,
 				  p->layers.tcp_flags);
 		if (verdict == NOT_HERE)
 			goto slow;

@@ -60,7 +60,7 @@ TABLE(last_flow, last_flows);
 TABLE(epochs, epochs);
 
 /* By CPU. */
-TABLE(batch, batches);
+TABLE(moves, moves);
 
 /* One element. */
 TABLE(config, config);

@@ -26,8 +26,8 @@ struct settings {
 	__u32 emc_lines;     /* of one CPU */
 	__u32 generation;    /* of this variant; never 0 */
 	__u32 emc_total;     /* lines of all CPUs */
-	__u32 cpus;          /* CPUs that have cache lines and batches */
-	__u32 batched;       /* packets are counted in batches: struct batch */
+	__u32 cpus;          /* CPUs that have cache lines */
+	__u32 pad;
 	__u64 factors[FACTORS];
 	__u64 union_mask[WORDS]; /* all masks ORed */
 };

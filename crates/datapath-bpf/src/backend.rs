@@ -148,6 +148,10 @@ pub trait Backend: Send + Sync {
     fn sweep(&self, each: &mut dyn FnMut(Ufid, FlowStats));
     /// See [`datapath::OffloadProvider::flow`].
     fn flow(&self, ufid: Ufid) -> Option<Held>;
+    /// See [`datapath::OffloadProvider::stats`].
+    fn stats(&self, ufid: Ufid) -> Option<FlowStats> {
+        self.flow(ufid).map(|held| held.stats)
+    }
     /// See [`datapath::OffloadProvider::actions`].
     fn actions(&self, ufid: Ufid) -> Option<Actions>;
     /// See [`datapath::OffloadProvider::len`].
@@ -299,7 +303,11 @@ impl Backend for BpfDatapath {
     }
 
     fn flow(&self, ufid: Ufid) -> Option<Held> {
-        BpfDatapath::flow(self, ufid)
+        BpfDatapath::flow_as_swept(self, ufid)
+    }
+
+    fn stats(&self, ufid: Ufid) -> Option<FlowStats> {
+        BpfDatapath::flow(self, ufid).map(|held| held.stats)
     }
 
     fn actions(&self, ufid: Ufid) -> Option<Actions> {

@@ -502,9 +502,16 @@ impl BpfDatapath {
         self.flows.sweep(each);
     }
 
-    /// Returns a flow with its statistics; `None`: there is no such flow.
+    /// Returns a flow with its statistics; `None`: there is no such flow. Reads the exact-match
+    /// caches of all CPUs, which takes up to milliseconds.
     pub fn flow(&self, ufid: Ufid) -> Option<Held> {
         self.flows.flow(ufid)
+    }
+
+    /// Returns a flow with statistics that may lack packets since the last sweep; `None`: there is
+    /// no such flow.
+    pub fn flow_as_swept(&self, ufid: Ufid) -> Option<Held> {
+        self.flows.flow_as_swept(ufid)
     }
 
     /// Returns a flow's actions in the contract's terms; `None`: there is no such flow. Nested lists
@@ -622,8 +629,7 @@ impl BpfDatapath {
         if self.maps().fit_emc(keys) {
             self.variants.caches_start_again();
         }
-        let generation = || self.maps().next_generation();
-        self.variants.choose(self.needs(), self.emc_lines(), generation);
+        self.variants.choose(self.needs(), || self.maps().next_generation());
         // Flows that came while a variant was loaded.
         self.variants.admit(self.needs().0);
     }

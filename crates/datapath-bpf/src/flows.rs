@@ -9,15 +9,17 @@
 //! 3. *Removed*: `dead` is set and the number is taken from the index. Running programs may still
 //!    count on the slot, or may be about to put its number into the cache.
 //! 4. One grace period later a running program can have the number only from the cache, and each
-//!    program sees that the slot is dead. The statistics are final.
-//! 5. The daemon searches the cache and takes the number out. After one more grace period no
-//!    program has the number, and the slot is free. If a CPU's batch still names the slot, the slot
-//!    is free after that batch was added.
+//!    program sees that the slot is dead. The daemon takes the counts out of the exact-match caches,
+//!    and the statistics are final.
+//! 5. The daemon searches the signature cache and takes the number out. After one more grace period no
+//!    program has the number, and the slot is free.
 //!
 //! A new flow that replaces another with the same match takes over its index entry in one store. So
 //! each packet finds one of the two. The packets that the old slot counts until step 4 are added.
 //!
-//! One mutex guards the bookkeeping. It is held for a microsecond, never over a system call.
+//! One mutex guards the bookkeeping. It is held for a microsecond, never over a system call. Another
+//! one is held while counts are read, taken out of caches, or cleared: a sweep adds the parts of a
+//! count together, and the slot must have the same flow all the while.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -44,15 +46,15 @@ use crate::settings::{FEATURE_LAYERS, FEATURE_MPLS, Needs};
 use crate::slot::Slot;
 
 mod adopt;
-mod batches;
 mod count;
+mod entries;
 mod limits;
 mod reading;
 mod removal;
 mod stats;
 
-use batches::{Batched, Batches};
 pub use count::FlowCount;
+use entries::SlotSet;
 use stats::Reads;
 
 /// Stage of a slot's life.
@@ -95,8 +97,6 @@ struct Inner {
     records: Vec<Record>,
     free: Vec<u32>,
     removed: Vec<u32>,
-    /// Slots that would be free if no batch named them.
-    lingering: Vec<u32>,
     earlier: HashMap<u32, Earlier>,
     masks: Masks,
     programs: Programs,
@@ -121,6 +121,9 @@ pub struct Flows {
     sets: PortSets,
     /// One reclamation at a time.
     reclaiming: Mutex<()>,
+    /// The holder reads, takes or clears counts. Room for the counts of all slots. Lock order:
+    /// after `reclaiming`, before `inner`.
+    counting: Mutex<Vec<FlowCount>>,
 }
 
 impl Flows {
@@ -140,7 +143,6 @@ impl Flows {
             records: Vec::with_capacity(most),
             free: Vec::new(),
             removed: Vec::new(),
-            lingering: Vec::new(),
             earlier: HashMap::new(),
             masks: Masks::new(),
             programs: Programs::new(),
@@ -157,6 +159,7 @@ impl Flows {
             inner: Mutex::new(inner),
             sets: PortSets::new(devmaps),
             reclaiming: Mutex::new(()),
+            counting: Mutex::default(),
         }
     }
 
@@ -168,6 +171,10 @@ impl Flows {
     /// A panic of a caller's closure cannot leave the tables half changed: none runs under it.
     fn lock(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
+    fn counting(&self) -> MutexGuard<'_, Vec<FlowCount>> {
+        self.counting.lock().unwrap_or_else(|e| e.into_inner())
     }
 
     /// Blocks until every program that runs now has ended.
@@ -628,10 +635,10 @@ impl Record {
 const _: () = assert!(size_of::<Record>() == 48);
 
 impl Earlier {
-    /// Returns the sum of the counts of all of them.
-    fn count(&self, maps: &Maps, batched: Batched<'_>, reads: Reads) -> FlowCount {
+    /// Returns the sum of the counts of all of them, where `of` returns those of a slot.
+    fn count(&self, of: impl Fn(u32) -> FlowCount) -> FlowCount {
         let mut sum = self.sum;
-        self.slots.iter().for_each(|slot| sum.add(&FlowCount::with(maps, *slot, batched, reads)));
+        self.slots.iter().for_each(|slot| sum.add(&of(*slot)));
         sum
     }
 }

@@ -67,8 +67,8 @@ pub const HOT_WORDS: usize = 6;
 /// Number of words outside the first cache line of a slot.
 pub const COLD_WORDS: usize = WORDS - HOT_WORDS;
 /// Number of factors of the hash: one for each word, one for the number of a mask, one for the high
-/// half of each word; of the exact-match cache: two for each of its words, one for the tag.
-pub const FACTORS: usize = 2 * WORDS + 1 + 2 * EMC_WORDS + 1;
+/// half of each word; of the exact-match cache: two for each of its words.
+pub const FACTORS: usize = 2 * WORDS + 1 + 2 * EMC_WORDS;
 /// Number of entries in a line of the exact-match cache.
 pub const EMC_WAYS: usize = 4;
 /// Largest number of flows: an entry of the exact-match cache has 24 bits for the slot.
@@ -106,12 +106,10 @@ pub const RECENT_PACKETS_SHIFT: u32 = 34;
 pub const RECENT_SPILLED_SHIFT: u32 = 51;
 /// Position of the first bit of the TCP flags in `recent.word`.
 pub const TCP_FLAGS_SHIFT: u32 = 52;
-/// Number of packets of a batch.
-pub const BATCH: usize = 16;
-/// Position of the first bit of the bytes in an entry of a batch; the slot is below.
-pub const BATCH_BYTES_SHIFT: u32 = 24;
-/// Position of the bit of an entry that identifies its batch.
-pub const BATCH_TURN_SHIFT: u32 = 51;
+/// Position of the first bit of the packets in `emc_entry.count`; bytes are below.
+pub const EMC_PACKETS_SHIFT: u32 = 25;
+/// Position of the first bit of the slot in `emc_entry.count`.
+pub const EMC_SLOT_SHIFT: u32 = 38;
 /// Number of cells where an instruction may begin.
 pub const CELLS: usize = 32;
 /// Number of cells of a program, with the operands of its last instruction.
@@ -256,7 +254,7 @@ pub struct Bucket {
 #[allow(missing_docs)]
 pub struct EmcEntry {
     pub sign: u64,
-    pub what: u64,
+    pub count: u64,
 }
 
 /// A line of the exact-match cache: `struct emc_line`.
@@ -273,10 +271,12 @@ pub struct EmcLine {
 #[allow(missing_docs)]
 pub struct LastFlow {
     pub key: [u64; EMC_WORDS],
-    pub tag: u64,
-    pub what: u64,
+    pub sum: u32,
+    pub check: u32,
+    pub at: u32,
     pub last: u32,
-    pub again: u32,
+    pub stage: u32,
+    pub pad: u32,
 }
 
 /// The epochs of all slots: `struct epochs`.
@@ -305,17 +305,15 @@ pub struct Recent {
     pub word: u64,
 }
 
-/// The packets of a CPU that are not in `recent` yet: `struct batch`.
+/// How often a CPU moved counts out of entries of its exact-match cache: `struct moves`.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
 )]
 #[repr(C)]
 #[allow(missing_docs)]
-pub struct Batch {
-    pub cursor: u64,
+pub struct Moves {
     pub turn: u64,
-    pub pad: [u64; 6],
-    pub entries: [u64; BATCH],
+    pub pad: [u64; 7],
 }
 
 /// The counts of a slot that were moved out of `recent`: `struct totals`.
@@ -458,7 +456,7 @@ pub struct ConfigEntry {
     pub cache_mask: u32,
     pub whole_only: u32,
     pub emc_used: u32,
-    pub pad: u32,
+    pub emc_reach: u32,
     pub factors: [u64; FACTORS],
 }
 
@@ -472,15 +470,13 @@ const _: () = {
     assert!(offset_of!(MaskEntry, needs) == 152);
     assert!(size_of::<Bucket>() == 64);
     assert!(size_of::<EmcLine>() == 64);
+    assert!(offset_of!(EmcEntry, count) == 8);
     assert!(size_of::<LastFlow>() == 64);
     assert!(size_of::<CacheLine>() == 32);
     assert!(size_of::<Recent>() == 8);
     assert!(RECENT_PACKETS_SHIFT < RECENT_SPILLED_SHIFT);
     assert!(RECENT_SPILLED_SHIFT + 1 == TCP_FLAGS_SHIFT);
-    assert!(size_of::<Batch>() == 192);
-    assert!(offset_of!(Batch, turn) == 8);
-    assert!(offset_of!(Batch, entries) == 64);
-    assert!(BATCH_TURN_SHIFT + 1 == TCP_FLAGS_SHIFT);
+    assert!(size_of::<Moves>() == 64);
     assert!(size_of::<Totals>() == 32);
     assert!(offset_of!(Totals, bytes) == 8);
     assert!(offset_of!(Totals, begun) == 16);

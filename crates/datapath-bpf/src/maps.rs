@@ -36,7 +36,7 @@ const EMC_LINES: RangeInclusive<usize> = 1 << 10..=1 << 18;
 
 /// The arrays that are one element of their map (`TABLE` of `bpf/maps.h`).
 pub(crate) const TABLES: [&str; 7] =
-    ["emc", "last_flows", "epochs", "batches", "config", "ports", "ifaces"];
+    ["emc", "last_flows", "epochs", "moves", "config", "ports", "ifaces"];
 /// Prefix of the name of such a map in an object.
 const SECTION: &str = ".data.";
 /// Every kernel takes values of this size (KMALLOC_MAX_SIZE of `kernel/bpf/arraymap.c`).
@@ -64,7 +64,7 @@ pub struct Sizes {
     pub programs: u32,
     /// Lines of the exact-match cache of one CPU; a power of two.
     pub emc_lines: u32,
-    /// CPUs that have an exact-match cache, a last flow and a batch.
+    /// CPUs that have an exact-match cache and a last flow.
     pub cpus: u32,
     /// CPUs share shards, so programs count by atomic additions.
     pub shards_atomic: bool,
@@ -108,7 +108,7 @@ impl Sizes {
             ("emc", size_of::<EmcLine>(), self.cpus * self.emc_lines),
             ("last_flows", size_of::<LastFlow>(), self.cpus),
             ("epochs", size_of::<Epochs>(), 1),
-            ("batches", size_of::<Batch>(), self.cpus),
+            ("moves", size_of::<Moves>(), self.cpus),
             ("cache", size_of::<CacheLine>(), self.cache_lines),
             ("recent", size_of::<Recent>(), self.shards.saturating_mul(self.flows)),
             ("totals", size_of::<Totals>(), self.flows),
@@ -238,8 +238,10 @@ pub struct Maps {
     pub cache: Shared<CacheLine>,
     /// Epochs of slots; one element.
     pub epochs: Shared<Epochs>,
-    /// Packets that are not in `recent` yet.
-    pub batches: Shared<Batch>,
+    /// Exact-match caches of all CPUs.
+    pub emc: Shared<EmcLine>,
+    /// How often each CPU moved counts out of its exact-match cache.
+    pub moves: Shared<Moves>,
     /// Recent counts of flows.
     pub recent: Shared<Recent>,
     /// Counts of flows from before the recent ones.
@@ -293,7 +295,8 @@ impl Maps {
             index: one(fds, &sizes, "index")?,
             cache: one(fds, &sizes, "cache")?,
             epochs: one(fds, &sizes, "epochs")?,
-            batches: one(fds, &sizes, "batches")?,
+            emc: one(fds, &sizes, "emc")?,
+            moves: one(fds, &sizes, "moves")?,
             recent: one(fds, &sizes, "recent")?,
             totals: one(fds, &sizes, "totals")?,
             programs: one(fds, &sizes, "programs")?,
@@ -319,7 +322,8 @@ impl Maps {
             index: Shared::private(of("index")),
             cache: Shared::private(of("cache")),
             epochs: Shared::private(of("epochs")),
-            batches: Shared::private(of("batches")),
+            emc: Shared::private(of("emc")),
+            moves: Shared::private(of("moves")),
             recent: Shared::private(of("recent")),
             totals: Shared::private(of("totals")),
             programs: Shared::private(of("programs")),
@@ -356,7 +360,7 @@ impl Maps {
                 cache_mask: s.cache_lines - 1,
                 whole_only: 0,
                 emc_used: LEAST_EMC_LINES.min(s.emc_lines),
-                pad: 0,
+                emc_reach: LEAST_EMC_LINES.min(s.emc_lines),
                 factors: *factors,
             },
         );
@@ -380,11 +384,18 @@ impl Maps {
         self.config.load_half(0, offset_of!(ConfigEntry, emc_used))
     }
 
+    /// Returns the number of lines of each CPU's exact-match cache that may have entries.
+    pub(crate) fn emc_reach(&self) -> u32 {
+        self.config.load_half(0, offset_of!(ConfigEntry, emc_reach))
+    }
+
     /// Sets the number of lines of each CPU's exact-match cache that are used for `keys` keys, and
     /// returns whether it changed. Programs may change to the new number at any time.
     pub(crate) fn fit_emc(&self, keys: usize) -> bool {
         let present = self.emc_used();
         let wanted = emc_lines(present, keys, self.sizes.emc_lines);
+        let reach = wanted.max(self.emc_reach());
+        self.config.store_half(0, offset_of!(ConfigEntry, emc_reach), reach);
         self.config.store_half(0, offset_of!(ConfigEntry, emc_used), wanted);
         wanted != present
     }
@@ -409,7 +420,8 @@ impl Maps {
         let is = [c.max_flows, c.max_masks, c.buckets, c.cache_lines, c.shards, c.max_programs];
         if is != [s.flows, s.masks, s.buckets, s.cache_lines, s.shards, s.programs]
             || [c.emc_lines, c.cpus] != [s.emc_lines, s.cpus]
-            || c.emc_used > s.emc_lines
+            || c.emc_used > c.emc_reach
+            || c.emc_reach > s.emc_lines
         {
             return Err("other sizes".into());
         }

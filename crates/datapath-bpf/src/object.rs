@@ -15,7 +15,7 @@ use libbpf_rs::{Object, ObjectBuilder, OpenMap, OpenObject};
 use zerocopy::{FromBytes as _, IntoBytes as _};
 
 use crate::capabilities::Capabilities;
-use crate::layout::{Batch, ConfigEntry, EmcLine, Epochs, Iface, LastFlow, Port};
+use crate::layout::{ConfigEntry, EmcLine, Epochs, Iface, LastFlow, Moves, Port};
 use crate::load::{Words, set_frags, variable, write_settings};
 use crate::maps::{TABLES, short_name};
 use crate::settings::VariantSettings;
@@ -92,7 +92,7 @@ fn value_type(map: &str) -> Option<&'static str> {
         "emc" => "emc_line",
         "last_flows" => "last_flow",
         "epochs" => "epochs",
-        "batches" => "batch",
+        "moves" => "moves",
         "masks" => "mask",
         "index" => "bucket",
         "cache" => "cache_line",
@@ -303,7 +303,7 @@ fn value_bytes(name: &str, info: &sys::MapInfo) -> u32 {
         "emc" => size_of::<EmcLine>() as u32,
         "last_flows" => size_of::<LastFlow>() as u32,
         "epochs" => size_of::<Epochs>() as u32,
-        "batches" => size_of::<Batch>() as u32,
+        "moves" => size_of::<Moves>() as u32,
         "config" => size_of::<ConfigEntry>() as u32,
         "ports" => size_of::<Port>() as u32,
         "ifaces" => size_of::<Iface>() as u32,

@@ -640,6 +640,10 @@ impl<B: Backend> OffloadProvider for BpfProvider<B> {
         Some(HeldFlow { matching: held.matching, tiers: tiers_of(held.hooks), stats: held.stats })
     }
 
+    fn stats(&self, ufid: Ufid) -> Option<FlowStats> {
+        self.backend.stats(ufid)
+    }
+
     fn actions(&self, ufid: Ufid) -> Option<Actions> {
         self.backend.actions(ufid)
     }

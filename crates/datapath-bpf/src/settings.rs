@@ -5,7 +5,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::hash::Factors;
 use crate::keys;
-use crate::layout::{BATCH, EmcLine, FACTORS, NEEDS_L3, WORDS};
+use crate::layout::{FACTORS, NEEDS_L3, WORDS};
 use crate::maps::Sizes;
 
 /// Bit of the features: some flow matches on MPLS labels or changes them.
@@ -37,7 +37,7 @@ pub struct VariantSettings {
     pub generation: u32,
     pub emc_total: u32,
     pub cpus: u32,
-    pub batched: u32,
+    pub pad: u32,
     pub factors: Factors,
     pub union_mask: [u64; WORDS],
 }
@@ -69,15 +69,7 @@ pub(crate) struct Fit {
     pub(crate) needs: Needs,
     /// The bitwise OR of all masks.
     pub(crate) union_mask: [u64; WORDS],
-    /// Programs count batch by batch.
-    pub(crate) is_batched: bool,
 }
-
-/// Number of lines of the exact-match cache up to which programs count each packet at once. With
-/// more lines in use they count batch by batch: the lines and the words of the flows then fill the
-/// CPU's own caches, and the cache that it shares with others may have neither. With fewer lines
-/// the batches cost more than they save.
-const MOST_AT_ONCE: u32 = (1 << 19) / size_of::<EmcLine>() as u32;
 
 impl VariantSettings {
     /// Returns the settings of the full variant, which serves every flow. `generation` is the
@@ -102,20 +94,10 @@ impl VariantSettings {
             generation,
             emc_total: sizes.cpus * sizes.emc_lines,
             cpus: sizes.cpus,
-            batched: 0,
+            pad: 0,
             factors: *factors,
             union_mask: keys::signature(),
         }
-    }
-
-    /// Returns whether programs count batch by batch when they use `emc_lines` lines of the
-    /// exact-match cache. 0 stands for more lines than there are. CPUs that share words gain
-    /// nothing, because their atomic additions wait for each other. Batches also keep slots from
-    /// being used again.
-    pub(crate) fn is_batched(&self, emc_lines: u32) -> bool {
-        let kept = self.cpus.saturating_mul(BATCH as u32);
-        let is_large = emc_lines == 0 || emc_lines > MOST_AT_ONCE;
-        is_large && self.shards_atomic == 0 && kept <= self.max_flows / 8
     }
 
     /// Returns the settings of a variant with these parameters. `self` is those of the full
@@ -125,7 +107,6 @@ impl VariantSettings {
             needs: fit.needs.words,
             features: fit.needs.features,
             union_mask: fit.union_mask,
-            batched: fit.is_batched.into(),
             generation,
             ..*self
         }
@@ -133,25 +114,3 @@ impl VariantSettings {
 }
 
 const _: () = assert!(size_of::<VariantSettings>() == 56 + 8 * (FACTORS + WORDS));
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::attachment::Config;
-    use crate::hash;
-
-    #[test]
-    fn batches_are_for_many_flows() {
-        let with = |max_flows, cpus| {
-            let sizes = Sizes::new(&Config { max_flows, ..Config::default() }, cpus);
-            VariantSettings::full(&sizes, &hash::factors(), 1, false)
-        };
-        let settings = with(1 << 18, 2);
-        assert_eq!(settings.batched, 0);
-        let lines = [1, 1 << 13, (1 << 13) + 1, 0];
-        assert_eq!(lines.map(|n| settings.is_batched(n)), [false, false, true, true]);
-        assert!(!with(1 << 10, 16).is_batched(0), "a quarter of all slots");
-        let shared = with(1 << 22, 64);
-        assert!(shared.shards_atomic == 1 && !shared.is_batched(0));
-    }
-}

@@ -101,7 +101,7 @@ impl<T: FromBytes + IntoBytes + Immutable + KnownLayout> Shared<T> {
     }
 
     /// Returns the word at byte `offset`, a multiple of 8, of an element.
-    pub(crate) fn word(&self, index: usize, offset: usize) -> &AtomicU64 {
+    pub fn word(&self, index: usize, offset: usize) -> &AtomicU64 {
         &self.words(index)[offset / 8]
     }
 

@@ -115,13 +115,8 @@ struct WantedVariant {
 
 impl Choice {
     /// Returns the variant to change to, when it was wanted [`STEADY`] times in a row.
-    fn wanted(
-        &mut self,
-        needs: Needs,
-        union_mask: [u64; WORDS],
-        is_batched: bool,
-    ) -> Option<WantedVariant> {
-        let fit = Fit { needs, union_mask, is_batched };
+    fn wanted(&mut self, needs: Needs, union_mask: [u64; WORDS]) -> Option<WantedVariant> {
+        let fit = Fit { needs, union_mask };
         if self.broken || self.present == Some(fit) {
             self.times = 0;
             return None;
@@ -281,20 +276,15 @@ impl Variants {
         self.lock().demand.clear_pressure();
     }
 
-    /// Changes to the variant for flows with these needs and this union of masks, while the
-    /// exact-match cache has `emc_used` lines, when the previous call chose the same. Calls `generation` for the number of the new variant.
-    /// One thread calls this about twice a second. It waits until the programs are loaded; no other
-    /// thread waits.
+    /// Changes to the variant for flows with these needs and this union of masks, when the previous
+    /// call chose the same. Calls `generation` for the number of the new variant. One thread calls
+    /// this about twice a second. It waits until the programs are loaded; no other thread waits.
     pub(crate) fn choose(
         &self,
         (needs, union_mask): (Needs, [u64; WORDS]),
-        emc_used: u32,
         generation: impl FnOnce() -> u32,
     ) {
-        let mut choice = self.lock();
-        let is_batched = choice.full.is_batched(emc_used);
-        let Some(wanted) = choice.wanted(needs, union_mask, is_batched) else { return };
-        drop(choice);
+        let Some(wanted) = self.lock().wanted(needs, union_mask) else { return };
         let loaded = self.load(&wanted, generation());
         let mut choice = self.lock();
         if choice.resets != wanted.resets {
@@ -362,7 +352,7 @@ mod tests {
         let (variants, few) = variants();
         let loading = std::cell::Cell::new(0);
         let choose = |needs, meanwhile: &dyn Fn()| {
-            variants.choose((needs, [0; WORDS]), 1, || {
+            variants.choose((needs, [0; WORDS]), || {
                 loading.set(loading.get() + 1);
                 meanwhile();
                 loading.get()
@@ -391,7 +381,7 @@ mod tests {
     fn programs_that_load_are_put_away_when_the_vlan_limit_changes() {
         let (variants, few) = variants();
         let choose = |meanwhile: &dyn Fn()| {
-            variants.choose((few, [0; WORDS]), 1, || {
+            variants.choose((few, [0; WORDS]), || {
                 meanwhile();
                 1
             });

@@ -629,7 +629,7 @@ fn half_a_million_flows_are_held_and_run() {
         for id in (0..FLOWS).step_by(997).filter(|id| !refused.contains(id)) {
             assert_eq!(run(entry, &frame(id)).verdict, TC_ACT_REDIRECT, "flow {id}");
         }
-        // The lookup that fits this number of flows counts batch by batch.
+        // The second packet of a flow counts in the exact-match cache.
         (0..4).for_each(|_| bpf.maintain());
         let some: Vec<u32> = (0..FLOWS).step_by(997).filter(|id| !refused.contains(id)).collect();
         let counts = |packets: u64| {

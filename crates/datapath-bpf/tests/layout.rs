@@ -55,12 +55,12 @@ fn structures_are_the_same_in_c_and_here() {
         same!(&btf, "mask", MaskEntry { words, needs, flows });
         same!(&btf, "bucket", Bucket { entries });
         same!(&btf, "cache_line", CacheLine { entries });
-        same!(&btf, "emc_entry", EmcEntry { sign, what });
+        same!(&btf, "emc_entry", EmcEntry { sign, count });
         same!(&btf, "emc_line", EmcLine { ways });
-        same!(&btf, "last_flow", LastFlow { key, tag, what, last, again });
+        same!(&btf, "last_flow", LastFlow { key, sum, check, at, last, stage, pad });
         same!(&btf, "epochs", Epochs { of });
         same!(&btf, "recent", Recent { word });
-        same!(&btf, "batch", Batch { cursor, turn, pad, entries });
+        same!(&btf, "moves", Moves { turn, pad });
         same!(&btf, "totals", Totals { packets, bytes, begun, ended });
         same!(&btf, "program", Program { cells, set, exclude, growth, again, cuts, pad });
         same!(&btf, "port_set", PortSet { mtu, blocked, blocked_port, count, ports });
@@ -108,7 +108,7 @@ fn structures_are_the_same_in_c_and_here() {
                 cache_mask,
                 whole_only,
                 emc_used,
-                pad,
+                emc_reach,
                 factors,
             }
         );
@@ -129,7 +129,7 @@ fn structures_are_the_same_in_c_and_here() {
                 generation,
                 emc_total,
                 cpus,
-                batched,
+                pad,
                 factors,
                 union_mask,
             }
@@ -259,9 +259,8 @@ fn constants_are_the_same_in_c_and_here() {
         ("RECENT_PACKETS_SHIFT", RECENT_PACKETS_SHIFT.into()),
         ("RECENT_SPILLED_SHIFT", RECENT_SPILLED_SHIFT.into()),
         ("TCP_FLAGS_SHIFT", TCP_FLAGS_SHIFT.into()),
-        ("BATCH", BATCH as u64),
-        ("BATCH_BYTES_SHIFT", BATCH_BYTES_SHIFT.into()),
-        ("BATCH_TURN_SHIFT", BATCH_TURN_SHIFT.into()),
+        ("EMC_PACKETS_SHIFT", EMC_PACKETS_SHIFT.into()),
+        ("EMC_SLOT_SHIFT", EMC_SLOT_SHIFT.into()),
         ("CELLS", CELLS as u64),
         ("CELLS_TOTAL", CELLS_TOTAL as u64),
         ("MAX_PORTS", MAX_PORTS.into()),

@@ -315,59 +315,95 @@ fn cases_at_xdp() {
 }
 
 #[test]
-fn flows_count_exactly_when_a_word_is_full() {
+fn flows_count_exactly_when_an_entry_or_a_word_is_full() {
     if without_root() {
         return;
     }
-    const PACKET: u64 = 1 << RECENT_PACKETS_SHIFT;
-    const SPILLED: u64 = 1 << RECENT_SPILLED_SHIFT;
-    const MOST: (u64, u64) = ((1 << 16) - 1, (1 << 33) - 1);
-    const PACKETS: u64 = 2 * BATCH as u64 + 8;
+    const MOST: (u64, u64) = ((1 << 12) - 1, (1 << 24) - 1);
+    const WORD_MOST: u64 = (1 << 16) - 1;
+    const TIMES: u64 = 8;
+    let of = |packets: u64, bytes: u64| packets << EMC_PACKETS_SHIFT | bytes;
     let frame = tcp(5);
     let bytes = frame.len() as u64;
     let hooks = [(Hook::Tc, REDIRECT[0]), (Hook::Xdp, REDIRECT[1])];
-    for ((hook, redirect), counting) in
-        hooks.into_iter().flat_map(|hook| Counting::EACH.map(|counting| (hook, counting)))
+    for ((hook, redirect), on_one_shard) in
+        hooks.into_iter().flat_map(|hook| [false, true].map(|shared| (hook, shared)))
     {
-        let bed = Bed::that_counts(hook, counting);
-        // Packets and bytes of the word, and after how many packets it is spilled.
-        for (packets, counted, spills) in [
+        let bed = Bed::that_counts(hook, on_one_shard);
+        // Packets and bytes of the entry, and after how many packets they are moved.
+        for (packets, counted, moves) in [
             (MOST.0 - 3, 60, 4),
             (MOST.0, MOST.1, 1),
             (7, MOST.1 - 2 * bytes, 3),
-            (0, MOST.1 + 1, 1),
-            (2 * MOST.0, 60, 1),
+            (0, MOST.1 - bytes, 2),
         ] {
             let mut flow = bed.flow(&key(&frame), &memorable());
             flow.output = OUT_PORT;
             bed.install(&flow, &memorable());
-            bed.set_recent(packets * PACKET + counted);
-            for times in 1..=PACKETS {
+            // The first two count in the word, and put the flow into the caches.
+            for _ in 0..3 {
+                assert_eq!(bed.run(&frame).verdict, redirect);
+            }
+            assert_eq!(bed.maps.totals.read(0), Totals::default());
+            let entry = bed.entry_count();
+            let rest = entry.load(Ordering::Relaxed) >> EMC_SLOT_SHIFT;
+            entry.store(rest << EMC_SLOT_SHIFT | of(packets, counted), Ordering::Relaxed);
+            for times in 1..=TIMES {
                 assert_eq!(bed.run(&frame).verdict, redirect);
                 let stats = bed.stats();
                 let words =
-                    format!("{hook:?}, {counting:?}: {packets}, {counted}: {times}: {stats:?}");
-                assert_eq!(stats.packets, packets + times, "{words}");
-                assert_eq!(stats.bytes, counted + times * bytes, "{words}");
+                    format!("{hook:?}, {on_one_shard}: {packets}, {counted}: {times}: {stats:?}");
+                assert_eq!(stats.packets, 2 + packets + times, "{words}");
+                assert_eq!(stats.bytes, counted + (2 + times) * bytes, "{words}");
                 assert_eq!(stats.tcp_flags, 0x12, "{words}");
+                let left = match times.checked_sub(moves) {
+                    Some(after) => of(after, after * bytes),
+                    None => of(packets + times, counted + times * bytes),
+                };
+                assert_eq!(entry.load(Ordering::Relaxed), rest << EMC_SLOT_SHIFT | left, "{words}");
                 let totals = bed.maps.totals.read(0);
-                let moved = u64::from(counting.added(times) >= spills);
+                let moved = u64::from(on_one_shard && times >= moves);
                 assert_eq!((totals.begun, totals.ended), (moved, moved), "{words}");
-                assert_eq!(totals.packets, moved * (packets + spills), "{words}");
-                assert_eq!(totals.bytes, moved * (counted + spills * bytes), "{words}");
+                assert_eq!(totals.packets, moved * (2 + packets + moves), "{words}");
+                assert_eq!(totals.bytes, moved * (counted + (2 + moves) * bytes), "{words}");
             }
+            // The word becomes full by what is moved.
+            let before = bed.maps.totals.read(0);
+            let spilled = u64::from(on_one_shard) << RECENT_SPILLED_SHIFT;
+            bed.set_recent(spilled | WORD_MOST << RECENT_PACKETS_SHIFT | 60);
+            entry.store(rest << EMC_SLOT_SHIFT | of(MOST.0, 60), Ordering::Relaxed);
+            assert_eq!(bed.run(&frame).verdict, redirect);
+            let after = bed.maps.totals.read(0);
+            assert_eq!(after.packets - before.packets, WORD_MOST + MOST.0 + 1);
+            assert_eq!(after.bytes - before.bytes, 120 + bytes);
+            assert_eq!(bed.stats().packets, after.packets);
+            assert_eq!(entry.load(Ordering::Relaxed), rest << EMC_SLOT_SHIFT);
         }
-        // Full again: it is added to what was there.
-        bed.set_recent(SPILLED + MOST.0 * PACKET + 60);
-        let before = bed.maps.totals.read(0);
-        let times = if counting.in_batches { BATCH } else { 1 };
-        (0..times).for_each(|_| drop(bed.run(&frame)));
-        let after = bed.maps.totals.read(0);
-        assert_eq!((after.begun, after.ended), (2, 2));
-        assert_eq!(after.packets - before.packets, MOST.0 + 1);
-        assert_eq!(after.bytes - before.bytes, 60 + bytes);
-        let waited = PACKETS - counting.added(PACKETS);
-        assert_eq!(bed.stats().packets, after.packets + waited + times as u64 - 1);
+    }
+}
+
+#[test]
+fn a_packet_with_a_new_tcp_flag_is_noticed() {
+    if without_root() {
+        return;
+    }
+    let with = |flags: u8| {
+        let mut frame = tcp(5);
+        frame[14 + 20 + 13] = flags;
+        frame
+    };
+    for hook in [Hook::Tc, Hook::Xdp] {
+        let bed = Bed::new(hook);
+        let mut flow = bed.flow(&key(&with(0)), &memorable());
+        flow.output = OUT_PORT;
+        bed.install(&flow, &memorable());
+        let mut seen = 0;
+        for flags in [0x02, 0x02, 0x10, 0x10, 0x18, 0x18, 0x10, 0x04, 0x11, 0x10] {
+            bed.run(&with(flags));
+            seen |= u16::from(flags);
+            assert_eq!(bed.stats().tcp_flags, seen, "{hook:?}: {flags:#x}");
+        }
+        assert_eq!(bed.stats().packets, 10);
     }
 }
 
@@ -380,11 +416,8 @@ fn cpus_that_share_a_shard_lose_no_packet() {
     const TIMES: u32 = 300_000;
     const ALL: u64 = 2 * TIMES as u64;
     let frame = tcp(5);
-    let on_one_shard = Counting::EACH.into_iter().filter(|counting| counting.on_one_shard);
-    for (hook, counting) in
-        on_one_shard.flat_map(|counting| [(Hook::Tc, counting), (Hook::Xdp, counting)])
-    {
-        let bed = Bed::that_counts(hook, counting);
+    for hook in [Hook::Tc, Hook::Xdp] {
+        let bed = Bed::that_counts(hook, true);
         let mut flow = bed.flow(&key(&frame), &memorable());
         flow.output = OUT_PORT;
         bed.install(&flow, &memorable());

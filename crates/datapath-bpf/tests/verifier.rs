@@ -32,15 +32,17 @@ fn loads_every_program_far_below_the_verifiers_limit() {
     let config = Config { max_flows: 1024, ..Config::default() };
     let sizes = Sizes::new(&config, sys::possible_cpus().unwrap());
     let full = VariantSettings::full(&sizes, &hash::factors(), 1, load::have_frags());
-    for (hook, batched) in [(Hook::Tc, 0), (Hook::Xdp, 0), (Hook::Tc, 1), (Hook::Xdp, 1)] {
-        let settings = VariantSettings { batched, ..full };
+    for (hook, shards_atomic) in [(Hook::Tc, 0), (Hook::Xdp, 0), (Hook::Tc, 1), (Hook::Xdp, 1)] {
+        let settings = VariantSettings { shards_atomic, ..full };
         for name in hook.programs() {
             let start = Instant::now();
             let loaded = load::load(hook, Some(name), &settings, &sizes, &HashMap::new())
                 .unwrap_or_else(|e| panic!("{name}: {e}"));
             let took = start.elapsed();
             let count = verified(&loaded.program(name).unwrap());
-            eprintln!("{name}, {batched}: {count:?} instructions verified, loaded in {took:?}");
+            eprintln!(
+                "{name}, {shards_atomic}: {count:?} instructions verified, loaded in {took:?}"
+            );
             assert!(count.is_none_or(|n| n < MOST), "{name}: {count:?}");
         }
         let start = Instant::now();

@@ -284,7 +284,7 @@ pub struct HeldFlow {
     pub matching: Match,
     /// Tiers of the provider that run it.
     pub tiers: TierSet,
-    /// Statistics of the flow on those tiers.
+    /// Statistics of the flow on those tiers, as of the last sweep or later.
     pub stats: FlowStats,
 }
 
@@ -428,10 +428,10 @@ pub trait OffloadProvider: Send + Sync {
         Vec::new()
     }
 
-    /// Returns one flow.
+    /// Returns one flow. Its statistics may lack packets since the last sweep.
     fn flow(&self, ufid: Ufid) -> Option<HeldFlow>;
 
-    /// Returns one flow's statistics.
+    /// Returns one flow's statistics, with all packets. May take milliseconds.
     fn stats(&self, ufid: Ufid) -> Option<FlowStats> {
         self.flow(ufid).map(|held| held.stats)
     }

@@ -44,7 +44,8 @@ impl Sweep<'_> {
             for swept in &self.providers {
                 if entry.place.is_held_by(swept.tiers) {
                     let known = swept.stats.get(&ufid).copied().filter(|_| was_there);
-                    let stats = known.or_else(|| swept.provider.stats(ufid));
+                    let held = || swept.provider.flow(ufid).map(|held| held.stats);
+                    let stats = known.or_else(held);
                     total = add(total, stats.unwrap_or_default());
                 }
             }
@@ -295,8 +296,13 @@ impl PlacedDatapath {
         }
     }
 
-    /// Adds tiers, refusals and the providers' counts to the dump of a flow of the base.
-    fn complete(&self, mut dump: FlowDump) -> FlowDump {
+    /// Adds tiers, refusals and the providers' counts to the dump of a flow of the base. `count`
+    /// returns the counts of a flow in a provider.
+    fn complete(
+        &self,
+        mut dump: FlowDump,
+        count: impl Fn(&dyn OffloadProvider, Ufid) -> Option<FlowStats>,
+    ) -> FlowDump {
         if self.slots.are_empty() {
             dump.refusals = self.absent_refusals();
             return dump;
@@ -313,7 +319,7 @@ impl PlacedDatapath {
             dump.refusals = place.refusals.or(of_port).of(shown_tiers);
             for (slot, provider) in self.slots.present() {
                 if place.is_held_by(slot.tiers()) {
-                    dump.stats = add(dump.stats, provider.stats(ufid).unwrap_or_default());
+                    dump.stats = add(dump.stats, count(&**provider, ufid).unwrap_or_default());
                 }
             }
             (dump.tier, dump.offloaded) = shown(place.tiers, place.refusals.of(shown_tiers));
@@ -437,7 +443,7 @@ impl Flows for PlacedDatapath {
 
     fn flow(&self, ufid: Ufid) -> Option<FlowDump> {
         match self.base.flow(ufid) {
-            Some(dump) => Some(self.complete(dump)),
+            Some(dump) => Some(self.complete(dump, |provider, ufid| provider.stats(ufid))),
             None => self.adopted(ufid),
         }
     }
@@ -450,8 +456,11 @@ impl Flows for PlacedDatapath {
     }
 
     fn dump(&self) -> Vec<FlowDump> {
-        let mut flows: Vec<FlowDump> =
-            self.base.dump().into_iter().map(|dump| self.complete(dump)).collect();
+        // The flows' counts are as of the sweep, or later.
+        self.slots.present().for_each(|(_, provider)| provider.sweep(&mut |_, _| {}));
+        let count = |provider: &dyn OffloadProvider, ufid| Some(provider.flow(ufid)?.stats);
+        let flows = self.base.dump().into_iter();
+        let mut flows: Vec<FlowDump> = flows.map(|dump| self.complete(dump, count)).collect();
         if self.table.tally.adopted() > 0 {
             let adopted = self.table.at(|place| place.state == PlacementState::Adopted);
             flows.extend(adopted.into_iter().filter_map(|ufid| self.adopted(ufid)));

@@ -30,7 +30,7 @@ const SIZES: Sizes = Sizes {
     cpus: 2,
     shards_atomic: false,
 };
-const ARRAYS: usize = 10;
+const ARRAYS: usize = 11;
 /// The first of them are what flows consist of.
 const OF_FLOWS: usize = 6;
 const PORTS: usize = 8;
@@ -82,7 +82,8 @@ fn words(maps: &Maps) -> [&[AtomicU64]; ARRAYS] {
         maps.cache.all_words(),
         maps.recent.all_words(),
         maps.totals.all_words(),
-        maps.batches.all_words(),
+        maps.emc.all_words(),
+        maps.moves.all_words(),
     ]
 }
 

@@ -32,13 +32,14 @@ impl Flows {
         let flows = Flows::new(maps, devmaps, factors, grace, clock);
         let mut found = Adopted { flows: 0, refused: 0 };
         {
-            let batches = Batches::read(&flows.maps);
+            let unused = Record { state: RecordState::Free, ..Record::published(Ufid(0), 0) };
+            flows.lock().records.resize(flows.maps.slots.len(), unused);
+            let mut counts = flows.counting();
+            flows.read_counts(&mut counts);
             let mut inner = flows.lock();
             inner.masks = Masks::adopt(&flows.maps.masks);
-            let unused = Record { state: RecordState::Free, ..Record::published(Ufid(0), 0) };
-            inner.records.resize(flows.maps.slots.len(), unused);
             for position in 0..(flows.maps.index.len() * BUCKET) as Position {
-                match flows.adopt_entry(&mut inner, position, &batches) {
+                match flows.adopt_entry(&mut inner, position, &counts) {
                     Ok(true) => found.flows += 1,
                     Ok(false) => {}
                     Err(()) => {
@@ -61,7 +62,7 @@ impl Flows {
         &self,
         inner: &mut Inner,
         position: Position,
-        batches: &Batches,
+        counts: &[FlowCount],
     ) -> Result<bool, ()> {
         let entry = index::entry_at(&self.maps.index, position);
         if entry == 0 {
@@ -92,7 +93,7 @@ impl Flows {
             }
             return Err(());
         }
-        let count = FlowCount::with(&self.maps, number, batches.all(), Reads::Some);
+        let count = reading::count_in(counts, number);
         let used = if count.packets == 0 { Millis(0) } else { self.clock.now() };
         let mut record = Record { used, ..Record::published(ufid, position) };
         record.see(&count);
@@ -160,10 +161,12 @@ impl Flows {
             rest.iter().for_each(|slot| self.kill(*slot));
         }
         self.grace.wait()?;
+        entries::take(&self.maps, &rest);
         self.scrub(&rest);
         self.grace.wait()?;
         rest.reverse(); // low numbers are taken first
-        self.release_slots(&rest);
+        rest.iter().for_each(|slot| stats::clear(&self.maps, *slot));
+        self.lock().free = rest;
         Ok(())
     }
 }

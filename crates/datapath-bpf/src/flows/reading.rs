@@ -9,26 +9,47 @@ use crate::decode;
 use crate::layout::NO_PORT;
 
 impl Flows {
-    /// Returns a flow with its statistics; `None`: there is no such flow.
+    /// Returns a flow with its statistics; `None`: there is no such flow. Reads all entries of the
+    /// exact-match caches.
     pub(crate) fn flow(&self, ufid: Ufid) -> Option<Held> {
-        let batches = Batches::read(&self.maps);
-        let mut inner = self.lock();
-        let slot = *inner.by_ufid.get(&ufid)?;
-        Some(self.held(&mut inner, slot, &batches))
+        let _counting = self.counting();
+        let slots = {
+            let inner = self.lock();
+            let slot = *inner.by_ufid.get(&ufid)?;
+            let earlier = inner.earlier.get(&slot).map(|earlier| earlier.slots.clone());
+            [vec![slot], earlier.unwrap_or_default()].concat()
+        };
+        let added = |slot| (slot, FlowCount::added(&self.maps, slot, Reads::Some));
+        let mut counts = slots.into_iter().map(added).collect();
+        entries::add_some(&self.maps, &mut counts);
+        self.held(ufid, |slot| counts.get(&slot).copied().unwrap_or_default())
     }
 
-    fn held(&self, inner: &mut Inner, number: u32, batches: &Batches) -> Held {
+    /// Returns a flow with its statistics as of the last sweep, or later; `None`: there is no such
+    /// flow.
+    pub(crate) fn flow_as_swept(&self, ufid: Ufid) -> Option<Held> {
+        self.held(ufid, |slot| FlowCount::added(&self.maps, slot, Reads::Some))
+    }
+
+    /// Returns a flow, where `of` returns the counts of a slot.
+    fn held(&self, ufid: Ufid, of: impl Fn(u32) -> FlowCount) -> Option<Held> {
+        let mut inner = self.lock();
+        let number = *inner.by_ufid.get(&ufid)?;
         let slot = Slot::read(&self.maps, number as usize);
         let matching = Matching {
             words: slot.words,
             mask: self.maps.masks.read(slot.mask.into()).words,
             packet_type: slot.flags & FLOW_PACKET_TYPE != 0,
         };
-        Held {
+        let Inner { records, earlier, hits, .. } = &mut *inner;
+        let record = records.get_mut(number as usize)?;
+        let count = record.count(number, earlier, of);
+        *hits = hits.wrapping_add(record.observe(&count, self.clock.now()));
+        Some(Held {
             matching: matching.to_match(),
             hooks: HookSet::from_bits_truncate(slot.hooks),
-            stats: self.stats(inner, number, batches),
-        }
+            stats: record.flow_stats(),
+        })
     }
 
     /// Returns the actions of a flow; see [`crate::decode`].
@@ -48,91 +69,82 @@ impl Flows {
 
     /// Returns all flows, for people.
     pub fn dump(&self) -> Vec<(Ufid, Held)> {
+        let mut counts = self.counting();
+        self.read_counts(&mut counts);
         let ufids: Vec<Ufid> = self.lock().by_ufid.keys().copied().collect();
-        let mut all = Vec::with_capacity(ufids.len());
-        for some in ufids.chunks(256) {
-            let batches = Batches::read(&self.maps);
-            let mut inner = self.lock();
-            for ufid in some {
-                if let Some(slot) = inner.by_ufid.get(ufid).copied() {
-                    all.push((*ufid, self.held(&mut inner, slot, &batches)));
-                }
-            }
-        }
-        all
+        let of = |slot| count_in(&counts, slot);
+        ufids.into_iter().filter_map(|ufid| Some((ufid, self.held(ufid, of)?))).collect()
     }
 
-    /// Calls `each` with the statistics of every flow. The mutex is not held meanwhile.
+    /// Calls `each` with the statistics of every flow. No mutex is held meanwhile.
     pub fn sweep(&self, each: &mut dyn FnMut(Ufid, FlowStats)) {
-        let mut some = Vec::with_capacity(CHUNK);
-        let batches = Batches::read(&self.maps);
-        let mut from = 0;
-        loop {
-            let now = self.clock.now();
-            let mut inner = self.lock();
-            if from >= inner.records.len() {
-                return;
-            }
-            self.sweep_chunk(&mut inner, from, now, &batches, &mut some);
-            drop(inner);
-            for (ufid, stats) in some.drain(..) {
-                each(ufid, stats);
-            }
-            from += CHUNK;
+        let now = self.clock.now();
+        let mut counts = self.counting();
+        self.read_counts(&mut counts);
+        let mut all = Vec::with_capacity(self.len());
+        for from in (0..counts.len()).step_by(CHUNK) {
+            let mut inner = self.lock(); // packet threads install in between
+            sweep_chunk(&mut inner, from, now, &counts, &mut all);
+        }
+        drop(counts);
+        for (ufid, stats) in all {
+            each(ufid, stats);
         }
     }
 
-    /// Reads the statistics of up to [`CHUNK`] slots, from slot `from` on.
-    fn sweep_chunk(
-        &self,
-        inner: &mut Inner,
-        from: usize,
-        now: Millis,
-        batches: &Batches,
-        out: &mut Vec<(Ufid, FlowStats)>,
-    ) {
-        let Inner { records, earlier, hits, .. } = inner;
-        let some = records.get_mut(from..).unwrap_or_default();
-        let batched = batches.all().within(from as u32..(from + CHUNK) as u32);
-        for (record, slot) in some.iter_mut().zip(from as u32..).take(CHUNK) {
-            if record.state == RecordState::Published {
-                let count = self.count(record, slot, earlier, batched, batches);
-                *hits = hits.wrapping_add(record.observe(&count, now));
-                out.push((record.ufid, record.flow_stats()));
-            }
-        }
-    }
-
-    /// Reads the statistics of one flow.
-    fn stats(&self, inner: &mut Inner, slot: u32, batches: &Batches) -> FlowStats {
-        let Inner { records, earlier, hits, .. } = inner;
-        let Some(record) = records.get_mut(slot as usize) else { return FlowStats::default() };
-        let count = self.count(record, slot, earlier, batches.all(), batches);
-        *hits = hits.wrapping_add(record.observe(&count, self.clock.now()));
-        record.flow_stats()
+    /// Reads the counts of all slots. A slot that is published meanwhile has none.
+    pub(super) fn read_counts(&self, counts: &mut Vec<FlowCount>) {
+        let slots = self.lock().records.len() as u32; // at most EMC_SLOTS
+        counts.clear();
+        counts.extend((0..slots).map(|slot| FlowCount::added(&self.maps, slot, Reads::Some)));
+        entries::add_all(&self.maps, counts);
     }
 
     /// Returns the number of packets that flows took, as of the last read of each flow.
     pub(crate) fn hits(&self) -> u64 {
         self.lock().hits
     }
+}
 
-    /// Returns the counts of a flow, with those of the flows that it replaced. `batched` is the
-    /// part of `batches` that may belong to the slot.
+/// Returns the counts of a slot that [`Flows::read_counts`] read.
+pub(super) fn count_in(counts: &[FlowCount], slot: u32) -> FlowCount {
+    counts.get(slot as usize).copied().unwrap_or_default()
+}
+
+/// Returns the statistics of up to [`CHUNK`] slots, from slot `from` on, whose counts were read.
+fn sweep_chunk(
+    inner: &mut Inner,
+    from: usize,
+    now: Millis,
+    counts: &[FlowCount],
+    out: &mut Vec<(Ufid, FlowStats)>,
+) {
+    let Inner { records, earlier, hits, .. } = inner;
+    let some = records.get_mut(from..).unwrap_or_default();
+    for (record, slot) in some.iter_mut().zip(from as u32..counts.len() as u32).take(CHUNK) {
+        if record.state == RecordState::Published {
+            let count = record.count(slot, earlier, |slot| count_in(counts, slot));
+            *hits = hits.wrapping_add(record.observe(&count, now));
+            out.push((record.ufid, record.flow_stats()));
+        }
+    }
+}
+
+impl Record {
+    /// Returns the counts of the flow in `slot`, with those of the flows that it replaced. `of`
+    /// returns the counts of a slot.
     #[inline]
     fn count(
         &self,
-        record: &Record,
         slot: u32,
         earlier: &HashMap<u32, Earlier>,
-        batched: Batched<'_>,
-        batches: &Batches,
+        of: impl Fn(u32) -> FlowCount,
     ) -> FlowCount {
-        let mut count = FlowCount::with(&self.maps, slot, batched, Reads::Some);
-        if record.has_earlier
+        let mut count = of(slot);
+        if self.has_earlier
             && let Some(earlier) = earlier.get(&slot)
         {
-            count.add(&earlier.count(&self.maps, batches.all(), Reads::Some));
+            count.add(&earlier.count(of));
         }
         count
     }

@@ -58,27 +58,44 @@ impl Flows {
     /// or its counts were added in `earlier`.
     fn report(&self, unlinked: &[Unlinked], each: &mut dyn FnMut(Ufid, FlowStats)) {
         let now = self.clock.now();
-        let batches = Batches::read(&self.maps);
-        for Unlinked { ufid, slot, record } in unlinked {
-            let mut count = FlowCount::with(&self.maps, *slot, batches.all(), Reads::Last);
+        let counting = self.counting();
+        let mut slots: Vec<u32> = unlinked.iter().map(|u| u.slot).collect();
+        let earlier: Vec<Option<Earlier>> = {
             let mut inner = self.lock();
-            if record.has_earlier
-                && let Some(earlier) = inner.earlier.remove(slot)
-            {
-                count.add(&earlier.count(&self.maps, batches.all(), Reads::Last));
+            slots.iter().map(|slot| inner.earlier.remove(slot)).collect()
+        };
+        slots.extend(earlier.iter().flatten().flat_map(|earlier| &earlier.slots));
+        let taken = entries::take(&self.maps, &slots);
+        let last = |slot| self.last_count(slot, &taken);
+        let (mut all, mut hits) = (Vec::with_capacity(unlinked.len()), 0u64);
+        for (Unlinked { ufid, slot, record }, earlier) in unlinked.iter().zip(earlier) {
+            let mut count = last(*slot);
+            if let Some(earlier) = earlier {
+                count.add(&earlier.count(last));
             }
             let mut record = *record;
-            inner.hits = inner.hits.wrapping_add(record.observe(&count, now));
-            drop(inner);
-            each(*ufid, record.flow_stats());
+            hits = hits.wrapping_add(record.observe(&count, now));
+            all.push((*ufid, record.flow_stats()));
         }
+        {
+            let mut inner = self.lock();
+            inner.hits = inner.hits.wrapping_add(hits);
+        }
+        drop(counting);
+        all.into_iter().for_each(|(ufid, stats)| each(ufid, stats));
+    }
+
+    /// Returns the final counts of a slot, with those that were taken out of entries.
+    fn last_count(&self, slot: u32, taken: &entries::Counts) -> FlowCount {
+        let mut count = FlowCount::added(&self.maps, slot, Reads::Last);
+        count.add(&taken.get(&slot).copied().unwrap_or_default());
+        count
     }
 
     /// Frees the slots of removed flows and the places of unused masks. Waits for two grace periods
     /// when there are any.
     pub fn reclaim(&self) {
         let _one = self.reclaiming.lock().unwrap_or_else(|e| e.into_inner());
-        self.release_lingering();
         let (batch, masks) = {
             let mut inner = self.lock();
             let masks = inner.masks.retire(&self.maps.masks);
@@ -98,11 +115,11 @@ impl Flows {
         self.finish_counts(batch);
         self.scrub(batch);
         self.grace.wait()?;
-        let batches = Batches::read(&self.maps);
+        let _counting = self.counting();
         let mut inner = self.lock();
         inner.masks.free(&self.maps.masks);
         for some in batch.chunks(CHUNK) {
-            some.iter().for_each(|slot| self.free(&mut inner, *slot, &batches));
+            some.iter().for_each(|slot| self.free(&mut inner, *slot));
             drop(inner); // packet threads install meanwhile
             inner = self.lock();
         }
@@ -112,7 +129,8 @@ impl Flows {
     /// Marks the statistics of these slots as final. Adds the counts of each replaced slot to the
     /// flow that replaced it.
     fn finish_counts(&self, batch: &[u32]) {
-        let batches = Batches::read(&self.maps);
+        let _counting = self.counting();
+        let taken = entries::take(&self.maps, batch);
         let mut inner = self.lock();
         let Inner { records, earlier, .. } = &mut *inner;
         for slot in batch {
@@ -126,7 +144,7 @@ impl Flows {
                 let final_now =
                     records.get(*slot as usize).is_some_and(|r| r.state == RecordState::Settled);
                 if final_now {
-                    sum.add(&FlowCount::with(&self.maps, *slot, batches.all(), Reads::Last));
+                    sum.add(&self.last_count(*slot, &taken));
                 }
                 !final_now
             });
@@ -136,24 +154,19 @@ impl Flows {
     /// Removes the numbers of these slots from the signature cache. Programs add none of them
     /// again: the index does not have them, and the slots are dead.
     pub(super) fn scrub(&self, batch: &[u32]) {
-        let mut gone = vec![0u64; self.maps.slots.len().div_ceil(64)];
-        for slot in batch {
-            if let Some(bits) = gone.get_mut(*slot as usize / 64) {
-                *bits |= 1 << (slot % 64);
-            }
-        }
+        let gone = SlotSet::new(batch.iter().copied(), self.maps.slots.len());
         for word in self.maps.cache.all_words() {
             let entry = word.load(Ordering::Relaxed);
             let Some(slot) = hash::slot_of(entry) else { continue };
             // An entry that names no slot at all is removed as well.
-            if gone.get(slot as usize / 64).is_none_or(|bits| bits >> (slot % 64) & 1 != 0) {
+            if gone.has(slot).is_none_or(|is_gone| is_gone) {
                 // A program may have stored another entry there.
                 let _ = word.compare_exchange(entry, 0, Ordering::Relaxed, Ordering::Relaxed);
             }
         }
     }
 
-    fn free(&self, inner: &mut Inner, slot: u32, batches: &Batches) {
+    fn free(&self, inner: &mut Inner, slot: u32) {
         let at = slot as usize;
         let held = Slot::read(&self.maps, at);
         inner.masks.release(&self.maps.masks, held.mask);
@@ -165,34 +178,7 @@ impl Flows {
         if let Some(record) = inner.records.get_mut(at) {
             record.state = RecordState::Free;
         }
-        self.release_slot(inner, slot, batches);
-    }
-
-    /// Frees a slot for which no program notes packets any more. If a batch still names the slot,
-    /// its packets would be added to the next flow there, so the slot lingers.
-    fn release_slot(&self, inner: &mut Inner, slot: u32, batches: &Batches) {
-        if batches.may_name(slot) {
-            inner.lingering.push(slot);
-        } else {
-            stats::clear(&self.maps, slot);
-            inner.free.push(slot);
-        }
-    }
-
-    /// Frees many slots; see [`Flows::release_slot`].
-    pub(super) fn release_slots(&self, slots: &[u32]) {
-        let batches = Batches::read(&self.maps);
-        for some in slots.chunks(CHUNK) {
-            let mut inner = self.lock(); // packet threads install in between
-            some.iter().for_each(|slot| self.release_slot(&mut inner, *slot, &batches));
-        }
-    }
-
-    /// Frees the lingering slots that no batch names any more.
-    fn release_lingering(&self) {
-        let lingering = std::mem::take(&mut self.lock().lingering);
-        if !lingering.is_empty() {
-            self.release_slots(&lingering);
-        }
+        stats::clear(&self.maps, slot);
+        inner.free.push(slot);
     }
 }

@@ -3,15 +3,15 @@
 //! which programs write them.
 
 use std::mem::offset_of;
-use std::sync::atomic::{AtomicU64, Ordering, fence};
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::batches::{Batched, Batches};
 use super::count::FlowCount;
+use super::entries;
 use crate::layout::{RECENT_PACKETS_SHIFT, RECENT_SPILLED_SHIFT, TCP_FLAGS_SHIFT, Totals};
 use crate::maps::Maps;
 
-/// The number of reads of counts that a program is moving. A move takes some 100 ns, a batch of
-/// packets a microsecond, and longer when it is interrupted. If the last read is uncertain too, its
+/// The number of reads of counts that a program is moving. A move takes some 100 ns, and
+/// longer when it is interrupted. If the last read is uncertain too, its
 /// counts are too low.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Reads {
@@ -42,37 +42,16 @@ impl FlowCount {
     /// Returns the counts of a slot. While a program takes long to move counts, the result may be
     /// too low, but never too high.
     pub fn of_slot(maps: &Maps, slot: u32) -> FlowCount {
-        FlowCount::with(maps, slot, Batches::read(maps).all(), Reads::Some)
+        let added = FlowCount::added(maps, slot, Reads::Some);
+        let mut counts = entries::Counts::from_iter([(slot, added)]);
+        entries::add_some(maps, &mut counts);
+        counts.remove(&slot).unwrap_or(added)
     }
 
-    /// Returns the counts with an earlier read of the batches. Packets that came into the batches
-    /// since then are left out.
+    /// Returns the counts in a slot's words and totals. Those in entries of the exact-match caches
+    /// are missing.
     #[inline]
-    pub(super) fn with(maps: &Maps, slot: u32, batched: Batched<'_>, reads: Reads) -> FlowCount {
-        let batched = batched.of(slot);
-        if batched.is_empty() {
-            FlowCount::added(maps, slot, reads)
-        } else {
-            FlowCount::with_batched(maps, slot, batched, reads)
-        }
-    }
-
-    #[cold]
-    fn with_batched(maps: &Maps, slot: u32, batched: Batched<'_>, reads: Reads) -> FlowCount {
-        reads.until_sure(|| {
-            let (_, before) = batched.waiting(maps);
-            let mut sum = FlowCount::added(maps, slot, Reads::Some); // each time
-            fence(Ordering::Acquire); // the words are loaded before `turn` is again
-            let (waiting, after) = batched.waiting(maps);
-            sum.add(&waiting);
-            // The same: what waits now did so before.
-            (sum, before.is_some() && before == after)
-        })
-    }
-
-    /// Returns the counts in a slot's words and totals.
-    #[inline]
-    fn added(maps: &Maps, slot: u32, reads: Reads) -> FlowCount {
+    pub(super) fn added(maps: &Maps, slot: u32, reads: Reads) -> FlowCount {
         // Any order will do: while no word is marked as spilled, each has all counts of its shard.
         let (count, is_spilled) = recent(maps, slot, Ordering::Relaxed);
         if is_spilled { FlowCount::with_totals(maps, slot, reads) } else { count }
@@ -136,7 +115,7 @@ pub(crate) fn clear(maps: &Maps, slot: u32) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::batches::tests::{batch, entry, maps};
+    use super::super::tests::maps;
     use super::*;
     use crate::layout::Recent;
 
@@ -161,7 +140,7 @@ mod tests {
 
     #[test]
     fn totals_count_when_some_shard_says_so() {
-        let maps = maps();
+        let maps = maps(1024);
         assert_eq!(maps.sizes.shards, 2);
         maps.totals.write(5, &Totals { packets: 70_000, bytes: 9_000_000, begun: 2, ended: 2 });
         let set = |shard: usize, word| maps.recent.write(shard * 1024 + 5, &Recent { word });
@@ -175,49 +154,5 @@ mod tests {
         clear(&maps, 5);
         assert_eq!(FlowCount::of_slot(&maps, 5), FlowCount::default());
         assert_eq!(maps.totals.read(5), Totals::default());
-    }
-
-    fn of(maps: &Maps, slot: u32) -> (u64, u64, u16) {
-        let count = FlowCount::of_slot(maps, slot);
-        (count.packets, count.bytes, count.tcp_flags)
-    }
-
-    #[test]
-    fn what_waits_counts() {
-        let maps = maps();
-        let most = (1 << 27) - 1;
-        let last = 1023;
-        maps.batches.write(0, &batch(0, &[entry(0, 60, 0, 0), entry(last, most, 0xfff, 0)]));
-        maps.batches
-            .write(1, &batch(6, &[entry(last, 60, 1, 3), entry(0, 99, 2, 2), entry(7, 1, 0, 3)]));
-        assert_eq!(of(&maps, 0), (1, 60, 0), "the entry of the batch before is over");
-        assert_eq!(of(&maps, 7), (1, 1, 0));
-        assert_eq!(of(&maps, last as u32), (2, most + 60, 0xfff));
-        assert_eq!(of(&maps, 8), (0, 0, 0));
-        maps.recent.write(1024 + 7, &Recent { word: 5 << RECENT_PACKETS_SHIFT | 300 });
-        assert_eq!(of(&maps, 7), (6, 301, 0));
-        let spilled = 1 << RECENT_SPILLED_SHIFT;
-        maps.recent.write(1024 + 7, &Recent { word: spilled | 5 << RECENT_PACKETS_SHIFT | 300 });
-        maps.totals.write(7, &Totals { packets: 100, bytes: 6000, begun: 1, ended: 1 });
-        assert_eq!(of(&maps, 7), (106, 6301, 0));
-    }
-
-    #[test]
-    fn what_is_being_added_does_not() {
-        let maps = maps();
-        let mut held = batch(4, &[entry(7, 60, 0, 2), entry(7, 60, 0, 2), entry(8, 60, 0, 2)]);
-        maps.batches.write(0, &held);
-        let before = Batches::read(&maps);
-        assert_eq!(of(&maps, 7).0, 2);
-        held.turn = 5;
-        maps.batches.write(0, &held);
-        assert_eq!(of(&maps, 7).0, 0, "less, never more");
-        assert!(Batches::read(&maps).may_name(7) && Batches::read(&maps).may_name(8));
-        maps.recent.write(7, &Recent { word: 2 << RECENT_PACKETS_SHIFT | 120 });
-        held.turn = 6;
-        maps.batches.write(0, &held);
-        assert_eq!(FlowCount::with(&maps, 7, before.all(), Reads::Some).packets, 2);
-        assert!(!Batches::read(&maps).may_name(7));
-        assert!(before.may_name(7) && !before.may_name(9));
     }
 }

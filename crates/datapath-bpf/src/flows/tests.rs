@@ -3,8 +3,8 @@
 use super::*;
 use crate::attachment::Config;
 use crate::layout::{
-    BATCH, BATCH_BYTES_SHIFT, BATCH_TURN_SHIFT, Batch, ConfigEntry, EMC_SLOTS, FACTORS,
-    FLOW_PRECHECK, PORT_SETS, Port, PortSet, RECENT_PACKETS_SHIFT, RECENT_SPILLED_SHIFT, Recent,
+    ConfigEntry, EMC_PACKETS_SHIFT, EMC_SLOT_SHIFT, EMC_SLOTS, EmcEntry, FACTORS, FLOW_PRECHECK,
+    Moves, PORT_SETS, Port, PortSet, RECENT_PACKETS_SHIFT, RECENT_SPILLED_SHIFT, Recent,
     SlotDetail, Totals,
 };
 use crate::maps::Sizes;
@@ -13,12 +13,12 @@ use flow::{Field, Match};
 use proptest::prelude::*;
 use std::mem::offset_of;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 const PROGRAM_WORDS: usize = size_of::<Program>() / 8;
 const SET_WORDS: usize = size_of::<PortSet>() / 8;
 
-fn maps(max_flows: u32) -> Maps {
+pub(super) fn maps(max_flows: u32) -> Maps {
     let config = Config { max_flows, max_masks: 64, max_programs: 64, ..Config::default() };
     let maps = Maps::private(Sizes::new(&config, 2));
     for port in 1..8 {
@@ -309,26 +309,33 @@ fn statistics_never_go_back() {
     assert_eq!((word.load(Ordering::Relaxed), flows.maps.totals.read(0)), Default::default());
 }
 
-/// As a program notes a packet of 60 bytes in the batch of CPU 0, at this place of it.
-fn note(flows: &Flows, slot: u32, place: usize) {
-    let mut batch = flows.maps.batches.read(0);
-    batch.entries[place] = u64::from(slot) | 60 << BATCH_BYTES_SHIFT;
-    batch.cursor = place as u64 + 1;
-    flows.maps.batches.write(0, &batch);
+/// The word `count` of an entry of the exact-match cache of CPU 1.
+fn entry(flows: &Flows, way: usize) -> &AtomicU64 {
+    flows.maps.moves.write(1, &Moves { turn: 2, pad: [0; 7] });
+    let at = way * size_of::<EmcEntry>() + offset_of!(EmcEntry, count);
+    flows.maps.emc.word(flows.maps.sizes.emc_lines as usize + 5, at)
 }
 
-/// As a program adds the batch of CPU 0.
-fn add_batch(flows: &Flows) {
-    let batch = flows.maps.batches.read(0);
-    for entry in batch.entries.iter().filter(|entry| **entry != 0) {
-        let word = flows.maps.recent.word(*entry as usize & (EMC_SLOTS as usize - 1), 0);
-        word.fetch_add(1 << RECENT_PACKETS_SHIFT | 60, Ordering::Relaxed);
-    }
-    flows.maps.batches.write(0, &Batch { turn: batch.turn + 2, ..batch });
+/// Counts a packet of 60 bytes in an entry, as a program does.
+fn count(flows: &Flows, way: usize, slot: u32) {
+    let packet = entry(flows, way).load(Ordering::Relaxed) + (1 << EMC_PACKETS_SHIFT | 60);
+    entry(flows, way).store(u64::from(slot) << EMC_SLOT_SHIFT | packet, Ordering::Relaxed);
+}
+
+/// Puts a flow into an entry, as a program does: the counts of the present one move to its word.
+fn evict(flows: &Flows, way: usize, by: u32) {
+    let had = entry(flows, way).swap(u64::from(by) << EMC_SLOT_SHIFT, Ordering::Relaxed);
+    let slot = (had >> EMC_SLOT_SHIFT) as usize & (EMC_SLOTS as usize - 1);
+    let (packets, bytes) = (
+        (had & ((1 << EMC_SLOT_SHIFT) - 1)) >> EMC_PACKETS_SHIFT,
+        had & ((1 << EMC_PACKETS_SHIFT) - 1),
+    );
+    let word = flows.maps.recent.word(flows.maps.sizes.flows as usize + slot, 0);
+    word.fetch_add(packets << RECENT_PACKETS_SHIFT | bytes, Ordering::Relaxed);
 }
 
 #[test]
-fn packets_in_batches_count_once() {
+fn packets_in_entries_count_once() {
     let flows = table(1024);
     flows.clock.stop();
     let flow = megaflow(7, &[out(2)]);
@@ -338,73 +345,91 @@ fn packets_in_batches_count_once() {
         let mut swept = Vec::new();
         flows.sweep(&mut |_, stats| swept.push(stats));
         assert_eq!(swept, [one]);
+        assert_eq!(flows.dump()[0].1.stats, one);
         (one.packets, one.bytes, one.used)
     };
     let then = flows.clock.now();
-    note(&flows, 0, 0);
-    note(&flows, 0, 1);
-    assert_eq!(seen(), (2, 120, then));
+    (0..2).for_each(|_| count(&flows, 0, 0)); // two keys of the flow
+    count(&flows, 3, 0);
+    assert_eq!(flows.flow_as_swept(flow.ufid).unwrap().stats.packets, 0);
+    assert_eq!(seen(), (3, 180, then));
+    assert_eq!(flows.flow_as_swept(flow.ufid).unwrap().stats.packets, 3);
     flows.clock.advance(100);
-    add_batch(&flows);
-    assert_eq!(seen(), (2, 120, then), "they came no later than they were seen");
-    assert_eq!(flows.hits(), 2);
-    // The replacement goes on with the counts that wait for the old slot.
+    evict(&flows, 0, 9);
+    assert_eq!(seen(), (3, 180, then), "they came no later than they were seen");
+    assert_eq!(flows.hits(), 3);
+    // The replacement goes on with the counts of the old slot, wherever they are.
     let changed = Megaflow { actions: Actions::from([out(3)].as_slice()), ..flow.clone() };
-    let mut batch = flows.maps.batches.read(0);
-    batch.entries = [0; BATCH];
-    batch.entries[0] = 60 << BATCH_BYTES_SHIFT | 1 << BATCH_TURN_SHIFT; // of slot 0
-    flows.maps.batches.write(0, &batch);
     flows.replace(&changed, HookSet::all(), |_| {}).unwrap();
-    assert_eq!(seen().0, 3);
+    count(&flows, 3, 0); // by a program that runs
+    assert_eq!(seen().0, 4);
+    count(&flows, 1, 1);
+    assert_eq!(seen().0, 5);
     flows.reclaim();
-    assert_eq!(seen().0, 3);
-    assert_eq!(remove(&flows, flow.ufid).unwrap().packets, 3);
+    assert_eq!(seen().0, 5);
+    count(&flows, 1, 1);
+    assert_eq!(remove(&flows, flow.ufid).unwrap().packets, 6);
+    let again = Megaflow { ufid: Ufid(99), ..flow.clone() };
+    install(&flows, &again).unwrap();
+    flows.replace(&Megaflow { ufid: Ufid(99), ..changed }, HookSet::all(), |_| {}).unwrap();
+    count(&flows, 2, 2);
+    assert_eq!(remove(&flows, Ufid(99)).unwrap().packets, 1, "of the slot that was replaced");
 }
 
-/// A CPU without further packets adds nothing, and the next flow in the slot counts from zero.
+/// The next flow in a slot counts from zero, although an entry still names the slot.
 #[test]
-fn a_slot_that_a_batch_names_is_not_used_again() {
+fn counts_in_entries_are_of_one_flow() {
     let flows = table(1024);
     let flow = megaflow(7, &[out(2)]);
     install(&flows, &flow).unwrap();
-    note(&flows, 0, 5);
+    count(&flows, 2, 0);
     assert_eq!(remove(&flows, flow.ufid).unwrap().packets, 1);
-    (0..3).for_each(|_| flows.reclaim());
+    flows.reclaim();
     let next = megaflow(8, &[out(2)]);
     install(&flows, &next).unwrap();
-    assert_eq!(lookup(&flows, next.matching.key()), Some(1));
-    add_batch(&flows);
-    assert_eq!(flows.flow(next.ufid).unwrap().stats.packets, 0);
-    flows.reclaim();
-    let last = megaflow(9, &[out(2)]);
-    install(&flows, &last).unwrap();
-    assert_eq!(lookup(&flows, last.matching.key()), Some(0));
-    assert_eq!(flows.flow(last.ufid).unwrap().stats, FlowStats::default());
+    assert_eq!(lookup(&flows, next.matching.key()), Some(0));
+    let packets = || flows.flow(next.ufid).unwrap().stats.packets;
+    assert_eq!(packets(), 0);
+    evict(&flows, 2, 5);
+    assert_eq!(packets(), 0);
+    count(&flows, 1, 0);
+    assert_eq!(packets(), 1);
 }
 
-/// A batch of a former daemon stays while another daemon begins.
+/// Entries of a former daemon's programs keep their counts.
 #[test]
-fn a_batch_outlives_the_daemon() {
+fn counts_in_entries_outlive_the_daemon() {
     let flows = table(1024);
     let [gone, stays] = [7, 8].map(|id| megaflow(id, &[out(2)]));
     for (slot, flow) in [&gone, &stays].into_iter().enumerate() {
         install(&flows, flow).unwrap();
-        note(&flows, slot as u32, slot);
+        count(&flows, slot, slot as u32);
     }
-    remove(&flows, gone.ufid);
+    flows.remove_many(&[gone.ufid], &mut |_, _| {});
+    count(&flows, 0, 0); // as if the daemon had ended before it took the counts
     let Flows { maps, factors, clock, .. } = flows;
     let (flows, _) = Flows::adopt(maps, Vec::new(), factors, Grace::Nobody, clock).unwrap();
-    assert_eq!(flows.flow(stays.ufid).unwrap().stats.packets, 1);
+    assert_eq!(flows.flow_as_swept(stays.ufid).unwrap().stats.packets, 1);
+    count(&flows, 1, 1);
+    assert_eq!(flows.flow(stays.ufid).unwrap().stats.packets, 2);
     install(&flows, &gone).unwrap();
-    assert_eq!(lookup(&flows, gone.matching.key()), Some(2));
-    add_batch(&flows);
+    assert_eq!(lookup(&flows, gone.matching.key()), Some(0));
     assert_eq!(flows.flow(gone.ufid).unwrap().stats.packets, 0);
-    assert_eq!(flows.flow(stays.ufid).unwrap().stats.packets, 1);
-    flows.reclaim();
-    let next = megaflow(9, &[out(2)]);
-    install(&flows, &next).unwrap();
-    assert_eq!(lookup(&flows, next.matching.key()), Some(0));
-    assert_eq!(flows.flow(next.ufid).unwrap().stats.packets, 0);
+    assert_eq!(remove(&flows, stays.ufid).unwrap().packets, 2);
+}
+
+#[test]
+fn lines_that_are_no_longer_used_keep_their_counts() {
+    let flows = table(1 << 16);
+    let flow = megaflow(7, &[out(2)]);
+    install(&flows, &flow).unwrap();
+    assert!(flows.maps.fit_emc(40_000));
+    flows.maps.moves.write(0, &Moves { turn: 2, pad: [0; 7] });
+    let last = flows.maps.emc_used() as usize - 1;
+    let word = flows.maps.emc.word(last, offset_of!(EmcEntry, count));
+    word.store(1 << EMC_PACKETS_SHIFT | 60, Ordering::Relaxed);
+    assert!(flows.maps.fit_emc(10));
+    assert_eq!(flows.flow(flow.ufid).unwrap().stats.packets, 1);
 }
 
 #[test]

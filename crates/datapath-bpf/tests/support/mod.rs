@@ -3,7 +3,9 @@
 //! arrive on the loopback device of the namespace, which is datapath port [`IN_PORT`].
 
 use std::collections::HashMap;
+use std::mem::offset_of;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use datapath::Action;
 use datapath_bpf::encode::{self, Effect};
@@ -91,48 +93,24 @@ fn update(map: BorrowedFd<'_>, key: u32, value: u32) -> i32 {
     }
 }
 
-/// How a bed's programs count.
-#[derive(Clone, Copy, Debug)]
-pub struct Counting {
-    /// All CPUs on one shard.
-    pub on_one_shard: bool,
-    /// Batch by batch.
-    pub in_batches: bool,
-}
-
-impl Counting {
-    /// Every way.
-    pub const EACH: [Counting; 4] = [
-        Counting { on_one_shard: false, in_batches: false },
-        Counting { on_one_shard: false, in_batches: true },
-        Counting { on_one_shard: true, in_batches: false },
-        Counting { on_one_shard: true, in_batches: true },
-    ];
-
-    /// Returns how many of `packets` packets are in their flow's words.
-    pub fn added(self, packets: u64) -> u64 {
-        if self.in_batches { packets / BATCH as u64 * BATCH as u64 } else { packets }
-    }
-}
-
 impl Bed {
     pub fn new(hook: Hook) -> Bed {
-        Bed::that_counts(hook, Counting::EACH[0])
+        Bed::that_counts(hook, false)
     }
 
-    pub fn that_counts(hook: Hook, counting: Counting) -> Bed {
+    /// With `on_one_shard`, all CPUs count on one shard.
+    pub fn that_counts(hook: Hook, on_one_shard: bool) -> Bed {
         let config =
             Config { pins: None, max_flows: 1024, max_masks: 8, max_programs: 8, upcall_limit: 4 };
         let cpu = pin_to_one_cpu();
         let cpus = libbpf_rs::num_possible_cpus().unwrap();
         let mut sizes = Sizes::new(&config, cpus);
-        if counting.on_one_shard {
+        if on_one_shard {
             (sizes.shards, sizes.shards_atomic) = (1, true);
         }
         let factors = hash::factors();
         let full = VariantSettings::full(&sizes, &factors, 1, load::have_frags());
-        let settings = VariantSettings { batched: counting.in_batches.into(), ..full };
-        let loaded = load::load(hook, None, &settings, &sizes, &HashMap::new())
+        let loaded = load::load(hook, None, &full, &sizes, &HashMap::new())
             .unwrap_or_else(|e| panic!("{e}"));
         let fds: HashMap<String, OwnedFd> = loaded.maps().into_iter().collect();
         let maps = Maps::map(&fds, sizes).unwrap();
@@ -233,7 +211,7 @@ impl Bed {
         let entry = MaskEntry { words: *mask, needs: keys::needs(mask), flows: 1 };
         self.maps.masks.write(0, &entry);
         self.set_recent(0);
-        (0..self.maps.batches.len()).for_each(|cpu| self.maps.batches.zero(cpu));
+        self.entries().for_each(|word| word.store(0, Ordering::Relaxed));
         self.maps.totals.write(0, &Totals::default());
         flow.write(&self.maps, 0);
         let hash = hash::of_flow(&flow.words, 0, &self.factors);
@@ -260,6 +238,24 @@ impl Bed {
 
     fn shard(&self) -> usize {
         self.cpu & (self.maps.sizes.shards as usize - 1)
+    }
+
+    /// `count` of each entry of the exact-match caches that may be in use.
+    fn entries(&self) -> impl Iterator<Item = &AtomicU64> {
+        let lines = self.maps.sizes.emc_lines as usize;
+        let used = self.maps.config.read(0).emc_reach as usize;
+        let lines =
+            (0..self.maps.sizes.cpus as usize).flat_map(move |cpu| cpu * lines..cpu * lines + used);
+        let at = |way| way * size_of::<EmcEntry>() + offset_of!(EmcEntry, count);
+        lines.flat_map(move |line| (0..EMC_WAYS).map(move |way| self.maps.emc.word(line, at(way))))
+    }
+
+    /// `count` of the only entry of the exact-match caches that is not zero.
+    pub fn entry_count(&self) -> &AtomicU64 {
+        let mut all = self.entries().filter(|word| word.load(Ordering::Relaxed) != 0);
+        let one = all.next().unwrap();
+        assert!(all.next().is_none());
+        one
     }
 
     /// Makes this the word of what the flow counted of late.
