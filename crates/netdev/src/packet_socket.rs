@@ -69,12 +69,14 @@ impl ReceiveSocket {
             filter: Mutex::default(),
             lost: AtomicU64::new(0),
         };
+        // A socket without a protocol has no handler in the kernel. To take a handler away costs an
+        // RCU grace period.
         if muted {
             take_none(socket.fd())?;
         } else {
             socket.accept(name)?;
+            sys::bind(socket.fd(), &address(link.index, libc::ETH_P_ALL as u16))?;
         }
-        sys::bind(socket.fd(), &address(link.index, libc::ETH_P_ALL as u16))?;
         let membership = libc::packet_mreq {
             mr_ifindex: link.index as i32,
             mr_type: libc::PACKET_MR_PROMISC as u16,

@@ -68,7 +68,8 @@ pub struct OpenSpec {
     /// interface that another program created keeps that program's setting. Other kinds ignore
     /// this.
     pub persistent: Option<Owner>,
-    /// Receive nothing until [`crate::Device::set_receiving`] (`AF_PACKET`).
+    /// Receive nothing until [`crate::Device::set_receiving`], as with [`crate::Reception::Off`]
+    /// (`AF_PACKET`).
     pub muted: bool,
     /// MTU to set, in bytes. `None`: unchanged.
     pub mtu: Option<u32>,

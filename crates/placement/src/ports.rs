@@ -446,7 +446,7 @@ impl Ports for PlacedDatapath {
             .unwrap_or(Kind::Dummy);
         let mut port = Port::new(&spec.name, kind, settings, &self.slots);
         if kind == Kind::System && self.base.opens_muted() {
-            port.socket.reception = Reception::Muted;
+            port.socket.reception = Reception::Off;
         }
         control.ports.insert(number, port);
         self.change_port(&mut control, number, |port, blockers| {

@@ -49,6 +49,17 @@ fn kinds_of_devices_get_their_hooks() {
     assert_eq!(b.placed.tiers(PortNo(77)), None);
 }
 
+/// A change of a socket's reception costs a grace period of the kernel.
+#[test]
+fn a_socket_that_opens_without_packets_stays_so_at_a_tier() {
+    let b = Bench::new();
+    b.base.opens_muted.store(true, Ordering::Relaxed);
+    b.add("veth1", "system", None);
+    assert_eq!(*b.base.receiving.lock().unwrap(), []);
+    b.add("veth2", "system", Some("userspace"));
+    assert_eq!(*b.base.receiving.lock().unwrap(), [(2, On)]);
+}
+
 #[test]
 fn the_setting_chooses_and_unknown_words_are_errors() {
     let b = Bench::new();

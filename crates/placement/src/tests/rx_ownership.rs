@@ -140,7 +140,7 @@ fn what_an_earlier_daemon_attached_is_taken_once_by_the_base() {
     b.fast.owners.lock().unwrap().insert((PortNo(1), 1), RxOwner::ProgramsAlone);
     b.begin();
     let start = Moment {
-        reception: Reception::Muted,
+        reception: Reception::Off,
         has_filter: false,
         hook: true,
         owner: Some(RxOwner::ProgramsAlone),
