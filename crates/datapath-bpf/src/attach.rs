@@ -177,6 +177,17 @@ pub(crate) fn remove_filter(any: BorrowedFd<'_>, ifindex: u32, side: Side) {
 }
 
 impl Attached {
+    /// Unpins the program. The kernel detaches it some time later. A filter stays.
+    pub(crate) fn unpin(self) {
+        let Attached::Link { link, pin } = self else { return };
+        drop(link); // the pin's is the last reference, and the kernel drops it on a thread of its own
+        if let Some(path) = pin
+            && let Err(e) = std::fs::remove_file(&path)
+        {
+            tracing::warn!(target: "dpif", "could not unpin {} ({e})", path.display());
+        }
+    }
+
     /// Detaches and unpins. `program` is any descriptor, as in [`remove_filter`].
     pub(crate) fn detach(self, program: BorrowedFd<'_>) {
         match self {

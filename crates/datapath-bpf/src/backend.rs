@@ -85,6 +85,18 @@ pub trait Backend: Send + Sync {
     /// Detaches a port and removes it from the tables. May take milliseconds.
     fn detach(&self, port: PortNo);
 
+    /// Removes a port from the tables. The programs at its device pass all packets on, and
+    /// [`Backend::finish_detaching`] detaches them.
+    fn detach_later(&self, port: PortNo) {
+        self.detach(port);
+    }
+
+    /// Detaches one program that [`Backend::detach_later`] left, which takes milliseconds. Returns
+    /// false when there was none.
+    fn finish_detaching(&self) -> bool {
+        false
+    }
+
     /// Changes the MTU of a port in bytes, and whether it may be sent to.
     fn set_port(&self, port: PortNo, mtu: u32, up: bool);
 
@@ -235,6 +247,14 @@ impl Backend for BpfDatapath {
 
     fn detach(&self, port: PortNo) {
         BpfDatapath::detach(self, port);
+    }
+
+    fn detach_later(&self, port: PortNo) {
+        BpfDatapath::detach_later(self, port);
+    }
+
+    fn finish_detaching(&self) -> bool {
+        BpfDatapath::finish_detaching(self)
     }
 
     fn set_port(&self, port: PortNo, mtu: u32, up: bool) {

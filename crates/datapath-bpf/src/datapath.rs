@@ -30,7 +30,9 @@ use crate::pins::Pins;
 use crate::settings::{FEATURE_STACK, Needs};
 use crate::variant::{Station, Variants};
 use crate::{meters, ports, sys};
+use leaving::Leaving;
 
+mod leaving;
 mod rx_owner;
 mod user;
 
@@ -55,6 +57,8 @@ pub struct BpfDatapath {
     lost_on_the_way: AtomicU64,
     clock: Clock,
     ports: Mutex<BTreeMap<u32, Attachments>>,
+    /// Programs at devices that are no ports any more. Lock order: after `ports`.
+    leaving: Mutex<Vec<Leaving>>,
     /// Packets of each port that had gone up when the miss device was last found empty. Apart from
     /// `ports`, which is held while programs are attached: misses do not wait for that.
     gone_up: Mutex<HashMap<u32, u64>>,
@@ -83,6 +87,9 @@ impl BpfDatapath {
     /// that cannot be loaded are no error: the datapath then has the skb hook alone.
     pub fn open(config: Config, clock: Clock) -> Result<BpfDatapath, Unavailable> {
         let Opened { flows, variants, pins, devmap, adopted } = open::open(&config, clock.clone())?;
+        let left = pins.as_ref().zip(adopted.as_ref());
+        let leaving =
+            left.map_or_else(Vec::new, |(pins, ports)| leaving::without_port(pins, ports));
         Ok(BpfDatapath {
             flows,
             variants,
@@ -93,6 +100,7 @@ impl BpfDatapath {
             lost_on_the_way: AtomicU64::new(0),
             clock,
             ports: Mutex::default(),
+            leaving: Mutex::new(leaving),
             gone_up: Mutex::default(),
             objects: Mutex::default(),
             meters: Mutex::default(),
@@ -202,6 +210,9 @@ impl BpfDatapath {
         entry: &mut Attachments,
     ) -> Result<(), AttachError> {
         let name = entry_name(to.side);
+        if let Some(attached) = self.take_back(port, to.ifindex, to.side) {
+            entry.programs.insert(Hook::Tc, attached);
+        }
         if !to.hooks.tc {
             self.leave_hook(Hook::Tc, port, entry);
             return Ok(());
@@ -277,10 +288,14 @@ impl BpfDatapath {
     pub fn detach(&self, port: PortNo) {
         if port.0 < MAX_PORTS {
             let mut held = lock(&self.ports);
-            self.detach_held(&mut held, port.0);
-            if lock(&self.objects).remove(&port.0).is_some() {
-                let _ = self.flows.limit(port, None); // nothing to wait for
-            }
+            self.forget(&mut held, port.0);
+        }
+    }
+
+    fn forget(&self, held: &mut BTreeMap<u32, Attachments>, port: u32) {
+        self.detach_held(held, port);
+        if lock(&self.objects).remove(&port).is_some() {
+            let _ = self.flows.limit(PortNo(port), None); // nothing to wait for
         }
     }
 
@@ -290,8 +305,9 @@ impl BpfDatapath {
         lock(&self.gone_up).remove(&port);
         match held.remove(&port) {
             Some(mut entry) => {
-                for hook in [Hook::Xdp, Hook::Tc] {
-                    self.leave_hook(hook, port, &mut entry);
+                self.leave_hook(Hook::Xdp, port, &mut entry);
+                if !self.is_leaving(port) {
+                    self.leave_hook(Hook::Tc, port, &mut entry);
                 }
             }
             None if old.ifindex != 0 => self.detach_adopted(port, old.ifindex, side),
@@ -667,6 +683,7 @@ impl BpfDatapath {
             return;
         }
         self.set_miss_device(0);
+        self.leave_all();
         if !cleanup && self.pins.is_some() {
             // No thread follows the conditions until the next daemon attaches the ports.
             for port in ports::list(self.maps()) {

@@ -96,6 +96,15 @@ impl Pins {
         self.directory.join(format!("link_{port}_generic"))
     }
 
+    /// Returns the pinned links, each with the number of its port.
+    pub(crate) fn links(&self) -> impl Iterator<Item = (u32, PathBuf)> + use<> {
+        self.names().into_iter().filter_map(|path| {
+            let name = path.file_name()?.to_str()?;
+            let port = name.strip_prefix("link_")?.split('_').next()?.parse().ok()?;
+            Some((port, path))
+        })
+    }
+
     /// Opens the pinned maps called `names`. `None` when one of the maps is missing.
     pub(crate) fn maps(&self, names: &[(String, PathBuf)]) -> Option<HashMap<String, OwnedFd>> {
         names.iter().map(|(name, path)| Some((name.clone(), sys::open_pin(path).ok()?))).collect()

@@ -5,12 +5,12 @@
 //! one slot with a bit for each hook, so that both tiers cost one installation.
 
 use crate::BpfDatapath;
-use crate::attachment::{Attachment, HookSet, Hooks, XdpMode};
+use crate::attachment::{Attachment, HookSet, Hooks, RxOwner, XdpMode};
 use crate::backend::Backend;
 use crate::fit::{self, Wish, XdpFacts};
 use crate::peer;
 use crate::probe::{KernelProber, Prober};
-use crate::rx_ownership;
+use crate::rx_ownership::{self, Move};
 use datapath::offload::{
     Attached, Ends, HeldFlow, MissChannel, OffloadPort, OffloadProvider, PortSettings, PortSocket,
     ProviderSlot, Reason, SettingKey, TierState,
@@ -170,6 +170,9 @@ struct PortState {
     judgement: Judgement,
     /// Tiers that take the port's packets.
     attached: TierSet,
+    /// Index of the interface whose packets move from the socket to the programs; see
+    /// [`OffloadProvider::complete_moves`].
+    moving: Option<u32>,
     /// The port is in the table of ports, so flows may output to it.
     is_target: bool,
     /// XDP may redirect to the port; otherwise the reason why not.
@@ -189,6 +192,7 @@ impl PortState {
             facts: XdpFacts::default(),
             judgement: Judgement::default(),
             attached: TierSet::NONE,
+            moving: None,
             is_target: false,
             redirect: Err(not_yet()),
             peer: Err(not_yet().detail),
@@ -320,7 +324,9 @@ impl<B: Backend> BpfProvider<B> {
         };
         if tcx.is_ok() {
             let attach = || attach(TierSet::TCX);
-            tcx = rx_ownership::take_over(&*self.backend, port, ifindex, socket, attach);
+            let taken = rx_ownership::take_over(&*self.backend, port, ifindex, socket, attach);
+            state.moving = (taken == Ok(Move::Begun)).then_some(ifindex);
+            tcx = taken.map(|_| ());
         }
         let mut xdp = tcx.clone();
         if tcx.is_err() {
@@ -335,6 +341,7 @@ impl<B: Backend> BpfProvider<B> {
                 } else if let Err(reason) = attach(TierSet::TCX) {
                     // It may be gone altogether.
                     (state.attached, state.is_target) = (TierSet::NONE, false);
+                    state.moving = None;
                     tcx = Err(reason);
                 }
             }
@@ -502,7 +509,7 @@ impl<B: Backend> OffloadProvider for BpfProvider<B> {
         let was_at_xdp = is_at_xdp(&ports);
         let state = ports.entry(port.number).or_insert_with(|| PortState::new(port));
         state.follow(port);
-        (state.attached, state.is_target) = (TierSet::NONE, false);
+        (state.attached, state.is_target, state.moving) = (TierSet::NONE, false, None);
         let tcx = Self::check(port);
         if let Some(filter) = self.backend.filter() {
             socket.install_filter(filter);
@@ -520,16 +527,34 @@ impl<B: Backend> OffloadProvider for BpfProvider<B> {
         };
         state.peer = Err(not_yet().detail); // the attachment has ended it
         self.leave_peer(port.number, state);
-        let takes_receive = !state.attached.is_empty();
+        let (takes_receive, is_moving) = (!state.attached.is_empty(), state.moving.is_some());
         let affects_others = !was_at_xdp && is_at_xdp(&ports);
-        Attached { tiers, takes_receive, affects_others }
+        Attached { tiers, takes_receive, is_moving, affects_others }
+    }
+
+    fn complete_moves(&self) {
+        let mut ports = self.ports();
+        let moving: Vec<(PortNo, u32)> = ports
+            .iter_mut()
+            .filter_map(|(number, state)| Some((*number, state.moving.take()?)))
+            .collect();
+        if moving.is_empty() {
+            return;
+        }
+        self.backend.wait_for_packets();
+        for (number, ifindex) in moving {
+            if self.backend.owns_rx(number, ifindex) {
+                // The interface is in the table, so there is room.
+                let _ = self.backend.set_rx_owner(number, ifindex, RxOwner::ProgramsAlone);
+            }
+        }
     }
 
     fn release(&self, port: &OffloadPort<'_>, socket: &mut dyn PortSocket) {
         let mut ports = self.ports();
         let state = ports.entry(port.number).or_insert_with(|| PortState::new(port));
         state.follow(port);
-        (state.attached, state.is_target) = (TierSet::NONE, false);
+        (state.attached, state.is_target, state.moving) = (TierSet::NONE, false, None);
         state.redirect = Err(port.ingress.err().cloned().unwrap_or_else(not_yet));
         if let Some(filter) = self.backend.filter() {
             socket.install_filter(filter);
@@ -542,8 +567,12 @@ impl<B: Backend> OffloadProvider for BpfProvider<B> {
 
     fn remove_port(&self, port: PortNo) {
         self.ports().remove(&port);
-        self.backend.detach(port);
+        self.backend.detach_later(port);
         self.backend.forget_counts(port); // the next port of this number starts with none
+    }
+
+    fn finish_removal(&self) -> bool {
+        self.backend.finish_detaching()
     }
 
     fn update_port(&self, port: PortNo, mtu: u32, is_up: bool) {

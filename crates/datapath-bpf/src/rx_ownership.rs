@@ -27,8 +27,18 @@ use datapath::Refusal;
 use datapath::offload::{OffloadPort, PortSocket, Reason};
 use netdev::{Kind, Reception};
 
+/// The state of a port after [`take_over`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Move {
+    /// The programs alone own the packets.
+    Complete,
+    /// The programs own the packets that the socket's filter leaves to them. The caller waits for the
+    /// packets on their way, and then makes the programs alone the owner.
+    Begun,
+}
+
 /// Moves the packets that arrive at `port` from the socket to the programs, which `attach` attaches
-/// to the skb hook. When this returns, the programs alone own the packets. May take milliseconds.
+/// to the skb hook. May take milliseconds.
 ///
 /// # Errors
 ///
@@ -40,12 +50,12 @@ pub(crate) fn take_over(
     ifindex: u32,
     socket: &mut dyn PortSocket,
     attach: impl FnOnce() -> Result<(), Reason>,
-) -> Result<(), Reason> {
+) -> Result<Move, Reason> {
     let set_owner = |owner| backend.set_rx_owner(port.number, ifindex, owner);
     if port.kind != Kind::System || socket.reception() != Reception::On {
         attach()?;
         // An earlier daemon may have ended in between.
-        return set_owner(RxOwner::ProgramsAlone);
+        return set_owner(RxOwner::ProgramsAlone).map(|()| Move::Complete);
     }
     set_owner(RxOwner::Socket)?;
     attach()?;
@@ -54,9 +64,7 @@ pub(crate) fn take_over(
         let detail = "its socket cannot stop receiving";
         return Err(Reason::new(Refusal::TierUnavailable, detail));
     }
-    set_owner(RxOwner::Programs)?;
-    backend.wait_for_packets();
-    set_owner(RxOwner::ProgramsAlone)
+    set_owner(RxOwner::Programs).map(|()| Move::Begun)
 }
 
 /// Moves the packets that arrive at `port` from the programs to the socket. When this returns, the

@@ -239,7 +239,12 @@ impl OffloadProvider for Card {
                 TierState::refused(self.tier, reason, is_own)
             }
         };
-        Attached { tiers: vec![state], takes_receive: false, affects_others: false }
+        Attached {
+            tiers: vec![state],
+            takes_receive: false,
+            is_moving: false,
+            affects_others: false,
+        }
     }
 
     fn release(&self, port: &OffloadPort<'_>, _socket: &mut dyn PortSocket) {

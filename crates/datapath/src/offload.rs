@@ -252,6 +252,10 @@ pub struct Attached {
     /// The userspace datapath must not receive the port's packets by its own socket: the provider
     /// takes them all, and hands over those without a flow ([`MissChannel`]).
     pub takes_receive: bool,
+    /// The port's packets are between the socket and the provider. The caller calls
+    /// [`OffloadProvider::complete_moves`] and stops the socket afterwards. All packets are forwarded
+    /// meanwhile.
+    pub is_moving: bool,
     /// The provider may now decide otherwise about other ports: placement examines those for which
     /// [`OffloadProvider::depends_on`] holds.
     pub affects_others: bool,
@@ -335,12 +339,22 @@ pub trait OffloadProvider: Send + Sync {
     /// the port's packets. A failure at one tier leaves the port on the others.
     fn attach(&self, port: &OffloadPort<'_>, socket: &mut dyn PortSocket) -> Attached;
 
+    /// Completes the move of packets from sockets to the provider, for all ports whose
+    /// [`Attached::is_moving`] was true. Waits once, for some milliseconds, for all of them.
+    fn complete_moves(&self) {}
+
     /// Takes `port` out of all tiers, and leaves its packets to `socket`.
     fn release(&self, port: &OffloadPort<'_>, socket: &mut dyn PortSocket);
 
     /// Takes a port out of all tiers and forgets its counts: it is no port any more, and another
     /// one may get its number. Nothing happens when the provider does not have it.
     fn remove_port(&self, port: PortNo);
+
+    /// Carries out one part, of some milliseconds, of the work that [`OffloadProvider::remove_port`]
+    /// left for later. Returns false when there was none.
+    fn finish_removal(&self) -> bool {
+        false
+    }
 
     /// Follows a change of an attached port's MTU, or of whether packets may be sent to it.
     fn update_port(&self, port: PortNo, mtu: u32, is_up: bool);

@@ -23,13 +23,14 @@ use crate::link::{ARPHRD_ETHER, ARPHRD_LOOPBACK, By, LinkClient};
 use crate::open_error::OpenError;
 use crate::packet_queue::PacketQueue;
 use crate::packet_socket::{ReceiveSocket, send_socket};
+use crate::socket_close::PacketSocket;
 use crate::spec::OpenSpec;
 use crate::vnet::{self, VNET_HEADER};
 use crate::{finish, headers, sys};
 use packet::Packet;
 use std::io;
 use std::mem;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::AsRawFd;
 use std::ptr;
 use std::sync::Arc;
 
@@ -68,7 +69,7 @@ pub(crate) fn open(spec: &OpenSpec) -> Result<Opened, OpenError> {
 }
 
 struct PacketSender {
-    socket: Arc<OwnedFd>,
+    socket: Arc<PacketSocket>,
 }
 
 impl PacketSender {

@@ -7,6 +7,7 @@ use crate::link::{By, Change, Link, LinkClient, is_not_there};
 use crate::namespace::{self, Identity};
 use crate::packet_socket::ReceiveSocket;
 use crate::policer::Policer;
+use crate::socket_close::PacketSocket;
 use crate::spec::Kind;
 use crate::status::{DeviceStats, Status};
 use crate::{packet_socket, sys, tap_interface};
@@ -37,7 +38,7 @@ pub(crate) struct KernelDevice {
     ours: bool,
     /// A socket that the kernel unbinds when the interface is deleted or moved away; see
     /// [`packet_socket::is_bound`].
-    presence: Option<Arc<OwnedFd>>,
+    presence: Option<Arc<PacketSocket>>,
     /// The receive socket of a system device.
     receive: Option<Arc<ReceiveSocket>>,
     overrun: Option<Overrun>,
@@ -86,7 +87,7 @@ impl KernelDevice {
 
     /// Adds a socket of [`packet_socket::bound_socket`], which distinguishes the interface from a
     /// later one with the same index.
-    pub(crate) fn with_presence(mut self, socket: Option<Arc<OwnedFd>>) -> KernelDevice {
+    pub(crate) fn with_presence(mut self, socket: Option<Arc<PacketSocket>>) -> KernelDevice {
         self.presence = socket;
         self
     }

@@ -71,6 +71,7 @@ mod pcap;
 mod policer;
 mod pool;
 mod receive;
+mod socket_close;
 mod spec;
 mod status;
 mod sys;

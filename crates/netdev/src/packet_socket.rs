@@ -4,6 +4,7 @@
 use crate::device::Reception;
 use crate::gso_filter::GsoFilter;
 use crate::packet_ring::PacketRing;
+use crate::socket_close::PacketSocket;
 use crate::{link, sys};
 use std::io;
 use std::mem;
@@ -33,9 +34,13 @@ fn address(index: u32, protocol: u16) -> libc::sockaddr_ll {
     a
 }
 
+fn new_socket() -> io::Result<PacketSocket> {
+    sys::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_NONBLOCK, 0).map(PacketSocket::from)
+}
+
 /// A socket that receives the frames of an interface.
 pub(crate) struct ReceiveSocket {
-    fd: OwnedFd,
+    fd: PacketSocket,
     /// Its ring, which is made before the socket receives the first frame. `None`: the kernel
     /// refuses it.
     ring: OnceLock<Option<Ring>>,
@@ -57,7 +62,7 @@ impl ReceiveSocket {
     /// none until [`ReceiveSocket::set_receiving`].
     pub(crate) fn open(link: &link::Link, name: &str, muted: bool) -> io::Result<ReceiveSocket> {
         // Protocol 0 until all options are set, so that no frame is received before.
-        let socket = sys::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_NONBLOCK, 0)?;
+        let socket = new_socket()?;
         let fd = socket.as_fd();
         sys::set_option(fd, libc::SOL_PACKET, libc::PACKET_VNET_HDR, &1)?;
         sys::set_option(fd, libc::SOL_PACKET, libc::PACKET_AUXDATA, &1)?;
@@ -204,7 +209,7 @@ fn take_all(fd: BorrowedFd<'_>) -> io::Result<()> {
     }
 }
 
-pub(crate) fn send_socket(index: u32) -> io::Result<OwnedFd> {
+pub(crate) fn send_socket(index: u32) -> io::Result<PacketSocket> {
     let socket = bound_socket(index)?;
     let fd = socket.as_fd();
     sys::set_option(fd, libc::SOL_PACKET, libc::PACKET_VNET_HDR, &1)?;
@@ -213,8 +218,8 @@ pub(crate) fn send_socket(index: u32) -> io::Result<OwnedFd> {
 }
 
 /// Creates a socket on interface `index`, for [`is_bound`]. No packet is queued on it.
-pub(crate) fn bound_socket(index: u32) -> io::Result<OwnedFd> {
-    let socket = sys::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_NONBLOCK, 0)?;
+pub(crate) fn bound_socket(index: u32) -> io::Result<PacketSocket> {
+    let socket = new_socket()?;
     sys::bind(socket.as_fd(), &address(index, 0))?;
     Ok(socket)
 }
@@ -222,7 +227,7 @@ pub(crate) fn bound_socket(index: u32) -> io::Result<OwnedFd> {
 /// Returns true when a socket of [`bound_socket`] is still bound to its interface. The kernel
 /// unbinds it permanently when the interface is deleted or moved to another network namespace. A
 /// later interface may have the same index.
-pub(crate) fn is_bound(socket: &OwnedFd, index: u32) -> bool {
+pub(crate) fn is_bound(socket: &PacketSocket, index: u32) -> bool {
     match sys::bound_to::<libc::sockaddr_ll>(socket.as_fd()) {
         Ok(address) => address.sll_ifindex == index as i32,
         Err(_) => true, // nothing shows that it is gone

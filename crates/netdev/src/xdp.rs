@@ -44,12 +44,12 @@ use crate::kernel::KernelDevice;
 use crate::link::{ARPHRD_ETHER, By, Link, LinkClient};
 use crate::open_error::OpenError;
 use crate::packet_socket;
+use crate::socket_close::PacketSocket;
 use crate::spec::OpenSpec;
 use packet::Packet;
 use program::{Hook, Program};
 use socket::{Binding, Transmitter, XdpQueue, XdpSocket};
 use std::io;
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -178,7 +178,7 @@ fn assemble(
     mode: Mode,
     program: Program,
     sockets: Vec<XdpSocket>,
-    presence: Option<OwnedFd>,
+    presence: Option<PacketSocket>,
 ) -> Opened {
     let program = Arc::new(program);
     let shared: Vec<_> = sockets.iter().map(XdpSocket::shared).collect();

@@ -2,6 +2,7 @@
 //! The control side's records of ports and settings.
 
 use crate::eligibility::PortEligibility;
+use crate::postponed::Postponed;
 use crate::slots::Slots;
 use crate::socket::SocketState;
 use datapath::offload::{Attached, OffloadPort, PortSettings, Reason, TierState};
@@ -26,6 +27,7 @@ pub(crate) fn detached(tiers: TierSet, reason: &Reason) -> Attached {
     Attached {
         tiers: tiers.tiers().map(state).collect(),
         takes_receive: false,
+        is_moving: false,
         affects_others: false,
     }
 }
@@ -50,6 +52,8 @@ pub(crate) struct Port {
     pub(crate) mtu: u32,
     pub(crate) is_up: bool,
     pub(crate) socket: SocketState,
+    /// The next part of its attachment, which [`crate::PlacedDatapath::work_off`] carries out.
+    pub(crate) postponed: Option<Postponed>,
     /// Its state at each provider, in the order of the list.
     pub(crate) at: Vec<Attached>,
 }
@@ -74,6 +78,7 @@ impl Port {
             mtu: 0,
             is_up: false,
             socket: SocketState::default(),
+            postponed: None,
             at: slots.iter().map(|slot| detached(slot.tiers(), &reason(slot))).collect(),
         }
     }
@@ -170,6 +175,9 @@ pub(crate) struct Control {
     pub(crate) reserved: Vec<AdoptedPort>,
     /// Flows were adopted, and the first configuration has not added all its ports yet.
     pub(crate) adopting: bool,
+    /// Number of new ports that are attached to providers as soon as they are added. The attachment
+    /// of further ones is postponed.
+    pub(crate) immediate: usize,
 }
 
 impl Control {
@@ -181,6 +189,7 @@ impl Control {
             blockers: slots.iter().map(blocked).collect(),
             reserved: Vec::new(),
             adopting: false,
+            immediate: usize::MAX,
         }
     }
 

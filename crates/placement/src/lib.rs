@@ -55,6 +55,7 @@ mod migration;
 mod miss;
 mod placed;
 mod ports;
+mod postponed;
 mod queue;
 mod report;
 mod slots;

@@ -4,6 +4,7 @@
 use crate::control::{Blockers, Control, Port, PortTier, detached, not_yet};
 use crate::device;
 use crate::placed::PlacedDatapath;
+use crate::postponed::Postponed;
 use crate::socket::Socket;
 use crate::table::PlacementState;
 use datapath::offload::{Ends, PortSettings, PortSocket, Reason};
@@ -26,7 +27,7 @@ impl PlacedDatapath {
 
     /// Reads the device's state again. Returns the tiers of the providers that may now decide
     /// otherwise about the port: of those in `among`, or of all when the device is another one.
-    fn examine(&self, number: PortNo, port: &mut Port, among: TierSet) -> TierSet {
+    pub(crate) fn examine(&self, number: PortNo, port: &mut Port, among: TierSet) -> TierSet {
         let status = self.base.device(number).and_then(|device| device.status().ok());
         let before = port.ifindex;
         port.ifindex = status.as_ref().and_then(Status::ifindex_here);
@@ -93,7 +94,7 @@ impl PlacedDatapath {
 
     /// Changes a port, and examines the other ports if the change affects them. `None` without such
     /// a port.
-    fn change_port(
+    pub(crate) fn change_port(
         &self,
         control: &mut Control,
         number: PortNo,
@@ -133,7 +134,13 @@ impl PlacedDatapath {
 
     /// Attaches the port again to the providers of `tiers`, while none of their flows uses the
     /// port.
-    fn place_port(&self, number: PortNo, port: &mut Port, blockers: &[Blockers], tiers: TierSet) {
+    pub(crate) fn place_port(
+        &self,
+        number: PortNo,
+        port: &mut Port,
+        blockers: &[Blockers],
+        tiers: TierSet,
+    ) {
         if tiers.is_empty() {
             return;
         }
@@ -167,6 +174,11 @@ impl PlacedDatapath {
     /// Attaches a port, which no flow of these tiers uses, to the providers of `tiers`.
     fn attach_port(&self, number: PortNo, port: &mut Port, blockers: &[Blockers], tiers: TierSet) {
         let check = port.check();
+        let postponed = port.postponed.take();
+        let tiers = match postponed {
+            Some(Postponed::Attachment) => self.slots.tiers(),
+            _ => tiers,
+        };
         let mut state = port.socket;
         let mut at = std::mem::take(&mut port.at);
         for ((slot, blockers), attached) in self.slots.iter().zip(blockers).zip(&mut at) {
@@ -192,8 +204,17 @@ impl PlacedDatapath {
         }
         if !self.slots.are_empty() {
             let is_taken = at.iter().any(|attached| attached.takes_receive);
-            let reception = if is_taken { Reception::Off } else { Reception::On };
-            self.socket(number, port, &mut state).set_receive(reception);
+            let is_moving =
+                at.iter_mut().fold(false, |is, a| is | std::mem::take(&mut a.is_moving));
+            if is_moving && postponed == Some(Postponed::Attachment) {
+                port.postponed = Some(Postponed::Completion);
+            } else {
+                if is_moving {
+                    self.complete_moves();
+                }
+                let reception = if is_taken { Reception::Off } else { Reception::On };
+                self.socket(number, port, &mut state).set_receive(reception);
+            }
         }
         (port.at, port.socket) = (at, state);
         if !self.slots.are_empty() {
@@ -206,7 +227,7 @@ impl PlacedDatapath {
     }
 
     /// Returns the base's socket at a port, for a provider.
-    fn socket<'a>(
+    pub(crate) fn socket<'a>(
         &'a self,
         number: PortNo,
         port: &'a Port,
@@ -449,10 +470,7 @@ impl Ports for PlacedDatapath {
             port.socket.reception = Reception::Off;
         }
         control.ports.insert(number, port);
-        self.change_port(&mut control, number, |port, blockers| {
-            self.examine(number, port, self.slots.tiers());
-            self.place_port(number, port, blockers, self.slots.tiers());
-        });
+        self.place_new_port(&mut control, number);
         Ok(number)
     }
 

@@ -72,6 +72,8 @@ pub struct Daemon {
     pub stop: Rc<Notify>,
     /// Rung after a step that may have made work due by the clock.
     pub activity: Rc<Notify>,
+    /// Rung when ports may have work that was postponed ([`PlacedDatapath::work_off`]).
+    pub postponed: Rc<Notify>,
     /// True while a task sleeps until `activity` is rung.
     pub is_resting: bool,
     events: mpsc::Receiver<Event>,
@@ -123,6 +125,7 @@ impl Daemon {
             exit: None,
             stop: Rc::new(Notify::new()),
             activity: Rc::new(Notify::new()),
+            postponed: Rc::new(Notify::new()),
             is_resting: false,
             events,
         }
@@ -337,6 +340,7 @@ pub fn reconfigure(daemon: &Shared) -> bool {
     d.publish_and_wake();
     let (configuration, mut context) = d.configuring();
     configuration.finish(&mut context, &applied);
+    d.postponed.notify_one();
     true
 }
 

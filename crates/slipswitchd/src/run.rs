@@ -29,6 +29,9 @@ use tokio::task::{LocalSet, spawn_local};
 const TICK: Duration = Duration::from_millis(500);
 /// Least time between two checks of connections between two rounds.
 const LEAST_SLEEP: Duration = Duration::from_millis(10);
+/// Time between two parts of postponed work. Other tasks get their turn, and other processes the
+/// kernel's lock of network devices.
+const BETWEEN_PARTS: Duration = Duration::from_millis(1);
 /// Time that replies to `ovs-appctl` may take when the daemon stops.
 const LAST_REPLIES: Duration = Duration::from_secs(1);
 /// Most megaflows, until `other_config:flow-limit` sets another limit. It is OVS's default.
@@ -136,6 +139,7 @@ async fn run(args: Args, dirs: Dirs, process: &mut process::Daemon) -> Result<()
     spawn_local(watch_clock(Rc::clone(&daemon)));
     spawn_local(watch_links(Rc::clone(&daemon)));
     spawn_local(watch_ends(Rc::clone(&daemon)));
+    spawn_local(work_off_postponed(Rc::clone(&daemon)));
     spawn_local(watch_signals(Rc::clone(&daemon), signals));
 
     // A detaching parent waits for the database, as in OVS, so that the next program of a script
@@ -360,6 +364,19 @@ async fn follow_ends(placed: &PlacedDatapath) -> std::io::Result<()> {
 )]
 fn readable(fd: BorrowedFd<'_>) -> std::io::Result<AsyncFd<RawFd>> {
     AsyncFd::with_interest(fd.as_raw_fd(), Interest::READABLE)
+}
+
+/// Attaches ports to their tiers, and detaches programs, after the reconfiguration that asked for it.
+/// After each part, which takes some 10 ms, other tasks get their turn.
+async fn work_off_postponed(daemon: Shared) {
+    let Some(placed) = daemon.borrow().placed.clone() else { return };
+    let postponed = Rc::clone(&daemon.borrow().postponed);
+    loop {
+        postponed.notified().await;
+        while placed.work_off() {
+            tokio::time::sleep(BETWEEN_PARTS).await;
+        }
+    }
 }
 
 async fn watch_signals(daemon: Shared, signals: Signals) {

@@ -42,6 +42,19 @@ fn devices_keep_their_numbers() {
     assert_eq!(b.placed.add_port(&local).unwrap(), PortNo(0));
 }
 
+/// Their programs forward already, and a socket would take the same packets.
+#[test]
+fn adopted_ports_are_attached_at_once() {
+    let b = Bench::with(earlier_fast_path());
+    b.placed.attach_at_once(0);
+    for name in ["veth3", "veth2", "veth4"] {
+        b.add(name, "system", None);
+    }
+    assert_eq!(b.fast.tiers_of(6), Some(TierSet::TCX));
+    assert_eq!(b.fast.tiers_of(5), Some(TierSet::TCX));
+    assert_eq!(b.fast.tiers_of(2), None, "a new one");
+}
+
 #[test]
 fn a_number_is_given_again_late_while_others_are_kept() {
     let b = bench();

@@ -49,6 +49,42 @@ fn kinds_of_devices_get_their_hooks() {
     assert_eq!(b.placed.tiers(PortNo(77)), None);
 }
 
+/// Ports are attached in the order of their numbers, one in each part of the work. Flows to and from
+/// the others run in userspace meanwhile.
+#[test]
+fn the_attachment_of_many_ports_is_postponed() {
+    let b = Bench::new();
+    b.base.opens_muted.store(true, Ordering::Relaxed);
+    b.placed.attach_at_once(2);
+    b.veths(4);
+    let at_tcx = || (1..=4).filter(|n| states(&b, *n).1.is_none()).collect::<Vec<u32>>();
+    assert_eq!(at_tcx(), [1, 2]);
+    assert_eq!(states(&b, 3).1, Some(Refusal::PortNotHere));
+    b.placed.install(&flow(1, 3, &[output(1)])).unwrap();
+    b.placed.install(&flow(2, 1, &[output(4)])).unwrap();
+    assert_eq!((b.place(1).0, b.place(2).0), (Tier::Userspace, Tier::Userspace));
+    assert_eq!(*b.base.receiving.lock().unwrap(), [(3, On), (4, On)]);
+    assert!(b.placed.work_off());
+    assert_eq!(at_tcx(), [1, 2, 3]);
+    b.placed.remove_port(PortNo(4)).unwrap();
+    while b.placed.work_off() {}
+    assert_eq!(b.base.receiving.lock().unwrap().last(), Some(&(3, Off)));
+    for _ in 0..4 {
+        b.placed.maintain();
+    }
+    assert_eq!(b.place(1), (Tier::Tcx, None));
+    assert!(!b.placed.work_off());
+    // The next transaction has a number of its own, and a port that stays in userspace needs none.
+    b.placed.attach_at_once(1);
+    let user = b.add("veth5", "system", Some("userspace"));
+    assert_eq!(states(&b, user).1, Some(Refusal::TierSetting));
+    let (next, last) = (b.add("veth6", "system", None), b.add("veth7", "system", None));
+    assert_eq!((states(&b, next).1, states(&b, last).1), (None, Some(Refusal::PortNotHere)));
+    // What changes a port's tier attaches it.
+    b.placed.retier(PortNo(last), &spec("veth7", "system", Some("tcx"))).unwrap();
+    assert_eq!(states(&b, last).1, None);
+}
+
 /// A change of a socket's reception costs a grace period of the kernel.
 #[test]
 fn a_socket_that_opens_without_packets_stays_so_at_a_tier() {

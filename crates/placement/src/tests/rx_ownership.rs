@@ -123,6 +123,59 @@ fn each_packet_is_taken_once() {
     }
 }
 
+/// A port whose attachment is postponed gets its packets from the start, also where a person changes
+/// its tier after some parts of the move.
+#[test]
+fn each_packet_of_a_postponed_port_is_taken_once() {
+    for parts in 0..4 {
+        let b = Bench::with(with_filter());
+        b.base.opens_muted.store(true, Ordering::Relaxed);
+        b.placed.attach_at_once(0);
+        let port = PortNo(b.add("veth1", "system", None));
+        let start =
+            Moment { reception: Reception::Off, has_filter: false, hook: false, owner: None };
+        let mut now = steps(&b).into_iter().fold(start, Moment::after);
+        assert_eq!((now.reception, now.hook), (Reception::On, false), "userspace forwards");
+        let mut seen = 0;
+        let mut follow = |change: &dyn Fn() -> bool| {
+            let goes_on = change();
+            let steps = steps(&b);
+            for (times, how) in takings(now, &steps) {
+                assert_eq!(times, 1, "{how}");
+                seen += 1;
+            }
+            now = steps.into_iter().fold(now, Moment::after);
+            goes_on
+        };
+        let retier = |tier| b.placed.retier(port, &spec("veth1", "system", Some(tier))).is_ok();
+        for _ in 0..parts {
+            follow(&|| b.placed.work_off());
+        }
+        follow(&|| retier("userspace"));
+        follow(&|| retier("tcx"));
+        while follow(&|| b.placed.work_off()) {}
+        assert_eq!((now.reception, now.owner), (Reception::Off, Some(RxOwner::ProgramsAlone)));
+        assert!(seen > 20, "{seen}");
+    }
+}
+
+/// The whole of many ports waits once for packets on their way.
+#[test]
+fn postponed_ports_wait_together() {
+    let b = Bench::with(with_filter());
+    b.placed.attach_at_once(0);
+    for n in 1..=20 {
+        b.add(&format!("veth{n}"), "system", None);
+    }
+    steps(&b);
+    let mut parts = 0;
+    while b.placed.work_off() {
+        parts += 1;
+    }
+    assert_eq!(steps(&b).iter().filter(|step| **step == Step::Wait).count(), 1);
+    assert_eq!(parts, 20 + 1 + 20, "attachments, their completion, stops of sockets");
+}
+
 #[test]
 fn no_packet_is_taken_twice_without_a_filter() {
     let b = Bench::new();
