@@ -683,7 +683,11 @@ impl BpfDatapath {
             return;
         }
         self.set_miss_device(0);
-        self.leave_all();
+        if cleanup {
+            while self.finish_detaching() {}
+        } else {
+            self.leave_all();
+        }
         if !cleanup && self.pins.is_some() {
             // No thread follows the conditions until the next daemon attaches the ports.
             for port in ports::list(self.maps()) {
