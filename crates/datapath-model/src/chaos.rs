@@ -24,6 +24,7 @@ use datapath::{
 use flow::Key;
 use netdev::Device;
 use packet::Packet;
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -82,6 +83,8 @@ pub struct Chaos {
     waits: AtomicBool,
     /// The action of another thread; see [`Chaos::interrupt`].
     other: Mutex<Option<Act>>,
+    /// Moved megaflows that the last sweep has left out.
+    left_out: Mutex<BTreeSet<Ufid>>,
 }
 
 type Act = Box<dyn FnOnce() + Send>;
@@ -120,6 +123,7 @@ impl Chaos {
             held_up: AtomicBool::new(false),
             waits: AtomicBool::new(false),
             other: Mutex::default(),
+            left_out: Mutex::default(),
         })
     }
 
@@ -233,6 +237,20 @@ impl Flows for Chaos {
                 each(ufid, stats);
             }
         });
+        self.let_others();
+    }
+    fn sweep_moved(&self, each: &mut dyn FnMut(Ufid, FlowStats)) {
+        let lock = || self.left_out.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut before = std::mem::take(&mut *lock());
+        self.inner.sweep_moved(&mut |ufid, stats| {
+            before.remove(&ufid);
+            if self.fails(self.rates.sweep) {
+                lock().insert(ufid);
+            } else {
+                each(ufid, stats);
+            }
+        });
+        self.inner.stats_of(&before.into_iter().collect::<Vec<_>>(), each);
         self.let_others();
     }
     fn dump(&self) -> Vec<FlowDump> {

@@ -31,6 +31,8 @@ pub struct Model {
 struct State {
     ports: BTreeMap<PortNo, ModelPort>,
     flows: Vec<(Megaflow, FlowStats)>,
+    /// Statistics that the last sweep of moved megaflows reported.
+    reported: BTreeMap<Ufid, FlowStats>,
     limit: usize,
     meters: BTreeMap<u32, ModelMeter>,
     lookups: LookupStats,
@@ -95,6 +97,7 @@ impl Model {
             state: Mutex::new(State {
                 ports: BTreeMap::new(),
                 flows: Vec::new(),
+                reported: BTreeMap::new(),
                 limit,
                 meters: BTreeMap::new(),
                 lookups: LookupStats::default(),
@@ -384,6 +387,7 @@ impl Flows for Model {
             return Err(Refusal::TableFull);
         }
         state.flows.push((flow.clone(), FlowStats::default()));
+        state.reported.remove(&flow.ufid);
         Ok(())
     }
 
@@ -410,6 +414,19 @@ impl Flows for Model {
         for dump in self.dump() {
             each(dump.flow.ufid, dump.stats);
         }
+    }
+
+    fn sweep_moved(&self, each: &mut dyn FnMut(Ufid, FlowStats)) {
+        let mut moved = Vec::new();
+        {
+            let State { flows, reported, .. } = &mut *lock(&self.state);
+            for (flow, stats) in flows {
+                if reported.insert(flow.ufid, *stats) != Some(*stats) {
+                    moved.push((flow.ufid, *stats));
+                }
+            }
+        }
+        moved.into_iter().for_each(|(ufid, stats)| each(ufid, stats));
     }
 
     fn dump(&self) -> Vec<FlowDump> {

@@ -81,6 +81,22 @@ pub trait Flows: Send + Sync {
     /// go meanwhile may be left out. `each` may call back into this trait.
     fn sweep(&self, each: &mut dyn FnMut(Ufid, FlowStats));
 
+    /// Calls `each` for the statistics of every megaflow that was installed, or whose statistics
+    /// changed, since the last call of this method; others may be among them. So it has one caller.
+    /// In all other respects it is like [`Flows::sweep`].
+    fn sweep_moved(&self, each: &mut dyn FnMut(Ufid, FlowStats)) {
+        self.sweep(each);
+    }
+
+    /// Calls `each` for the statistics of those of `ufids` that exist, without their order.
+    fn stats_of(&self, ufids: &[Ufid], each: &mut dyn FnMut(Ufid, FlowStats)) {
+        for ufid in ufids {
+            if let Some(dump) = self.flow(*ufid) {
+                each(*ufid, dump.stats);
+            }
+        }
+    }
+
     /// All megaflows, for people.
     fn dump(&self) -> Vec<FlowDump>;
 
@@ -135,8 +151,8 @@ pub trait Datapath: Ports + Flows + Packets + Counters {
     fn meters(&self) -> Option<&dyn Meters>;
     /// True when a megaflow may match or set all fields that `action` and its nested actions need.
     fn supports(&self, action: &Action) -> bool;
-    /// Housekeeping that neither packets nor passes over megaflows wait for. Called about twice a
-    /// second, by one thread; may take a tenth of a second, as where programs are loaded.
+    /// Housekeeping that neither packets nor passes over megaflows wait for. Called twice a second
+    /// at most, and rarely while no packets come, by one thread; may take a tenth of a second, as where programs are loaded.
     fn maintain(&self) {}
     /// Stops packet threads and closes ports; megaflows are gone for a userspace datapath.
     fn shutdown(&self);

@@ -33,7 +33,8 @@
 //! 2. [`OffloadProvider::install`] adds it with zero statistics.
 //! 3. [`OffloadProvider::replace`] gives it other actions or other tiers of the same provider;
 //!    its statistics go on.
-//! 4. [`OffloadProvider::sweep`] reports its statistics. They only grow.
+//! 4. [`OffloadProvider::sweep`] and [`OffloadProvider::sweep_moved`] report its statistics. They
+//!    only grow.
 //! 5. [`OffloadProvider::remove_many`] takes it out and returns its final statistics.
 //!    A flow that the provider has lost by itself is named by [`OffloadProvider::take_lost`], and
 //!    the provider keeps what it last counted until placement removes the flow.
@@ -435,6 +436,12 @@ pub trait OffloadProvider: Send + Sync {
     /// Calls `each` with the statistics of every flow, each once.
     fn sweep(&self, each: &mut dyn FnMut(Ufid, FlowStats));
 
+    /// Calls `each` with the statistics of every flow whose statistics changed since the last call
+    /// of this method, each once; others may be among them. So it has one caller.
+    fn sweep_moved(&self, each: &mut dyn FnMut(Ufid, FlowStats)) {
+        self.sweep(each);
+    }
+
     /// Returns the flows that the provider found to be lost since the last call, most often
     /// because the last sweep did not see them. Each is counted on as it was last seen until
     /// [`OffloadProvider::remove_many`].
@@ -505,7 +512,8 @@ pub trait OffloadProvider: Send + Sync {
     /// Returns the lookups since start. Misses are the userspace datapath's to count.
     fn lookups(&self) -> LookupStats;
 
-    /// Does housekeeping; called by one thread about twice a second. May take a tenth of a second.
+    /// Does housekeeping; called by one thread twice a second at most, and rarely while no packets
+    /// come. May take a tenth of a second.
     fn maintain(&self) {}
 
     /// Ends. Without `cleanup` everything that can goes on forwarding without the daemon.

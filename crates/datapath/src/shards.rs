@@ -46,6 +46,11 @@ impl<T> Groups<T> {
         self.0[shard_of(ufid)].push((ufid, with));
     }
 
+    /// The group of part `n`, which is below [`SHARDS`].
+    pub fn part(&self, n: usize) -> &[(Ufid, T)] {
+        &self.0[n]
+    }
+
     /// The groups in the order of the parts, empty ones too.
     pub fn iter(&self) -> impl Iterator<Item = &[(Ufid, T)]> {
         self.0.iter().map(Vec::as_slice)
