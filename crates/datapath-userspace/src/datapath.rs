@@ -10,6 +10,7 @@ use crate::ports::{self, Port, RxQueue};
 use crate::rxq::{self, Assignment, ThreadInfo};
 use crate::shared::Shared;
 use crate::stats::PmdStats;
+use crate::table::MOVED_AT_ONCE;
 use clock::Clock;
 use datapath::scratch::Scratch;
 use datapath::{
@@ -490,6 +491,24 @@ impl Flows for UserspaceDatapath {
         // megaflow, and `each` may call back.
         self.swept.with(|swept| {
             self.shared.table().statistics(swept);
+            swept.iter().for_each(|(ufid, stats)| each(*ufid, *stats));
+        });
+    }
+
+    fn sweep_moved(&self, each: &mut dyn FnMut(Ufid, FlowStats)) {
+        self.swept.with(|swept| {
+            for from in (0..).step_by(MOVED_AT_ONCE) {
+                if !self.shared.table().moved_statistics(from, swept) {
+                    return;
+                }
+                swept.drain(..).for_each(|(ufid, stats)| each(ufid, stats));
+            }
+        });
+    }
+
+    fn stats_of(&self, ufids: &[Ufid], each: &mut dyn FnMut(Ufid, FlowStats)) {
+        self.swept.with(|swept| {
+            self.shared.table().statistics_of(ufids, swept);
             swept.iter().for_each(|(ufid, stats)| each(*ufid, *stats));
         });
     }

@@ -309,7 +309,7 @@ impl Engine {
     ) -> Result<(), Vec<Work>> {
         let bytes = works.iter().map(|w| w.packet.len() as u64).sum();
         let flags = works.iter().fold(0, |f, w| f | w.key.tcp_flags.get());
-        match flow.count(works.len() as u64, bytes, flags, self.now) {
+        match flow.count(&shared.moved, works.len() as u64, bytes, flags, self.now) {
             Some(actions) => {
                 self.run_all(shared, works, &actions, depth);
                 Ok(())

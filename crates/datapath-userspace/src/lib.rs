@@ -50,6 +50,7 @@ mod megaflow;
 mod meter;
 mod miniflow;
 mod miss_queue;
+mod moved;
 mod ports;
 mod rxq;
 mod shared;

@@ -3,6 +3,7 @@
 
 use crate::flow_log;
 use crate::miniflow::{MiniKey, MiniMask};
+use crate::moved::Moved;
 use clock::Millis;
 use datapath::{Actions, FlowDump, FlowStats, Megaflow, Tier, TierRefusals, Ufid};
 use flow::{Key, Match};
@@ -13,6 +14,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 pub(crate) struct Flow {
     pub(crate) ufid: Ufid,
     pub(crate) mask: Arc<MiniMask>,
+    /// Its slot in the table.
+    pub(crate) slot: u32,
     key: MiniKey,
     /// True when `Counted::actions` is `None`. Caches read it without the lock.
     dead: AtomicBool,
@@ -26,11 +29,12 @@ struct Counted {
 }
 
 impl Flow {
-    /// Creates the datapath's form of `flow`, whose mask is `mask`.
-    pub(crate) fn new(flow: &Megaflow, mask: &Arc<MiniMask>) -> Flow {
+    /// Creates the datapath's form of `flow`, whose mask is `mask`, in this slot of the table.
+    pub(crate) fn new(flow: &Megaflow, mask: &Arc<MiniMask>, slot: u32) -> Flow {
         Flow {
             ufid: flow.ufid,
             mask: Arc::clone(mask),
+            slot,
             key: mask.mini_key(flow.matching.key()),
             dead: AtomicBool::new(false),
             counted: Mutex::new(Counted {
@@ -66,10 +70,11 @@ impl Flow {
         self.ufid.0 as u64 ^ u64::from(self.is_dead()) ^ u64::from(self.counted.is_poisoned())
     }
 
-    /// Counts packets and returns the actions to run on them. Returns `None`, and counts nothing,
-    /// when the megaflow was removed.
+    /// Counts packets, notes that in `moved`, and returns the actions to run on them. Returns
+    /// `None`, and counts nothing, when the megaflow was removed.
     pub(crate) fn count(
         &self,
+        moved: &Moved,
         packets: u64,
         bytes: u64,
         tcp_flags: u16,
@@ -82,6 +87,7 @@ impl Flow {
         stats.bytes += bytes;
         stats.tcp_flags |= tcp_flags;
         stats.used = stats.used.max(now);
+        moved.add(self.slot); // under the lock
         Some(actions)
     }
 

@@ -3,6 +3,7 @@
 
 use crate::config::{Config, UpcallShare};
 use crate::meter::Meter;
+use crate::moved::Moved;
 use crate::ports::PortMap;
 use crate::stats::{Drops, PmdStats, ThreadStats};
 use crate::table::{Limits, Table};
@@ -30,6 +31,8 @@ pub(crate) struct Shared {
     /// True after shutdown: engines make no upcalls.
     pub(crate) closed: AtomicBool,
     pub(crate) upcall_limiter: UpcallLimiter,
+    /// The table's megaflows that have counted since the last sweep of those.
+    pub(crate) moved: Arc<Moved>,
     table: RwLock<Table>,
     ports: RwLock<Arc<PortMap>>,
     factory: RwLock<Option<Arc<dyn UpcallFactory>>>,
@@ -64,6 +67,7 @@ fn write<T>(lock: &RwLock<T>) -> RwLockWriteGuard<'_, T> {
 impl Shared {
     pub(crate) fn new(clock: Clock, config: &Config) -> Shared {
         let limits = Limits { flows: config.max_flows, masks: config.max_masks };
+        let table = Table::new(limits);
         Shared {
             clock,
             drops: Drops::default(),
@@ -72,7 +76,8 @@ impl Shared {
             tokens: AtomicU64::new(1),
             closed: AtomicBool::new(false),
             upcall_limiter: UpcallLimiter::new(config.upcall_share),
-            table: RwLock::new(Table::new(limits)),
+            moved: Arc::clone(table.moved()),
+            table: RwLock::new(table),
             ports: RwLock::new(Arc::default()),
             factory: RwLock::new(None),
             meters: RwLock::new(BTreeMap::new()),

@@ -8,6 +8,7 @@
 
 use crate::megaflow::Flow;
 use crate::miniflow::MiniMask;
+use crate::moved::{self, Moved, SLOTS_OF_WORD};
 use datapath::{FlowStats, Megaflow, Refusal, Ufid};
 use flow::{Key, Mask};
 use foldhash::fast::RandomState;
@@ -40,9 +41,9 @@ impl Subtable {
         Some(&self.flows.find(hash, is_match)?.flow)
     }
 
-    fn insert(&mut self, state: &RandomState, megaflow: &Megaflow) -> Arc<Flow> {
+    fn insert(&mut self, state: &RandomState, megaflow: &Megaflow, slot: u32) -> Arc<Flow> {
         let hash = self.mask.hash(state, megaflow.matching.key());
-        let flow = Arc::new(Flow::new(megaflow, &self.mask));
+        let flow = Arc::new(Flow::new(megaflow, &self.mask, slot));
         let entry = HashedFlow { hash, flow: Arc::clone(&flow) };
         self.flows.insert_unique(hash, entry, |entry| entry.hash);
         flow
@@ -63,6 +64,10 @@ impl Subtable {
 pub(crate) struct Table {
     subtables: Vec<Subtable>,
     ufids: HashMap<Ufid, Arc<Flow>, RandomState>,
+    /// Megaflows by slot.
+    slots: Vec<Option<Arc<Flow>>>,
+    free_slots: Vec<u32>,
+    moved: Arc<Moved>,
     state: RandomState,
     limits: Limits,
 }
@@ -84,7 +89,20 @@ impl Table {
     /// Creates an empty table.
     pub(crate) fn new(limits: Limits) -> Table {
         let state = RandomState::default();
-        Table { subtables: Vec::new(), ufids: HashMap::with_hasher(state.clone()), state, limits }
+        Table {
+            subtables: Vec::new(),
+            ufids: HashMap::with_hasher(state.clone()),
+            slots: Vec::new(),
+            free_slots: Vec::new(),
+            moved: Arc::new(Moved::new(limits.flows)),
+            state,
+            limits,
+        }
+    }
+
+    /// Returns the set of megaflows that have counted since the last sweep of those.
+    pub(crate) fn moved(&self) -> &Arc<Moved> {
+        &self.moved
     }
 
     /// Returns true when the limits allow one more subtable, for `flow`.
@@ -140,8 +158,17 @@ impl Table {
                 self.subtables.len() - 1
             }
         };
-        if let Some(subtable) = self.subtables.get_mut(at) {
-            self.ufids.insert(flow.ufid, subtable.insert(&self.state, flow));
+        let slot = self.free_slots.pop().unwrap_or_else(|| {
+            self.slots.push(None);
+            (self.slots.len() - 1) as u32 // there is a limit
+        });
+        if let Some(subtable) = self.subtables.get_mut(at)
+            && let Some(place) = self.slots.get_mut(slot as usize)
+        {
+            let flow = subtable.insert(&self.state, flow, slot);
+            *place = Some(Arc::clone(&flow));
+            self.moved.add(slot); // no other thread has it yet
+            self.ufids.insert(flow.ufid, flow);
         }
         Ok(())
     }
@@ -152,6 +179,10 @@ impl Table {
 
     pub(crate) fn remove(&mut self, ufid: Ufid) -> Option<Arc<Flow>> {
         let flow = self.ufids.remove(&ufid)?;
+        if let Some(place) = self.slots.get_mut(flow.slot as usize) {
+            *place = None;
+            self.free_slots.push(flow.slot);
+        }
         if let Some(at) = self.subtables.iter().position(|s| Arc::ptr_eq(&s.mask, &flow.mask))
             && let Some(subtable) = self.subtables.get_mut(at)
         {
@@ -166,6 +197,8 @@ impl Table {
     /// Removes all megaflows and returns them.
     pub(crate) fn clear(&mut self) -> Vec<Arc<Flow>> {
         self.subtables.clear();
+        self.slots.clear();
+        self.free_slots.clear();
         self.ufids.drain().map(|(_, flow)| flow).collect()
     }
 
@@ -174,24 +207,29 @@ impl Table {
         self.ufids.values().cloned().collect()
     }
 
-    /// Appends the statistics of all megaflows to `all`, in no order. Megaflows lie all over
-    /// memory, so 64 at a time are prefetched before their locks are taken: plain reads do not wait
-    /// for each other, locks do.
+    /// Appends the statistics of all megaflows to `all`, in no order.
     pub(crate) fn statistics(&self, all: &mut Vec<(Ufid, FlowStats)>) {
         all.reserve(self.ufids.len());
-        let mut flows = self.ufids.values();
-        let mut some: Vec<&Flow> = Vec::with_capacity(64);
-        loop {
-            some.clear();
-            some.extend(flows.by_ref().take(64).map(|flow| &**flow));
-            if some.is_empty() {
-                return;
-            }
-            std::hint::black_box(
-                some.iter().map(|flow| flow.prefetch()).fold(0, u64::wrapping_add),
-            );
-            all.extend(some.iter().map(|flow| (flow.ufid, flow.stats())));
-        }
+        read_statistics(self.ufids.values().map(|flow| &**flow), all);
+    }
+
+    /// Appends the statistics of those of `ufids` that exist.
+    pub(crate) fn statistics_of(&self, ufids: &[Ufid], all: &mut Vec<(Ufid, FlowStats)>) {
+        read_statistics(ufids.iter().filter_map(|ufid| self.ufids.get(ufid)).map(|f| &**f), all);
+    }
+
+    /// Appends the statistics of the megaflows among slots `from..from + MOVED_AT_ONCE` that were
+    /// installed, or have counted, since the last call for these. Returns false when there are no
+    /// such slots.
+    pub(crate) fn moved_statistics(&self, from: usize, all: &mut Vec<(Ufid, FlowStats)>) -> bool {
+        let some = self.slots.get(from..).unwrap_or_default();
+        let some = some.get(..MOVED_AT_ONCE).unwrap_or(some);
+        let words = some.chunks(SLOTS_OF_WORD).zip(from / SLOTS_OF_WORD..);
+        let flows = words.flat_map(|(slots, n)| {
+            moved::positions(self.moved.take(n)).filter_map(|at| slots.get(at)?.as_deref())
+        });
+        read_statistics(flows, all);
+        !some.is_empty()
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -213,6 +251,27 @@ impl Table {
     /// Returns true when [`Table::sort`] would change the order.
     pub(crate) fn is_unsorted(&self) -> bool {
         !self.subtables.is_sorted_by_key(|s| std::cmp::Reverse(s.hits.load(Ordering::Relaxed)))
+    }
+}
+
+/// Number of slots that [`Table::moved_statistics`] looks at.
+pub(crate) const MOVED_AT_ONCE: usize = 64 * SLOTS_OF_WORD;
+
+/// Appends the statistics of `flows` to `all`. Megaflows lie all over memory, so 64 at a time are
+/// prefetched before their locks are taken: plain reads do not wait for each other, locks do.
+fn read_statistics<'a>(
+    mut flows: impl Iterator<Item = &'a Flow>,
+    all: &mut Vec<(Ufid, FlowStats)>,
+) {
+    let mut some: Vec<&Flow> = Vec::with_capacity(64);
+    loop {
+        some.clear();
+        some.extend(flows.by_ref().take(64));
+        if some.is_empty() {
+            return;
+        }
+        std::hint::black_box(some.iter().map(|flow| flow.prefetch()).fold(0, u64::wrapping_add));
+        all.extend(some.iter().map(|flow| (flow.ufid, flow.stats())));
     }
 }
 
