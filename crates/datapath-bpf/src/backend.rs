@@ -158,6 +158,10 @@ pub trait Backend: Send + Sync {
     fn remove_many(&self, ufids: &[Ufid], each: &mut dyn FnMut(Ufid, FlowStats));
     /// See [`datapath::OffloadProvider::sweep`].
     fn sweep(&self, each: &mut dyn FnMut(Ufid, FlowStats));
+    /// See [`datapath::OffloadProvider::sweep_moved`].
+    fn sweep_moved(&self, each: &mut dyn FnMut(Ufid, FlowStats)) {
+        self.sweep(each);
+    }
     /// See [`datapath::OffloadProvider::flow`].
     fn flow(&self, ufid: Ufid) -> Option<Held>;
     /// See [`datapath::OffloadProvider::stats`].

@@ -664,6 +664,10 @@ impl<B: Backend> OffloadProvider for BpfProvider<B> {
         self.backend.sweep(each);
     }
 
+    fn sweep_moved(&self, each: &mut dyn FnMut(Ufid, FlowStats)) {
+        self.backend.sweep_moved(each);
+    }
+
     fn flow(&self, ufid: Ufid) -> Option<HeldFlow> {
         let held = self.backend.flow(ufid)?;
         Some(HeldFlow { matching: held.matching, tiers: tiers_of(held.hooks), stats: held.stats })

@@ -10,7 +10,7 @@ use datapath::{
     Actions, FlowDump, FlowStats, Flows, Megaflow, OffloadProvider, Offloaded, PortNo, Refusal,
     Tier, TierRefusals, TierSet, Ufid, Verdict,
 };
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashSet};
 use std::sync::PoisonError;
 
 /// Number of flows that a sweep reads under one lock.
@@ -34,6 +34,14 @@ struct Sweep<'a> {
 }
 
 impl Sweep<'_> {
+    /// Takes what each provider reported of part `n` of the table.
+    fn take_part(&mut self, n: usize, in_providers: &InProviders) {
+        for (swept, groups) in self.providers.iter_mut().zip(&in_providers.0) {
+            swept.stats.clear();
+            swept.stats.extend(groups.part(n).iter().copied());
+        }
+    }
+
     /// Returns the flow's total: `outside`, which is its counts outside the providers, and those in
     /// providers. Records how busy the flow is. The flow must not be on its way out of a provider.
     #[inline]
@@ -53,7 +61,7 @@ impl Sweep<'_> {
                 entry.stays(self.number);
             }
         }
-        entry.count(total.packets);
+        entry.count(total.packets, self.number);
         total
     }
 }
@@ -254,13 +262,8 @@ impl PlacedDatapath {
         }
     }
 
-    /// Sweeps all places. The caller lends `in_providers` and `in_base` empty.
-    fn sweep_all(
-        &self,
-        in_providers: &mut InProviders,
-        in_base: &mut Groups<FlowStats>,
-        each: &mut dyn FnMut(Ufid, FlowStats),
-    ) {
+    /// Begins a sweep.
+    fn begin_sweep(&self) -> Sweep<'_> {
         let number = self.table.begin_sweep();
         let present = self.slots.present().map(|(slot, provider)| Swept {
             slot,
@@ -268,25 +271,12 @@ impl PlacedDatapath {
             provider: &**provider,
             stats: HashMap::default(),
         });
-        let mut sweep = Sweep { providers: present.collect(), number };
-        in_providers.0.resize_with(sweep.providers.len(), Groups::default);
-        for (swept, groups) in sweep.providers.iter().zip(&mut in_providers.0) {
-            swept.provider.sweep(&mut |ufid, stats| groups.push(ufid, stats));
-        }
-        self.base.sweep(&mut |ufid, stats| in_base.push(ufid, stats));
-        let mut parts: Vec<_> = in_providers.0.iter().map(Groups::iter).collect();
-        for in_base in in_base.iter() {
-            for (swept, parts) in sweep.providers.iter_mut().zip(&mut parts) {
-                swept.stats.clear();
-                swept.stats.extend(parts.next().unwrap_or_default().iter().copied());
-            }
-            for some in in_base.chunks(TOGETHER) {
-                self.report_totals(&sweep, some, each);
-            }
-            if self.table.tally.adopted() > 0 {
-                self.report_adopted(&sweep, each);
-            }
-        }
+        Sweep { providers: present.collect(), number }
+    }
+
+    /// Ends a sweep.
+    fn end_sweep(&self, sweep: Sweep<'_>) {
+        self.table.end_sweep(sweep.number);
         for swept in &sweep.providers {
             let lost = swept.provider.take_lost();
             if !lost.is_empty() {
@@ -294,6 +284,73 @@ impl PlacedDatapath {
                 self.withdraw(swept.slot, &lost);
             }
         }
+    }
+
+    /// Sweeps all places. The caller lends `in_providers` and `in_base` empty.
+    fn sweep_all(
+        &self,
+        in_providers: &mut InProviders,
+        in_base: &mut Groups<FlowStats>,
+        each: &mut dyn FnMut(Ufid, FlowStats),
+    ) {
+        let mut sweep = self.begin_sweep();
+        in_providers.0.resize_with(sweep.providers.len(), Groups::default);
+        for (swept, groups) in sweep.providers.iter().zip(&mut in_providers.0) {
+            swept.provider.sweep(&mut |ufid, stats| groups.push(ufid, stats));
+        }
+        self.base.sweep(&mut |ufid, stats| in_base.push(ufid, stats));
+        for (n, in_base) in in_base.iter().enumerate() {
+            sweep.take_part(n, in_providers);
+            for some in in_base.chunks(TOGETHER) {
+                self.report_totals(&sweep, some, each);
+            }
+            if self.table.tally.adopted() > 0 {
+                self.report_adopted(&sweep, each);
+            }
+        }
+        self.end_sweep(sweep);
+    }
+
+    /// Sweeps all places for the flows that have moved in one of them. The caller lends
+    /// `in_providers` and `in_base` empty.
+    fn sweep_places_for_moved(
+        &self,
+        in_providers: &mut InProviders,
+        in_base: &mut Groups<FlowStats>,
+        each: &mut dyn FnMut(Ufid, FlowStats),
+    ) {
+        let mut sweep = self.begin_sweep();
+        in_providers.0.resize_with(sweep.providers.len(), Groups::default);
+        for (swept, groups) in sweep.providers.iter().zip(&mut in_providers.0) {
+            swept.provider.sweep_moved(&mut |ufid, stats| groups.push(ufid, stats));
+        }
+        self.base.sweep_moved(&mut |ufid, stats| in_base.push(ufid, stats));
+        let mut rest = Vec::new();
+        let mut flows = Vec::new();
+        for (n, in_base) in in_base.iter().enumerate() {
+            sweep.take_part(n, in_providers);
+            let carried = self.table.part(n).take_carried();
+            flows.clear();
+            flows.extend_from_slice(in_base);
+            rest.clear();
+            rest.extend(sweep.providers.iter().flat_map(|swept| swept.stats.keys().copied()));
+            rest.extend(carried);
+            if !rest.is_empty() {
+                let known: HashSet<Ufid, foldhash::fast::RandomState> =
+                    in_base.iter().map(|(ufid, _)| *ufid).collect();
+                rest.sort_unstable();
+                rest.dedup();
+                rest.retain(|ufid| !known.contains(ufid));
+                self.base.stats_of(&rest, &mut |ufid, stats| flows.push((ufid, stats)));
+            }
+            for some in flows.chunks(TOGETHER) {
+                self.report_totals(&sweep, some, each);
+            }
+            if self.table.tally.adopted() > 0 {
+                self.report_adopted(&sweep, each);
+            }
+        }
+        self.end_sweep(sweep);
     }
 
     /// Adds tiers, refusals and the providers' counts to the dump of a flow of the base. `count`
@@ -453,6 +510,15 @@ impl Flows for PlacedDatapath {
             return self.base.sweep(each);
         }
         self.swept.with(|(in_providers, in_base)| self.sweep_all(in_providers, in_base, each));
+    }
+
+    fn sweep_moved(&self, each: &mut dyn FnMut(Ufid, FlowStats)) {
+        if self.slots.are_empty() {
+            return self.base.sweep_moved(each);
+        }
+        self.swept.with(|(in_providers, in_base)| {
+            self.sweep_places_for_moved(in_providers, in_base, each);
+        });
     }
 
     fn dump(&self) -> Vec<FlowDump> {

@@ -204,7 +204,7 @@ impl PlacedDatapath {
         !WAITING.contains(&reason) && self.base.flow(ufid).is_some_and(would_run)
     }
 
-    /// Does housekeeping; the daemon calls it about twice a second, from one thread.
+    /// Does housekeeping; the daemon calls it twice a second at most, from one thread.
     pub fn maintain(&self) {
         if self.slots.are_empty() {
             return;
@@ -332,7 +332,8 @@ impl PlacedDatapath {
     /// coldest flows leave it where they are less than half as busy as waiting ones. The waiting
     /// flows find room in the next turn.
     fn fill_and_make_room(&self, slot: &Slot) {
-        let heat = |entry: &Entry| if entry.recent == u32::MAX { 0 } else { entry.recent };
+        let ended = self.table.ended();
+        let heat = |entry: &Entry| Some(entry.heat(ended)).filter(|n| *n != u32::MAX).unwrap_or(0);
         let waits = |reason: Refusal| {
             WAITING.contains(&reason) || reason == Refusal::Unsettled && slot.installs_later()
         };
@@ -355,7 +356,7 @@ impl PlacedDatapath {
         // coldest first. A flow that no sweep has met yet may be busy, and sorts last.
         let mut there: Vec<(u32, Ufid)> = self.table.select(|ufid, entry| {
             let is_there = entry.place.is_held_by(slot.tiers());
-            is_there.then_some((entry.recent, ufid))
+            is_there.then_some((entry.heat(ended), ufid))
         });
         if there.len() > EVICTIONS_AT_ONCE {
             there.select_nth_unstable(EVICTIONS_AT_ONCE);

@@ -7,7 +7,7 @@
 
 use datapath::shards::{self, SHARDS, shard_of};
 use datapath::{FlowStats, Megaflow, PortNo, Refusal, Tier, TierRefusals, TierSet, Ufid, Verdict};
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -80,8 +80,10 @@ pub(crate) struct Entry {
     changed: u16,
     /// The low half of the number of packets at the last sweep.
     seen: u32,
-    /// Packets between the last two sweeps; `u32::MAX` before the first sweep.
+    /// Packets between the last two sweeps that read the flow; `u32::MAX` before the first.
     pub(crate) recent: u32,
+    /// The number of the last sweep that read the flow.
+    read: u32,
 }
 
 impl Entry {
@@ -99,15 +101,24 @@ impl Entry {
     }
 
     /// Records how busy the flow is, from its number of packets at this sweep.
-    pub(crate) fn count(&mut self, packets: u64) {
+    pub(crate) fn count(&mut self, packets: u64, sweep: u32) {
         let low = packets as u32; // the low half suffices for differences
         self.recent = low.wrapping_sub(self.seen);
         self.seen = low;
+        self.read = sweep;
+    }
+
+    /// Returns the number of packets between the last two sweeps, of which this was the last that
+    /// ended; `u32::MAX` if no sweep has read the flow. A sweep that reads moved flows only leaves
+    /// out those without packets.
+    pub(crate) fn heat(&self, ended: u32) -> u32 {
+        let is_left_out = ended.wrapping_sub(self.read) as i32 > 0; // modulo 2^32
+        if is_left_out && self.recent != u32::MAX { 0 } else { self.recent }
     }
 }
 
-/// An identity in words of four bytes, so that an entry with its identity takes 32 bytes. One tier
-/// more makes it 36.
+/// An identity in words of four bytes, so that an entry with its identity takes 36 bytes. One tier
+/// more makes it 40.
 type Id = [u32; 4];
 
 fn id(ufid: Ufid) -> Id {
@@ -219,6 +230,8 @@ struct Flows {
     entries: HashMap<Id, Entry, foldhash::fast::RandomState>,
     /// Final counts of flows in providers that they have left.
     carried: HashMap<Id, FlowStats, foldhash::fast::RandomState>,
+    /// Flows whose carried counts have changed since the last sweep of moved flows.
+    carried_moved: HashSet<Id, foldhash::fast::RandomState>,
 }
 
 /// Returns the ingress port of a flow.
@@ -268,7 +281,7 @@ impl Shard<'_> {
                 there.place = place;
             }
             hashbrown::hash_map::Entry::Vacant(vacant) => {
-                vacant.insert(Entry { place, changed: sweep, seen: 0, recent: u32::MAX });
+                vacant.insert(Entry { place, changed: sweep, seen: 0, recent: u32::MAX, read: 0 });
             }
         }
         self.table.tally.enter(place);
@@ -279,6 +292,7 @@ impl Shard<'_> {
     pub(crate) fn take(&mut self, ufid: Ufid) -> Option<(FlowPlacement, FlowStats)> {
         let entry = self.flows.entries.remove(&id(ufid))?;
         self.table.tally.leave(entry.place);
+        self.flows.carried_moved.remove(&id(ufid));
         Some((entry.place, self.flows.carried.remove(&id(ufid)).unwrap_or_default()))
     }
 
@@ -292,7 +306,13 @@ impl Shard<'_> {
         if stats != FlowStats::default() {
             let sum = self.flows.carried.entry(id(ufid)).or_default();
             *sum = add(*sum, stats);
+            self.flows.carried_moved.insert(id(ufid));
         }
+    }
+
+    /// Takes the flows whose carried counts have changed since the last call.
+    pub(crate) fn take_carried(&mut self) -> Vec<Ufid> {
+        self.flows.carried_moved.drain().map(ufid).collect()
     }
 
     fn clear(&mut self) {
@@ -310,6 +330,8 @@ pub(crate) struct Table {
     pub(crate) tally: Tally,
     /// Number of sweeps of the providers that have begun.
     sweeps: AtomicU32,
+    /// The number of the last sweep that has ended.
+    ended: AtomicU32,
     /// The tiers of each provider.
     groups: Vec<TierSet>,
 }
@@ -321,6 +343,7 @@ impl Table {
             shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
             tally: Tally::default(),
             sweeps: AtomicU32::new(0),
+            ended: AtomicU32::new(0),
             groups,
         }
     }
@@ -335,6 +358,21 @@ impl Table {
     /// later one, so the sweep's counts of the flow are ignored.
     pub(crate) fn begin_sweep(&self) -> u32 {
         self.sweeps.fetch_add(1, Ordering::AcqRel).wrapping_add(1)
+    }
+
+    /// Ends sweep `number`.
+    pub(crate) fn end_sweep(&self, number: u32) {
+        self.ended.store(number, Ordering::Release);
+    }
+
+    /// Returns the number of the last sweep that has ended, for [`Entry::heat`].
+    pub(crate) fn ended(&self) -> u32 {
+        self.ended.load(Ordering::Acquire)
+    }
+
+    /// Locks and returns part `n`.
+    pub(crate) fn part(&self, n: usize) -> Shard<'_> {
+        self.locked(&self.shards[n])
     }
 
     /// Locks and returns the part that `ufid` belongs to.
@@ -378,7 +416,7 @@ mod tests {
     /// Each tier adds a byte to the refusals of each flow.
     #[test]
     fn an_entry_is_small() {
-        assert_eq!(size_of::<(Id, Entry)>(), 32);
+        assert_eq!(size_of::<(Id, Entry)>(), 36);
         let n = Ufid(0x0123_4567_89ab_cdef_0011_2233_4455_6677);
         assert_eq!(ufid(id(n)), n);
     }
@@ -466,11 +504,12 @@ mod tests {
 
     #[test]
     fn busyness_is_between_two_sweeps() {
-        let mut entry = Entry { place: queued(), changed: 0, seen: 0, recent: u32::MAX };
-        entry.count(7);
-        assert_eq!(entry.recent, 7);
-        entry.count(u64::from(u32::MAX) + 3);
-        entry.count(u64::from(u32::MAX) + 5);
-        assert_eq!(entry.recent, 2);
+        let mut entry = Entry { place: queued(), changed: 0, seen: 0, recent: u32::MAX, read: 0 };
+        assert_eq!(entry.heat(9), u32::MAX, "no sweep has read it");
+        entry.count(7, 10);
+        assert_eq!((entry.heat(9), entry.heat(10), entry.heat(11)), (7, 7, 0));
+        entry.count(u64::from(u32::MAX) + 3, u32::MAX);
+        entry.count(u64::from(u32::MAX) + 5, 0);
+        assert_eq!((entry.heat(u32::MAX), entry.heat(0), entry.heat(1)), (2, 2, 0));
     }
 }

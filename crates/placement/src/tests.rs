@@ -7,5 +7,6 @@ mod fakes;
 mod flows;
 mod migration;
 mod peer;
+mod moved;
 mod ports;
 mod rx_ownership;

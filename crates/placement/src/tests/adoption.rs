@@ -18,7 +18,12 @@ fn earlier_fast_path() -> FakeFast {
     ];
     let stats = FlowStats { packets: 7, bytes: 700, ..FlowStats::default() };
     for (ufid, in_port) in [(1, 5), (2, 5), (3, 1)] {
-        let held = FakeFlow { flow: flow(ufid, in_port, &[output(6)]), tiers: TierSet::TCX, stats };
+        let held = FakeFlow {
+            flow: flow(ufid, in_port, &[output(6)]),
+            tiers: TierSet::TCX,
+            stats,
+            reported: None,
+        };
         fast.flows.lock().unwrap().insert(Ufid(ufid), held);
     }
     fast

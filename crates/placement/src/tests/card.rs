@@ -336,7 +336,12 @@ fn a_restart_adopts_what_the_card_has() {
 fn a_flow_that_both_were_left_with_is_one() {
     let stats = datapath::FlowStats { packets: 7, ..Default::default() };
     let fast = FakeFast::default();
-    let held = FakeFlow { flow: flow(1, 1, &[output(1)]), tiers: TierSet::XDP_AND_TCX, stats };
+    let held = FakeFlow {
+        flow: flow(1, 1, &[output(1)]),
+        tiers: TierSet::XDP_AND_TCX,
+        stats,
+        reported: None,
+    };
     fast.flows.lock().unwrap().insert(Ufid(1), held);
     let port = datapath::AdoptedPort { number: PortNo(1), ifindex: 1 };
     fast.adopted.lock().unwrap().push(port);

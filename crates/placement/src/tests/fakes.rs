@@ -179,6 +179,12 @@ impl Flows for FakeBase {
         meanwhile(&self.after_sweep);
         flows.into_iter().for_each(|(ufid, stats)| each(ufid, stats));
     }
+    fn sweep_moved(&self, each: &mut dyn FnMut(Ufid, FlowStats)) {
+        let mut flows = Vec::new();
+        self.model.sweep_moved(&mut |ufid, stats| flows.push((ufid, stats)));
+        meanwhile(&self.after_sweep);
+        flows.into_iter().for_each(|(ufid, stats)| each(ufid, stats));
+    }
     fn dump(&self) -> Vec<FlowDump> {
         self.model.dump()
     }
@@ -231,6 +237,8 @@ pub(super) struct FakeFlow {
     pub(super) flow: Megaflow,
     pub(super) tiers: TierSet,
     pub(super) stats: FlowStats,
+    /// What the last sweep of moved flows reported.
+    pub(super) reported: Option<FlowStats>,
 }
 
 /// A step that changes which side takes a port's packets.
@@ -457,7 +465,10 @@ impl Backend for FakeFast {
             return Err(Refusal::TableFull);
         }
         let stats = FlowStats::default();
-        flows.insert(flow.ufid, FakeFlow { flow: flow.clone(), tiers: tiers_of(hooks), stats });
+        flows.insert(
+            flow.ufid,
+            FakeFlow { flow: flow.clone(), tiers: tiers_of(hooks), stats, reported: None },
+        );
         self.log(format!("install {}", flow.ufid.0));
         Ok(hooks)
     }
@@ -486,6 +497,16 @@ impl Backend for FakeFast {
         for (ufid, held) in flows {
             each(ufid, held.stats);
         }
+    }
+    fn sweep_moved(&self, each: &mut dyn FnMut(Ufid, FlowStats)) {
+        let mut moved = Vec::new();
+        for (ufid, held) in lock(&self.flows).iter_mut() {
+            if held.reported.replace(held.stats) != Some(held.stats) {
+                moved.push((*ufid, held.stats));
+            }
+        }
+        meanwhile(&self.after_sweep);
+        moved.into_iter().for_each(|(ufid, stats)| each(ufid, stats));
     }
     fn flow(&self, ufid: Ufid) -> Option<Held> {
         let flows = lock(&self.flows);
@@ -681,8 +702,21 @@ impl Bench {
 
     /// Returns the statistics of a flow that a sweep reports.
     pub(super) fn swept(&self, ufid: u128) -> Option<FlowStats> {
+        self.swept_by(|each| self.placed.sweep(each), ufid)
+    }
+
+    /// Returns the statistics of a flow that a sweep of moved flows reports.
+    pub(super) fn swept_as_moved(&self, ufid: u128) -> Option<FlowStats> {
+        self.swept_by(|each| self.placed.sweep_moved(each), ufid)
+    }
+
+    fn swept_by(
+        &self,
+        sweep: impl FnOnce(&mut dyn FnMut(Ufid, FlowStats)),
+        ufid: u128,
+    ) -> Option<FlowStats> {
         let mut found = None;
-        self.placed.sweep(&mut |u, stats| {
+        sweep(&mut |u, stats| {
             if u == Ufid(ufid) {
                 assert_eq!(found, None, "twice in a sweep");
                 found = Some(stats);
@@ -714,10 +748,20 @@ impl Bench {
                 }
             })
         };
+        let mut moved = BTreeMap::new();
+        let mut sweep_moved = || {
+            bench.placed.sweep_moved(&mut |ufid, stats| {
+                moved.insert(ufid, stats.packets);
+                assert_eq!(stats.packets, packets);
+            });
+        };
         while !mover.is_finished() {
             bench.placed.sweep(&mut |_, stats| assert_eq!(stats.packets, packets));
+            sweep_moved();
         }
         mover.join().unwrap();
+        sweep_moved();
+        assert_eq!(moved.len(), FLOWS as usize);
         for ufid in 1..=FLOWS {
             assert_eq!(Flows::remove(&*bench.placed, Ufid(ufid)).unwrap().packets, packets);
         }

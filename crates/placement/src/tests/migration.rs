@@ -3,7 +3,7 @@
 
 use super::fakes::*;
 use crate::migration::EVICTIONS_AT_ONCE;
-use datapath::{Datapath, Flows, Packets, PortNo, Ports, Refusal, Tier, Ufid};
+use datapath::{Datapath, FlowStats, Flows, Packets, PortNo, Ports, Refusal, Tier, Ufid};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, mpsc};
 
@@ -144,10 +144,20 @@ fn an_identity_on_its_way_out_is_taken_later() {
     assert_eq!(b.place(1), (Tier::Tcx, None));
 }
 
+type Sweep = fn(&Bench, u128) -> Option<FlowStats>;
+
+/// A sweep of all flows, and one of moved flows.
+const SWEEPS: [Sweep; 2] = [Bench::swept, Bench::swept_as_moved];
+
 /// Returns the packets of flow 1 that a sweep reports. The sweep begins when `leave` is about to
 /// take the flow out of the fast path, reads the flow's counts there, and continues when `come` has
 /// brought the flow back.
-fn swept_between(b: &Arc<Bench>, leave: impl FnOnce(), come: impl FnOnce()) -> Option<u64> {
+fn swept_between(
+    b: &Arc<Bench>,
+    sweep: Sweep,
+    leave: impl FnOnce(),
+    come: impl FnOnce(),
+) -> Option<u64> {
     let (has_read, wait_for_read) = mpsc::channel();
     let (go_on, wait_to_go_on) = mpsc::channel::<()>();
     let (say, said) = mpsc::channel();
@@ -158,7 +168,7 @@ fn swept_between(b: &Arc<Bench>, leave: impl FnOnce(), come: impl FnOnce()) -> O
     let sweeper = b.clone();
     *b.fast.before_removal.lock().unwrap() = Some(Box::new(move || {
         std::thread::spawn(move || {
-            say.send(sweeper.swept(1).map(|stats| stats.packets)).unwrap();
+            say.send(sweep(&sweeper, 1).map(|stats| stats.packets)).unwrap();
         });
         wait_for_read.recv().unwrap();
     }));
@@ -170,42 +180,48 @@ fn swept_between(b: &Arc<Bench>, leave: impl FnOnce(), come: impl FnOnce()) -> O
 
 #[test]
 fn a_flow_that_leaves_and_comes_back_during_a_sweep_is_counted_once() {
-    let b = Arc::new(full_bench(1000));
-    b.placed.install(&flow(1, 1, &[output(2)])).unwrap();
-    b.fast.count(1, 10);
-    let leave = || b.withdraw(&[(Ufid(1), Refusal::TableFull)]);
-    let come = || {
-        b.placed.maintain();
-        assert_eq!(b.place(1), (Tier::Tcx, None));
-        b.fast.count(1, 2);
-    };
-    assert_eq!(swept_between(&b, leave, come), Some(12));
-    assert_eq!(b.packets(1), 12);
+    for sweep in SWEEPS {
+        let b = Arc::new(full_bench(1000));
+        b.placed.install(&flow(1, 1, &[output(2)])).unwrap();
+        b.fast.count(1, 10);
+        let leave = || b.withdraw(&[(Ufid(1), Refusal::TableFull)]);
+        let come = || {
+            b.placed.maintain();
+            assert_eq!(b.place(1), (Tier::Tcx, None));
+            b.fast.count(1, 2);
+        };
+        assert_eq!(swept_between(&b, sweep, leave, come), Some(12));
+        assert_eq!(b.packets(1), 12);
+    }
 }
 
 #[test]
 fn a_flow_does_not_inherit_the_counts_of_one_of_its_name() {
-    let b = Arc::new(full_bench(1000));
-    b.placed.install(&flow(1, 1, &[output(2)])).unwrap();
-    b.fast.count(1, 10);
-    let leave = || assert_eq!(b.placed.remove(Ufid(1)).unwrap().packets, 10);
-    let come = || {
+    for sweep in SWEEPS {
+        let b = Arc::new(full_bench(1000));
         b.placed.install(&flow(1, 1, &[output(2)])).unwrap();
-        b.fast.count(1, 2);
-    };
-    assert_eq!(swept_between(&b, leave, come), Some(2));
+        b.fast.count(1, 10);
+        let leave = || assert_eq!(b.placed.remove(Ufid(1)).unwrap().packets, 10);
+        let come = || {
+            b.placed.install(&flow(1, 1, &[output(2)])).unwrap();
+            b.fast.count(1, 2);
+        };
+        assert_eq!(swept_between(&b, sweep, leave, come), Some(2));
+    }
 }
 
 #[test]
 fn a_sweep_does_not_report_fewer_packets_for_a_flow_that_is_removed_meanwhile() {
-    let b = Arc::new(full_bench(1000));
-    b.placed.install(&flow(1, 1, &[output(2)])).unwrap();
-    b.fast.count(1, 10);
-    let remover = b.clone();
-    *b.base.after_sweep.lock().unwrap() = Some(Box::new(move || {
-        assert_eq!(remover.placed.remove(Ufid(1)).unwrap().packets, 10);
-    }));
-    assert_eq!(b.swept(1), None);
+    for sweep in SWEEPS {
+        let b = Arc::new(full_bench(1000));
+        b.placed.install(&flow(1, 1, &[output(2)])).unwrap();
+        b.fast.count(1, 10);
+        let remover = b.clone();
+        *b.base.after_sweep.lock().unwrap() = Some(Box::new(move || {
+            assert_eq!(remover.placed.remove(Ufid(1)).unwrap().packets, 10);
+        }));
+        assert_eq!(sweep(&b, 1), None);
+    }
 }
 
 #[test]
