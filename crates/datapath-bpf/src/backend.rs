@@ -326,6 +326,10 @@ impl Backend for BpfDatapath {
         BpfDatapath::sweep(self, each);
     }
 
+    fn sweep_moved(&self, each: &mut dyn FnMut(Ufid, FlowStats)) {
+        BpfDatapath::sweep_moved(self, each);
+    }
+
     fn flow(&self, ufid: Ufid) -> Option<Held> {
         BpfDatapath::flow_as_swept(self, ufid)
     }

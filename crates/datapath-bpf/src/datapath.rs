@@ -518,6 +518,12 @@ impl BpfDatapath {
         self.flows.sweep(each);
     }
 
+    /// Calls `each` with the statistics of every flow whose statistics changed since the last call
+    /// of this method.
+    pub fn sweep_moved(&self, each: &mut dyn FnMut(Ufid, FlowStats)) {
+        self.flows.sweep_moved(each);
+    }
+
     /// Returns a flow with its statistics; `None`: there is no such flow. Reads the exact-match
     /// caches of all CPUs, which takes up to milliseconds.
     pub fn flow(&self, ufid: Ufid) -> Option<Held> {

@@ -49,12 +49,14 @@ mod adopt;
 mod count;
 mod entries;
 mod limits;
+mod moved;
 mod reading;
 mod removal;
 mod stats;
 
 pub use count::FlowCount;
 use entries::SlotSet;
+use moved::Reported;
 use stats::Reads;
 
 /// Stage of a slot's life.
@@ -95,6 +97,7 @@ struct Inner {
     by_ufid: HashMap<Ufid, u32, foldhash::fast::RandomState>,
     /// Records by slot number, up to the highest number ever used.
     records: Vec<Record>,
+    reported: Reported,
     free: Vec<u32>,
     removed: Vec<u32>,
     earlier: HashMap<u32, Earlier>,
@@ -141,6 +144,7 @@ impl Flows {
             // Neither is ever moved; memory is taken when it is touched.
             by_ufid: HashMap::with_capacity_and_hasher(most, Default::default()),
             records: Vec::with_capacity(most),
+            reported: Reported::new(most),
             free: Vec::new(),
             removed: Vec::new(),
             earlier: HashMap::new(),
@@ -656,6 +660,7 @@ impl Inner {
     }
 
     fn record(&mut self, slot: u32, record: Record) {
+        self.reported.renew(slot);
         if let Some(r) = self.records.get_mut(slot as usize) {
             *r = record;
         }

@@ -6,7 +6,7 @@ mod card;
 mod fakes;
 mod flows;
 mod migration;
-mod peer;
 mod moved;
+mod peer;
 mod ports;
 mod rx_ownership;

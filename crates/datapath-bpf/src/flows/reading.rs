@@ -84,7 +84,8 @@ impl Flows {
         let mut all = Vec::with_capacity(self.len());
         for from in (0..counts.len()).step_by(CHUNK) {
             let mut inner = self.lock(); // packet threads install in between
-            sweep_chunk(&mut inner, from, now, &counts, &mut all);
+            let some = from as u32..counts.len().min(from + CHUNK) as u32;
+            all.extend(some.filter_map(|slot| inner.observe(slot, now, &counts)));
         }
         drop(counts);
         for (ufid, stats) in all {
@@ -111,22 +112,24 @@ pub(super) fn count_in(counts: &[FlowCount], slot: u32) -> FlowCount {
     counts.get(slot as usize).copied().unwrap_or_default()
 }
 
-/// Returns the statistics of up to [`CHUNK`] slots, from slot `from` on, whose counts were read.
-fn sweep_chunk(
-    inner: &mut Inner,
-    from: usize,
-    now: Millis,
-    counts: &[FlowCount],
-    out: &mut Vec<(Ufid, FlowStats)>,
-) {
-    let Inner { records, earlier, hits, .. } = inner;
-    let some = records.get_mut(from..).unwrap_or_default();
-    for (record, slot) in some.iter_mut().zip(from as u32..counts.len() as u32).take(CHUNK) {
-        if record.state == RecordState::Published {
-            let count = record.count(slot, earlier, |slot| count_in(counts, slot));
-            *hits = hits.wrapping_add(record.observe(&count, now));
-            out.push((record.ufid, record.flow_stats()));
+impl Inner {
+    /// Returns the statistics of the flow in a slot, with counts that were read; `None`: no flow is
+    /// published there.
+    #[inline]
+    pub(super) fn observe(
+        &mut self,
+        slot: u32,
+        now: Millis,
+        counts: &[FlowCount],
+    ) -> Option<(Ufid, FlowStats)> {
+        let Inner { records, earlier, hits, .. } = self;
+        let record = records.get_mut(slot as usize)?;
+        if record.state != RecordState::Published {
+            return None;
         }
+        let count = record.count(slot, earlier, |slot| count_in(counts, slot));
+        *hits = hits.wrapping_add(record.observe(&count, now));
+        Some((record.ufid, record.flow_stats()))
     }
 }
 

@@ -132,14 +132,17 @@ impl Flows {
         let _counting = self.counting();
         let taken = entries::take(&self.maps, batch);
         let mut inner = self.lock();
-        let Inner { records, earlier, .. } = &mut *inner;
+        let Inner { records, earlier, reported, .. } = &mut *inner;
         for slot in batch {
             if let Some(record) = records.get_mut(*slot as usize) {
                 record.state = RecordState::Settled;
             }
         }
-        for earlier in earlier.values_mut() {
+        for (present, earlier) in earlier {
             let Earlier { sum, slots } = earlier;
+            if !slots.is_empty() {
+                reported.renew(*present);
+            }
             slots.retain(|slot| {
                 let final_now =
                     records.get(*slot as usize).is_some_and(|r| r.state == RecordState::Settled);

@@ -53,7 +53,7 @@ impl FlowCount {
     #[inline]
     pub(super) fn added(maps: &Maps, slot: u32, reads: Reads) -> FlowCount {
         // Any order will do: while no word is marked as spilled, each has all counts of its shard.
-        let (count, is_spilled) = recent(maps, slot, Ordering::Relaxed);
+        let (count, is_spilled) = recent(maps, slot);
         if is_spilled { FlowCount::with_totals(maps, slot, reads) } else { count }
     }
 
@@ -68,7 +68,7 @@ impl FlowCount {
                 bytes: totals(offset_of!(Totals, bytes)),
                 tcp_flags: 0,
             };
-            sum.add(&recent(maps, slot, Ordering::Acquire).0);
+            sum.add(&self::sum(words(maps, slot).map(|word| word.load(Ordering::Acquire))).0);
             (sum, totals(offset_of!(Totals, begun)) == ended)
         })
     }
@@ -103,8 +103,8 @@ fn sum(words: impl Iterator<Item = u64>) -> (FlowCount, bool) {
 
 /// Returns the recent counts of a slot, and whether one of its words was spilled.
 #[inline]
-fn recent(maps: &Maps, slot: u32, order: Ordering) -> (FlowCount, bool) {
-    sum(words(maps, slot).map(|word| word.load(order)))
+pub(super) fn recent(maps: &Maps, slot: u32) -> (FlowCount, bool) {
+    sum(words(maps, slot).map(|word| word.load(Ordering::Relaxed)))
 }
 
 /// Sets the statistics of a slot to zero. No program counts on the slot.

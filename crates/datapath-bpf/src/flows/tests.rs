@@ -658,3 +658,115 @@ fn flows_that_are_there_leave_xdp_and_go_on_counting() {
     flows.reclaim(); // masks go after their slots
     assert_eq!((flows.masks(), flows.lock().programs.len()), (0, 0));
 }
+
+#[derive(Clone, Debug)]
+enum Event {
+    Install(u32),
+    Remove(u32),
+    Replace(u32, u32),
+    /// A packet that meets the flow now.
+    Packet(u32),
+    /// A packet that is counted on the slot that the flow had before it was replaced.
+    LatePacket(u32),
+    /// A program moves the recent counts of a flow to the totals.
+    Spill(u32),
+    Reclaim,
+    Sweep,
+}
+
+fn event() -> impl Strategy<Value = Event> {
+    let id = || 0u32..5;
+    prop_oneof![
+        3 => id().prop_map(Event::Install),
+        1 => id().prop_map(Event::Remove),
+        2 => (id(), 2u32..6).prop_map(|(id, port)| Event::Replace(id, port)),
+        5 => id().prop_map(Event::Packet),
+        2 => id().prop_map(Event::LatePacket),
+        1 => id().prop_map(Event::Spill),
+        1 => Just(Event::Reclaim),
+        4 => Just(Event::Sweep),
+    ]
+}
+
+proptest! {
+    /// After a sweep of moved flows, what such sweeps have reported last are the counts of all flows.
+    #[test]
+    fn sweeps_of_moved_flows_leave_out_none_that_counted(
+        events in proptest::collection::vec(event(), 1..120),
+    ) {
+        let flows = table(1024);
+        let mut late = HashMap::new();
+        let mut reported = HashMap::new();
+        let slot_of = |id: u32| flows.lock().by_ufid.get(&Ufid(u128::from(id) + 1)).copied();
+        let count = |slot: u32| {
+            let word = flows.maps.recent.word(slot as usize, 0);
+            word.fetch_add(1 << RECENT_PACKETS_SHIFT | 60, Ordering::Relaxed);
+        };
+        for event in events {
+            match event {
+                Event::Install(id) => {
+                    let _ = install(&flows, &megaflow(id, &[out(2)])); // it may be there
+                }
+                Event::Remove(id) => {
+                    remove(&flows, Ufid(u128::from(id) + 1));
+                    reported.remove(&Ufid(u128::from(id) + 1));
+                    late.remove(&id);
+                }
+                Event::Replace(id, port) => {
+                    let Some(old) = slot_of(id) else { continue };
+                    let flow = megaflow(id, &[out(port)]);
+                    flows.replace(&flow, HookSet::all(), |_| {}).unwrap();
+                    if slot_of(id) != Some(old) {
+                        late.insert(id, old);
+                    }
+                }
+                Event::Packet(id) => slot_of(id).into_iter().for_each(count),
+                Event::LatePacket(id) => late.get(&id).copied().into_iter().for_each(count),
+                Event::Spill(id) => {
+                    let Some(slot) = slot_of(id) else { continue };
+                    let word = flows.maps.recent.word(slot as usize, 0);
+                    let (recent, _) = stats::recent(&flows.maps, slot);
+                    let mut totals = flows.maps.totals.read(slot as usize);
+                    totals.packets += recent.packets;
+                    totals.bytes += recent.bytes;
+                    totals.begun += 1;
+                    totals.ended += 1;
+                    flows.maps.totals.write(slot as usize, &totals);
+                    word.store(1 << RECENT_SPILLED_SHIFT, Ordering::Relaxed);
+                }
+                Event::Reclaim => {
+                    flows.reclaim();
+                    late.clear(); // no program has these slots any more
+                }
+                Event::Sweep => {
+                    flows.sweep_moved(&mut |ufid, stats| {
+                        reported.insert(ufid, (stats.packets, stats.bytes));
+                    });
+                    for (ufid, held) in flows.dump() {
+                        let counts = (held.stats.packets, held.stats.bytes);
+                        prop_assert_eq!(reported.get(&ufid), Some(&counts));
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_flow_that_does_not_count_does_not_move() {
+    let flows = table(1024);
+    let (one, two) = (megaflow(1, &[out(2)]), megaflow(2, &[out(2)]));
+    install(&flows, &one).unwrap();
+    install(&flows, &two).unwrap();
+    let moved = || {
+        let mut moved = Vec::new();
+        flows.sweep_moved(&mut |ufid, stats| moved.push((ufid, stats.packets)));
+        moved
+    };
+    assert_eq!(moved(), [(one.ufid, 0), (two.ufid, 0)], "they are new");
+    assert_eq!(moved(), []);
+    packet(&flows, &two);
+    flows.sweep(&mut |_, _| {});
+    assert_eq!(moved(), [(two.ufid, 1)], "another sweep hides nothing");
+    assert_eq!(moved(), []);
+}
