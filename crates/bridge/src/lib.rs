@@ -40,6 +40,7 @@ pub mod recirc;
 pub mod revalidator;
 pub mod revalidator_state;
 pub mod rule;
+mod schedule;
 pub mod slow_path;
 pub mod snapshot;
 pub mod switch;

@@ -4,11 +4,13 @@
 //! A datapath holds a megaflow's match and actions. The switch also holds the meaning of the
 //! megaflow's packets ([`Effect`]s), the snapshot on which it was translated, and the number of its
 //! packets that are credited already. The store is sharded by identity: packet threads insert, the
-//! revalidator visits, and neither holds a lock for longer than one entry takes.
+//! revalidator visits, and neither holds a lock for longer than one entry takes. Each shard has a
+//! [`Schedule`] of the entries that the revalidator has to visit although no packets use them.
 
 use crate::effect::Effect;
 use crate::recirc::RecircRef;
 use crate::rule::Rule;
+use crate::schedule::{Schedule, Tick};
 use crate::wakeup::Wakeup;
 use classifier::MiniMatch;
 use clock::Millis;
@@ -48,9 +50,11 @@ pub(crate) struct Entry {
     pub created: Millis,
     /// Version of the snapshot on which the megaflow was translated.
     pub version: u64,
-    /// Number of the last pass that found the megaflow in the datapath. For a new megaflow: of the
-    /// last pass that had begun when it was added.
+    /// Number of the last pass to which the datapath reported the megaflow. For a new megaflow: of
+    /// the last pass that had begun when it was added.
     pub seen: u64,
+    /// The tick in which the shard's schedule has the megaflow.
+    pub look: Tick,
 }
 
 impl Entry {
@@ -81,10 +85,35 @@ fn prefetch_credited(entries: &[&Entry]) {
     step(rules().map(|rule| rule.stats.counts().0));
 }
 
+/// The result of a look at a megaflow, and the time at which the next look at its entry is due;
+/// `None`: as before.
+pub(crate) type Looked<V> = (V, Option<Millis>);
+
+#[derive(Debug, Default)]
+struct Shard {
+    entries: HashMap<Ufid, Entry>,
+    schedule: Schedule,
+}
+
+impl Shard {
+    /// Runs `look` on the entry `ufid`, if there is one, and notes when the next look is due.
+    fn look<V>(&mut self, ufid: Ufid, look: impl FnOnce(Option<&mut Entry>) -> Looked<V>) -> V {
+        let mut entry = self.entries.get_mut(&ufid);
+        let (said, due) = look(entry.as_deref_mut());
+        if let (Some(entry), Some(due)) = (entry, due.map(Tick::of))
+            && due < entry.look
+        {
+            entry.look = due;
+            self.schedule.add(due, ufid);
+        }
+        said
+    }
+}
+
 /// All megaflows of one datapath, by identity.
 #[derive(Debug)]
 pub struct Megaflows {
-    shards: Vec<Mutex<HashMap<Ufid, Entry>>>,
+    shards: Vec<Mutex<Shard>>,
     len: AtomicUsize,
     /// Number of megaflows of each port.
     of_ports: Mutex<HashMap<PortNo, usize>>,
@@ -118,12 +147,12 @@ impl Megaflows {
         Ufid(u128::from(half(1)) << 64 | u128::from(half(2)))
     }
 
-    fn shard(&self, ufid: Ufid) -> MutexGuard<'_, HashMap<Ufid, Entry>> {
+    fn shard(&self, ufid: Ufid) -> MutexGuard<'_, Shard> {
         self.locked(shard_of(ufid))
     }
 
     /// Locks shard `n`, which is below [`SHARDS`].
-    fn locked(&self, n: usize) -> MutexGuard<'_, HashMap<Ufid, Entry>> {
+    fn locked(&self, n: usize) -> MutexGuard<'_, Shard> {
         self.shards[n].lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -148,27 +177,33 @@ impl Megaflows {
 
     /// Prefetches the places of megaflows that are about to be added; see [`shards::prefetch`].
     pub(crate) fn prefetch(&self, flows: &[&Megaflow]) {
-        shards::prefetch(flows, |n| self.locked(n), |shard, ufid| shard.contains_key(&ufid));
+        shards::prefetch(
+            flows,
+            |n| self.locked(n),
+            |shard, ufid| shard.entries.contains_key(&ufid),
+        );
     }
 
     /// Adds an entry; returns false (and drops `entry`) when the identity is there already.
-    /// `passes` counts the passes that have begun.
+    /// `passes` counts the passes that have begun. The next full pass looks at the megaflow.
     pub(crate) fn insert(&self, ufid: Ufid, mut entry: Entry, passes: &AtomicU64) -> bool {
         let mut shard = self.shard(ufid);
-        if shard.contains_key(&ufid) {
+        if shard.entries.contains_key(&ufid) {
             return false;
         }
         // The lock orders this after the removal of an earlier entry of the same identity. If a
         // pass has swept that entry, the count read here includes the pass.
         entry.seen = passes.load(Ordering::Acquire);
+        entry.look = Tick::of(entry.created);
+        shard.schedule.add(entry.look, ufid);
         *self.ports().entry(entry.in_port).or_default() += 1;
-        shard.insert(ufid, entry);
+        shard.entries.insert(ufid, entry);
         let is_first = self.len.fetch_add(1, Ordering::Relaxed) == 0;
         // A thread that reads the snapshot's version after this fence sees each version that was
         // published before its publisher found no megaflows (`SlowPath::may_be_stale`).
         fence(Ordering::SeqCst);
         drop(shard);
-        if is_first {
+        if is_first || self.wakeup.is_sleep_long() {
             self.wakeup.nudge();
         }
         true
@@ -176,7 +211,7 @@ impl Megaflows {
 
     /// Removes the megaflow `ufid` and returns its entry; `None` when there is none.
     pub(crate) fn remove(&self, ufid: Ufid) -> Option<Entry> {
-        let removed = self.shard(ufid).remove(&ufid);
+        let removed = self.shard(ufid).entries.remove(&ufid);
         if let Some(entry) = &removed {
             self.len.fetch_sub(1, Ordering::Relaxed);
             let mut ports = self.ports();
@@ -190,9 +225,9 @@ impl Megaflows {
         removed
     }
 
-    /// Runs `look` on each of `flows` (the entry, when there is one), and then, without a lock,
-    /// `act` on its result. `look` must not call back here. `together` entries are visited under
-    /// one lock.
+    /// Runs `look` on each of `flows`, with its entry when there is one, and on each entry for which
+    /// a look is `due` by then. Runs `act` without a lock on the result. `look` must not call back
+    /// here. `together` entries are visited under one lock.
     ///
     /// A visit of many entries spends nearly all its time waiting for memory, as neither the
     /// entries nor the counters that they lead to lie together. So the visit goes by shards, and
@@ -201,31 +236,56 @@ impl Megaflows {
     pub(crate) fn visit<T, V>(
         &self,
         flows: &Groups<T>,
+        due: Option<Millis>,
         together: usize,
-        mut look: impl FnMut(Ufid, &T, Option<&mut Entry>) -> V,
+        mut look: impl FnMut(Ufid, Option<&T>, Option<&mut Entry>) -> Looked<V>,
         mut act: impl FnMut(Ufid, V),
     ) {
+        let together = together.max(1);
         let mut said = Vec::with_capacity(together);
-        for group in flows.iter().flat_map(|group| group.chunks(together.max(1))) {
-            let Some((first, _)) = group.first() else { continue };
-            let mut shard = self.shard(*first);
-            if group.len() > 1 {
-                prefetch_credited(
-                    &group.iter().filter_map(|(ufid, _)| shard.get(ufid)).collect::<Vec<_>>(),
-                );
+        for (n, group) in flows.iter().enumerate() {
+            for some in group.chunks(together) {
+                let mut shard = self.locked(n);
+                if some.len() > 1 {
+                    let entries = some.iter().filter_map(|(ufid, _)| shard.entries.get(ufid));
+                    prefetch_credited(&entries.collect::<Vec<_>>());
+                }
+                said.extend(some.iter().map(|(ufid, t)| {
+                    (*ufid, shard.look(*ufid, |entry| look(*ufid, Some(t), entry)))
+                }));
+                drop(shard);
+                said.drain(..).for_each(|(ufid, verdict)| act(ufid, verdict));
             }
-            said.extend(group.iter().map(|(ufid, t)| (*ufid, look(*ufid, t, shard.get_mut(ufid)))));
-            drop(shard);
-            said.drain(..).for_each(|(ufid, verdict)| act(ufid, verdict));
+            let looks = due.map(|now| self.locked(n).schedule.take(now)).unwrap_or_default();
+            for (tick, ufids) in looks {
+                for some in ufids.chunks(together) {
+                    let mut shard = self.locked(n);
+                    for ufid in some {
+                        // Another entry of the identity, or the entry for another reason, may be
+                        // in a later tick.
+                        let entry = shard.entries.get_mut(ufid).filter(|e| e.look == tick);
+                        let Some(entry) = entry else { continue };
+                        entry.look = Tick::NEVER;
+                        said.push((*ufid, shard.look(*ufid, |entry| look(*ufid, None, entry))));
+                    }
+                    drop(shard);
+                    said.drain(..).for_each(|(ufid, verdict)| act(ufid, verdict));
+                }
+            }
         }
+    }
+
+    /// Returns the first tick in which a look at some megaflow may be due.
+    pub(crate) fn first_look(&self) -> Option<Tick> {
+        (0..SHARDS).filter_map(|n| self.locked(n).schedule.first()).min()
     }
 
     /// Returns the identities of all megaflows for which `wanted` returns true.
     pub(crate) fn select(&self, mut wanted: impl FnMut(&Entry) -> bool) -> Vec<Ufid> {
         let mut out = Vec::new();
-        for shard in &self.shards {
-            let shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
-            out.extend(shard.iter().filter(|(_, e)| wanted(e)).map(|(u, _)| *u));
+        for n in 0..SHARDS {
+            let shard = self.locked(n);
+            out.extend(shard.entries.iter().filter(|(_, e)| wanted(e)).map(|(u, _)| *u));
         }
         out
     }

@@ -1,19 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Revalidation: keeps megaflows in agreement with the tables, and credits their statistics.
 //!
-//! One pass ([`SlowPath::pass`]) visits every megaflow. It credits the datapath's counts since the
-//! last pass to rules, tables, groups and MAC entries. When the snapshot has changed since the
-//! megaflow was translated, the pass translates it again and keeps it, changes its actions, or
-//! removes it. It removes a megaflow that was idle too long. Passes run on one thread
+//! One pass ([`SlowPath::pass`]) credits the datapath's counts since the last pass to rules, tables,
+//! groups and MAC entries. When the snapshot has changed since a megaflow was translated, the pass
+//! translates it again and keeps it, changes its actions, or removes it. It removes a megaflow that
+//! was idle too long. So it visits the megaflows that have counted, and those for which a look is
+//! due by the clock ([`crate::schedule`]); it visits all only where any of them may have work for it
+//! (`SlowPath::must_look_at_all`). Passes run on one thread
 //! (`Revalidator`) every `max-revalidator` milliseconds and soon after each publication. They run
 //! on the control thread when a caller requests exact statistics or the clock is warped.
 //!
 //! A pass over many megaflows costs milliseconds, nearly all of them waiting for memory. A pass
 //! also slows packet processing, as it moves the counters that it reads out of the caches of the
 //! packet CPUs. Where the database does not set the interval, the interval grows with the cost of a
-//! pass (`RevalidatorState::pause`), up to 4 s; it does not grow while tables change,
-//! or while megaflows may have to make room (`Room`). A request for statistics in the meantime
-//! triggers a pass ([`crate::switch::Switch::collect_statistics`]).
+//! pass and while passes find no packets (`RevalidatorState::pause`), up to 4 s; it does not grow
+//! while tables change, or while megaflows may have to make room (`Room`). A request for statistics
+//! in the meantime triggers a pass ([`crate::switch::Switch::collect_statistics`]).
 //!
 //! A megaflow that the datapath has and the switch has no record of (made by hand, or left by the
 //! previous daemon) is *explained*: its match is translated. If the translation agrees, the
@@ -27,6 +29,7 @@
 
 use crate::megaflows::{self, Entry};
 use crate::revalidator_state::{LEAST_REST, LONGEST_PAUSE};
+use crate::schedule::Tick;
 use crate::slow_path::SlowPath;
 use crate::snapshot::Snapshot;
 use crate::wakeup::{Wakeup, Woken};
@@ -37,7 +40,7 @@ use datapath::{Actions, Datapath, FlowStats, PortNo, Ufid};
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::sync::{Arc, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -76,6 +79,15 @@ enum Verdict {
     Keep,
     Modify(Actions),
     Remove,
+}
+
+/// Returns an idle time in milliseconds as a difference of times.
+fn idle_ms(ms: u64) -> i64 {
+    i64::try_from(ms).unwrap_or(i64::MAX)
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner) // what it holds is whole at any time
 }
 
 /// Gives megaflows their new actions; removes those whose actions the datapath refuses.
@@ -145,31 +157,57 @@ impl SlowPath {
         let expected = self.unknown_flows.expected();
         let mut found_unknown = false;
         let mut used: BTreeMap<PortNo, u64> = BTreeMap::new();
-        datapath.sweep(&mut |ufid, stats| swept.push(ufid, stats));
-        let look = |_, stats: &FlowStats, entry: Option<&mut Entry>| {
-            let entry = entry?;
-            // A megaflow that was added since the pass began may have the place of one that was
-            // swept.
-            let is_swept = std::mem::replace(&mut entry.seen, number) != number;
-            if is_swept {
-                if entry.credited.packets == 0 && stats.packets > 0 {
-                    *used.entry(entry.in_port).or_default() += 1;
+        let mut unsure: Vec<Ufid> = Vec::new();
+        let mut looks = 0;
+        let unchanged = state.done_version.load(Ordering::Acquire) == version;
+        let is_all = match what {
+            Pass::Statistics => false,
+            Pass::Full => self.must_look_at_all(datapath, unchanged, max_idle),
+            Pass::Purge => true,
+        };
+        if is_all {
+            datapath.sweep(&mut |ufid, stats| swept.push(ufid, stats));
+        } else {
+            self.sweep_moved(datapath, swept);
+        }
+        let look = |ufid, stats: Option<&FlowStats>, entry: Option<&mut Entry>| {
+            looks += 1;
+            let Some(entry) = entry else { return (None, None) };
+            if let Some(stats) = stats {
+                // A megaflow that was added since the pass began may have the place of one that was
+                // swept.
+                let is_swept = std::mem::replace(&mut entry.seen, number) != number;
+                if is_swept {
+                    if entry.credited.packets == 0 && stats.packets > 0 {
+                        *used.entry(entry.in_port).or_default() += 1;
+                    }
+                    if entry.credited.packets != stats.packets {
+                        state.is_stirred.store(true, Ordering::Relaxed);
+                    }
+                    self.credit(entry, *stats);
+                } else if !is_all {
+                    unsure.push(ufid);
                 }
-                self.credit(entry, *stats);
             }
-            Some(match what {
-                Pass::Statistics => Verdict::Keep,
+            let verdict = match what {
+                Pass::Statistics => return (Some(Verdict::Keep), None),
                 Pass::Purge => Verdict::Remove,
                 Pass::Full if now.since(entry.last_used()) > max_idle => Verdict::Remove,
                 // A later snapshot may be published by now, and packet threads translate on that.
                 Pass::Full if entry.version >= version => Verdict::Keep,
                 Pass::Full => self.revalidate(&snapshot, version, entry, now),
-            })
+            };
+            let next = match verdict {
+                // The first moment at which it is idle for too long.
+                Verdict::Keep => entry.last_used() + idle_ms(max_idle).saturating_add(1),
+                _ => Tick::of(now).end(), // if it is still there
+            };
+            (Some(verdict), Some(next))
         };
-        let unchanged = state.done_version.load(Ordering::Acquire) == version;
         let together = if unchanged { megaflows::LONG_BATCH } else { megaflows::SHORT_BATCH };
         let known = swept.len();
-        self.megaflows.visit(swept, together, look, |ufid, verdict| match verdict {
+        let due = (what == Pass::Full).then_some(now);
+        self.megaflows.visit(swept, due, together, look, |ufid, verdict| match verdict {
             None if held || what == Pass::Statistics => found_unknown = true,
             None if what == Pass::Full && self.explain(datapath, ufid, &round) => {}
             None => doomed.push(ufid),
@@ -184,24 +222,25 @@ impl SlowPath {
         });
         modify(datapath, &mut changed, &mut doomed);
         self.remove_many(&doomed);
+        if !doomed.is_empty() {
+            state.is_stirred.store(true, Ordering::Relaxed); // housekeeping has work
+        }
         used.into_iter().for_each(|(port, n)| datapath.megaflows_used(port, n));
+        self.counters.looks.fetch_add(looks, Ordering::Relaxed);
+        self.read_again(unsure);
         if found_unknown {
             self.unknown_flows.expect();
-        } else if what != Pass::Statistics {
+        } else if is_all {
             self.unknown_flows.met(expected);
         }
-        if what != Pass::Statistics && self.megaflows.len() > known - doomed.len() {
-            // The megaflow is in our store but has been missing in the datapath for two passes: it
-            // was flushed there. (One pass is not enough: the megaflow may be on its way to the
-            // datapath, or the thread that removed it there may be about to remove it here. If a
-            // thread takes longer than two passes to install a megaflow, the megaflow becomes an
-            // unknown one.)
-            for ufid in self.megaflows.select(|e| e.seen + 1 < number) {
-                self.megaflows.remove(ufid);
-                self.unknown_flows.expect();
+        if is_all {
+            let before = state.looked_at_all.swap(number, Ordering::AcqRel);
+            if self.megaflows.len() > known.saturating_sub(doomed.len()) {
+                self.forget_missing(before);
             }
         }
         if what != Pass::Statistics {
+            state.scheduled_idle_ms.store(max_idle, Ordering::Relaxed);
             state.done_version.store(version, Ordering::Release);
         }
         state.record_credited(now);
@@ -210,6 +249,55 @@ impl SlowPath {
             state.record_pass(cost, count);
             self.adapt_limit(u64::try_from(cost.as_millis()).unwrap_or(u64::MAX), count);
         }
+    }
+
+    /// Returns true when a full pass must look at all megaflows: the tables have changed
+    /// (`unchanged` is false), the record and the datapath may differ, or megaflows expire sooner
+    /// than they are scheduled for a look.
+    fn must_look_at_all(&self, datapath: &dyn Datapath, unchanged: bool, max_idle: u64) -> bool {
+        let state = &self.revalidator;
+        let is_due = state.is_look_due.swap(false, Ordering::AcqRel);
+        is_due
+            || !unchanged
+            || self.unknown_flows.may_be_there()
+            || max_idle < state.scheduled_idle_ms.load(Ordering::Relaxed)
+            // A megaflow that is on its way into the datapath makes a difference, too.
+            || datapath.lookups().flows != self.megaflows.len()
+    }
+
+    /// Adds the megaflows that moved since the last pass to `swept`, and those that
+    /// [`SlowPath::read_again`] got.
+    fn sweep_moved(&self, datapath: &dyn Datapath, swept: &mut Groups<FlowStats>) {
+        let mut again = std::mem::take(&mut *lock(&self.unsure));
+        datapath.sweep_moved(&mut |ufid, stats| {
+            again.remove(&ufid);
+            swept.push(ufid, stats);
+        });
+        if !again.is_empty() {
+            let again: Vec<Ufid> = again.into_iter().collect();
+            datapath.stats_of(&again, &mut |ufid, stats| swept.push(ufid, stats));
+        }
+    }
+
+    /// Has the next pass that reads moved megaflows read these, too. The datapath has reported
+    /// their counts, but the counts may be those of earlier megaflows of the same identities.
+    fn read_again(&self, unsure: Vec<Ufid>) {
+        if !unsure.is_empty() {
+            lock(&self.unsure).extend(unsure);
+        }
+    }
+
+    /// Forgets megaflows that were flushed in the datapath: neither this pass nor pass `before`,
+    /// the last one that looked at all, has found them there. (One pass is not enough: the megaflow
+    /// may be on its way to the datapath, or the thread that removed it there may be about to
+    /// remove it here. If a thread takes longer than two passes to install a megaflow, the megaflow
+    /// becomes an unknown one.)
+    fn forget_missing(&self, before: u64) {
+        for ufid in self.megaflows.select(|e| e.seen < before) {
+            self.megaflows.remove(ufid);
+            self.unknown_flows.expect();
+        }
+        self.revalidator.is_look_due.store(true, Ordering::Release);
     }
 
     /// Adopts a megaflow of the datapath that the switch has no record of, with the actions that
@@ -236,7 +324,10 @@ impl SlowPath {
             created: round.now,
             version: round.version,
             seen: 0, // not yet
+            look: Tick::NEVER,
         };
+        // The next pass credits what the megaflow has counted, whether it moves or not.
+        self.revalidator.is_look_due.store(true, Ordering::Release);
         if !self.megaflows.insert(ufid, entry, &self.revalidator.passes) {
             return true; // an upcall was faster
         }
@@ -400,39 +491,74 @@ fn keep_house(slow: &SlowPath, due: &Receiver<()>) {
     }
 }
 
+/// How long the revalidator's thread sleeps.
+struct Sleep {
+    time: Duration,
+    /// New megaflows, ports or settings end it.
+    is_long: bool,
+}
+
+/// Returns the sleep after which the next pass follows. `still` passes in a row have found no
+/// packets, the last of them at `passed` and for this `cost`.
+fn next_sleep(slow: &SlowPath, still: u32, passed: Instant, cost: Duration) -> Sleep {
+    let interval = slow.revalidator.interval();
+    let limit = slow.flow_limit.load(Ordering::Relaxed);
+    let is_full = slow.megaflows.len() >= limit - limit / 8;
+    let pause = slow.revalidator.pause(cost, is_full, still);
+    let time = pause.saturating_sub(passed.elapsed());
+    if still == 0 || time <= interval {
+        return Sleep { time: interval, is_long: false };
+    }
+    // Where nothing moves, a look that is due finds a megaflow that expires.
+    let due = slow.megaflows.first_look().map(|tick| tick.end().since(slow.clock.now()));
+    let due = Duration::from_millis(due.unwrap_or(u64::MAX));
+    Sleep { time: time.min(due).max(interval), is_long: true }
+}
+
 fn run(slow: &SlowPath, housekeeping: &SyncSender<()>) {
+    let state = &slow.revalidator;
     let mut maintained = Instant::now();
     let mut room = Room::new(maintained);
     let (mut passed, mut cost) = (Instant::now(), Duration::ZERO);
-    let mut quiet = 0;
+    let (mut quiet, mut still) = (0, 0);
     loop {
-        let interval = slow.revalidator.interval();
-        let is_long = quiet == QUIET_ROUNDS;
-        let sleep = if is_long { interval.max(LONG_SLEEP) } else { interval };
-        let woken = slow.wakeup.sleep(sleep, is_long);
+        let interval = state.interval();
+        let sleep = if quiet == QUIET_ROUNDS {
+            Sleep { time: interval.max(LONG_SLEEP), is_long: true }
+        } else {
+            next_sleep(slow, still, passed, cost)
+        };
+        let woken = slow.wakeup.sleep(sleep.time, sleep.is_long);
         quiet = match woken {
             Woken::Stop => return,
             Woken::Nudged | Woken::PassRequested => 0,
             Woken::TimedOut if !slow.megaflows.is_empty() => 0,
             Woken::TimedOut => QUIET_ROUNDS.min(quiet + 1),
         };
-        if is_long && woken == Woken::Nudged {
-            continue; // the next, short sleep precedes the first check
+        if woken == Woken::Nudged {
+            still = 0;
+            if sleep.is_long {
+                continue; // the next, short sleep precedes the first check
+            }
         }
         let start = Instant::now();
         let mut is_due = || {
             let limit = slow.flow_limit.load(Ordering::Relaxed);
             let is_tight = room.is_tight(start, slow.megaflows.len(), limit);
-            let pause = slow.revalidator.pause(cost, is_tight);
+            let pause = state.pause(cost, is_tight, 0);
             // The time of a wakeup is never exact.
-            !slow.megaflows.is_empty() && start.duration_since(passed) + interval / 4 >= pause
+            let is_over = sleep.is_long || start.duration_since(passed) + interval / 4 >= pause;
+            !slow.megaflows.is_empty() && is_over
         };
         let something_to_do =
             woken == Woken::PassRequested || slow.unknown_flows.may_be_there() || is_due();
-        if !slow.revalidator.paused.load(Ordering::Relaxed) && something_to_do {
+        if !state.paused.load(Ordering::Relaxed) && something_to_do {
             slow.pass(Pass::Full);
             (passed, cost) = (start, start.elapsed());
             slow.wakeup.notify_done();
+            // Passes of other threads count, too.
+            let is_stirred = state.is_stirred.swap(false, Ordering::Relaxed);
+            still = if is_stirred { 0 } else { still.saturating_add(1) };
             // The rest limits a burst of flow mods to few passes, and to half of the time at most.
             std::thread::sleep(cost.max(LEAST_REST));
         }

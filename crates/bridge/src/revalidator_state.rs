@@ -40,6 +40,14 @@ pub struct RevalidatorState {
     pub average_flows: AtomicU64,
     /// Version of the snapshot that every megaflow was checked against.
     pub(crate) done_version: AtomicU64,
+    /// Number of the last pass that looked at all megaflows.
+    pub(crate) looked_at_all: AtomicU64,
+    /// The next full pass must look at all megaflows.
+    pub(crate) is_look_due: AtomicBool,
+    /// Idle time, in milliseconds, after which megaflows are scheduled for a look.
+    pub(crate) scheduled_idle_ms: AtomicU64,
+    /// A pass found packets or removed megaflows since the revalidator's thread last took the flag.
+    pub(crate) is_stirred: AtomicBool,
     /// Passes are suspended (`revalidator/pause`).
     pub paused: AtomicBool,
     /// Some rules have timeouts: their last use must be credited in time.
@@ -63,6 +71,10 @@ impl Default for RevalidatorState {
             max_flows: AtomicU64::new(0),
             average_flows: AtomicU64::new(0),
             done_version: AtomicU64::new(0),
+            looked_at_all: AtomicU64::new(0),
+            is_look_due: AtomicBool::new(true),
+            scheduled_idle_ms: AtomicU64::new(0),
+            is_stirred: AtomicBool::new(false),
             paused: AtomicBool::new(false),
             is_awaited: AtomicBool::new(false),
             pressed: OncePer::new(PRESSURE_INTERVAL),
@@ -101,15 +113,18 @@ impl RevalidatorState {
     }
 
     /// Returns the time from a pass that took `cost` to the next one when nothing happens.
-    /// `is_tight` means that there is hardly room for another megaflow.
-    pub(crate) fn pause(&self, cost: Duration, is_tight: bool) -> Duration {
+    /// `is_tight` means that there is hardly room for another megaflow. `still` is the number of
+    /// passes in a row that found no packets: each doubles the time.
+    pub(crate) fn pause(&self, cost: Duration, is_tight: bool, still: u32) -> Duration {
         let interval = self.interval();
         if is_tight || self.is_interval_given.load(Ordering::Relaxed) {
             return interval;
         }
         let is_awaited = self.is_awaited.load(Ordering::Relaxed);
         let longest = if is_awaited { LONGEST_PAUSE_WITH_TIMEOUTS } else { LONGEST_PAUSE };
-        cost.saturating_mul(PAUSE_PER_COST).clamp(interval, interval.max(longest))
+        let by_cost = cost.saturating_mul(PAUSE_PER_COST);
+        let by_rest = interval.saturating_mul(1 << still.min(8));
+        by_cost.max(by_rest).clamp(interval, interval.max(longest))
     }
 
     /// Records a full pass over `flows` megaflows that took `cost`.
@@ -135,17 +150,21 @@ mod tests {
     fn dear_passes_are_rarer_unless_the_database_says_how_often() {
         let state = RevalidatorState::default();
         let ms = Duration::from_millis;
-        assert_eq!(state.pause(ms(1), false), ms(500));
-        assert_eq!(state.pause(ms(4), false), ms(1600));
-        assert_eq!(state.pause(ms(200), false), LONGEST_PAUSE);
-        assert_eq!(state.pause(ms(200), true), ms(500), "there is no room");
+        let longest_timed = LONGEST_PAUSE_WITH_TIMEOUTS;
+        assert_eq!(state.pause(ms(1), false, 0), ms(500));
+        assert_eq!(state.pause(ms(1), false, 1), ms(1000), "no packets");
+        assert_eq!(state.pause(ms(1), false, u32::MAX), LONGEST_PAUSE, "for long");
+        assert_eq!(state.pause(ms(4), false, 0), ms(1600));
+        assert_eq!(state.pause(ms(200), false, 0), LONGEST_PAUSE);
+        assert_eq!(state.pause(ms(200), true, 9), ms(500), "there is no room");
         state.is_awaited.store(true, Ordering::Relaxed);
-        assert_eq!(state.pause(ms(200), false), LONGEST_PAUSE_WITH_TIMEOUTS, "rules may time out");
+        assert_eq!(state.pause(ms(200), false, 0), longest_timed, "rules may time out");
+        assert_eq!(state.pause(ms(1), false, 9), longest_timed);
         state.is_interval_given.store(true, Ordering::Relaxed);
-        assert_eq!(state.pause(ms(200), false), ms(500));
+        assert_eq!(state.pause(ms(200), false, 9), ms(500));
         state.interval_ms.store(10_000, Ordering::Relaxed);
-        assert_eq!(state.pause(ms(1), false), ms(10_000));
+        assert_eq!(state.pause(ms(1), false, 0), ms(10_000));
         state.is_interval_given.store(false, Ordering::Relaxed);
-        assert_eq!(state.pause(ms(200), false), ms(10_000));
+        assert_eq!(state.pause(ms(200), false, 9), ms(10_000));
     }
 }

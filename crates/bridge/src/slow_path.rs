@@ -22,6 +22,7 @@ use datapath::{
     Action, Actions, Datapath, DropReason, FlowStats, Megaflow, Refusal, Ufid, exact_mask,
 };
 use flow::{Field, Key, Mask, Match};
+use hashbrown::HashSet;
 use packet::Packet;
 use rcu::Publisher;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
@@ -52,6 +53,8 @@ pub struct UpcallCounters {
     pub seen_once: AtomicU64,
     /// Failed translations.
     pub errors: AtomicU64,
+    /// Megaflows that passes looked at.
+    pub looks: AtomicU64,
     /// All translations: of packets, of megaflows in passes, of traces.
     pub translations: AtomicU64,
 }
@@ -104,6 +107,8 @@ pub struct SlowPath {
     pub(crate) passing: Mutex<()>,
     /// Buffer for the megaflows that a pass finds in the datapath.
     pub(crate) swept: Scratch<Groups<FlowStats>>,
+    /// Megaflows whose counts the next pass has to read, whether they move or not.
+    pub(crate) unsure: Mutex<HashSet<Ufid>>,
     /// Wakes the revalidator's thread.
     pub(crate) wakeup: Arc<Wakeup>,
     /// Limits the rate of the warning about narrowed megaflows.
@@ -158,6 +163,7 @@ impl SlowPath {
             unknown_flows: UnknownFlows::default(),
             passing: Mutex::new(()),
             swept: Scratch::default(),
+            unsure: Mutex::default(),
             wakeup,
             narrowed_warning: OncePer::new(NARROWED_WARNING_INTERVAL),
             learner: OnceLock::new(),

@@ -14,6 +14,7 @@ use crate::event::Event;
 use crate::intern::RecentInterner;
 use crate::megaflows::Entry;
 use crate::recirc::RecircRef;
+use crate::schedule::Tick;
 use crate::slow_path::{SlowPath, datapath_actions};
 use crate::snapshot::Snapshot;
 use crate::translate::{self, Translation};
@@ -244,6 +245,7 @@ impl Handler {
             created: now,
             version,
             seen: 0, // not yet
+            look: Tick::NEVER,
         };
         let mut ufid = megaflow.ufid;
         if let Some(refused) = self.put(datapath, &megaflow, entry) {

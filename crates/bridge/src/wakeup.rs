@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The revalidator thread's sleep, and what ends it.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -10,6 +11,8 @@ pub(crate) struct Wakeup {
     state: Mutex<State>,
     changed: Condvar,
     done: Condvar,
+    /// The present sleep is one that a nudge ends.
+    is_sleep_long: AtomicBool,
 }
 
 #[derive(Debug, Default)]
@@ -52,6 +55,11 @@ impl Wakeup {
         self.wake(|s| s.nudged = true);
     }
 
+    /// Returns true when a nudge would end the present sleep, but for a moment at its beginning.
+    pub(crate) fn is_sleep_long(&self) -> bool {
+        self.is_sleep_long.load(Ordering::Relaxed)
+    }
+
     /// Ends the sleep and has the thread end.
     pub(crate) fn stop(&self) {
         self.wake(|s| s.stop = true);
@@ -61,7 +69,9 @@ impl Wakeup {
     /// `is_long`; otherwise it is returned when the time is over.
     pub(crate) fn sleep(&self, timeout: Duration, is_long: bool) -> Woken {
         let sleeps = |s: &mut State| !(s.pass_requested || s.stop || s.nudged && is_long);
+        self.is_sleep_long.store(is_long, Ordering::Relaxed);
         let waiting = self.changed.wait_timeout_while(self.lock(), timeout, sleeps);
+        self.is_sleep_long.store(false, Ordering::Relaxed);
         let (mut state, _) = waiting.unwrap_or_else(PoisonError::into_inner);
         let nudged = std::mem::take(&mut state.nudged);
         match std::mem::take(&mut state.pass_requested) {

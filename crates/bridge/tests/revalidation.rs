@@ -5,7 +5,7 @@ use bridge::event::Sender;
 use bridge::revalidator::Pass;
 use bridge::snapshot::BridgeIndex;
 use bridge::switch::{PortRequest, Switch};
-use clock::Clock;
+use clock::{Clock, Millis};
 use datapath::{Actions, Datapath, Flows, Megaflow, Meters, Packets, PortKind, PortSpec, Ufid};
 use datapath_model::{Chaos, Model, Rates};
 use flow::{Field, Match};
@@ -15,6 +15,8 @@ use openflow::message::{
 use openflow::{Action, PortNo};
 use packet::Packet;
 use packet::build::Frame;
+use proptest::prelude::*;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -408,4 +410,182 @@ fn a_megaflow_whose_new_actions_the_datapath_does_not_take_goes() {
     b.packet();
     assert!(b.model.dump().is_empty());
     assert_eq!(b.counted(), 2);
+}
+
+/// One step of a history.
+#[derive(Clone, Debug)]
+enum Step {
+    /// A packet to this UDP port.
+    Packet(u16),
+    Wait(u64),
+    Pass,
+    Statistics,
+    /// Changes what the tables do with packets to this UDP port.
+    Rule(u16, u32),
+    MaxIdle(u64),
+    FlowLimit(usize),
+    /// Somebody removes all megaflows from the datapath.
+    Flush,
+    /// Somebody removes the first megaflow.
+    Remove,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        8 => (0u16..8).prop_map(Step::Packet),
+        4 => (1u64..3000).prop_map(Step::Wait),
+        1 => (3000u64..30_000).prop_map(Step::Wait),
+        6 => Just(Step::Pass),
+        2 => Just(Step::Statistics),
+        1 => (0u16..8, 1u32..3).prop_map(|(port, out)| Step::Rule(port, out)),
+        1 => prop_oneof![Just(500u64), Just(10_000), Just(1200)].prop_map(Step::MaxIdle),
+        1 => prop_oneof![Just(3usize), Just(1000)].prop_map(Step::FlowLimit),
+        1 => Just(Step::Flush),
+        1 => Just(Step::Remove),
+    ]
+}
+
+/// A model of passes that look at each megaflow.
+#[derive(Default)]
+struct Plain {
+    /// Time of installation, and packets that no pass has credited, by megaflow.
+    flows: BTreeMap<Ufid, (Millis, u64)>,
+    sent: u64,
+    /// Packets of megaflows that were removed by somebody else before a pass credited them.
+    lost: u64,
+}
+
+impl Bench {
+    fn rule_for(&mut self, udp_port: u16, out: u32) {
+        let mut matching = Match::ANY;
+        for (field, value) in [(Field::EthType, 0x800), (Field::IpProto, 17)] {
+            matching.set(field, value);
+        }
+        matching.set(Field::UdpDst, udp_port.into());
+        let action = Action::Output { port: PortNo(out), max_len: 0 };
+        self.switch.flow_mod(self.bridge, &FlowMod::add(9, matching, &[action])).unwrap();
+        self.switch.publish();
+    }
+
+    fn max_idle(&self) -> u64 {
+        let slow = self.switch.slow_path();
+        let max_idle = slow.revalidator.max_idle_ms.load(Ordering::Relaxed);
+        let is_full = self.known() >= slow.flow_limit.load(Ordering::Relaxed);
+        if is_full { max_idle.min(100) } else { max_idle }
+    }
+
+    /// Returns when each megaflow of the datapath was last used.
+    fn last_uses(&self, plain: &Plain) -> BTreeMap<Ufid, Millis> {
+        let last_use = |dump: datapath::FlowDump| {
+            let ufid = dump.flow.ufid;
+            (ufid, plain.flows[&ufid].0.max(dump.stats.used))
+        };
+        self.model.dump().into_iter().map(last_use).collect()
+    }
+
+    /// Makes a pass, or a change that makes one, and checks what is left and what is counted.
+    fn check(&mut self, plain: &mut Plain, pass: impl FnOnce(&mut Bench), expires: bool) {
+        let (now, max_idle) = (self.clock.now(), self.max_idle());
+        let mut expected = self.last_uses(plain);
+        if expires {
+            expected.retain(|_, used| now.since(*used) <= max_idle);
+        }
+        pass(self);
+        assert_eq!(self.last_uses(plain), expected, "at {now:?}, after {max_idle} ms");
+        plain.flows.values_mut().for_each(|(_, uncredited)| *uncredited = 0);
+        assert_eq!(self.counted(), plain.sent - plain.lost);
+    }
+
+    fn act(&mut self, step: Step, plain: &mut Plain) {
+        match step {
+            Step::Packet(port) => {
+                let frame = Frame::ethernet([2, 0, 0, 0, 0, 2], [2, 0, 0, 0, 0, 1])
+                    .ipv4([10, 0, 0, 1].into(), [10, 0, 0, 2].into(), 64)
+                    .udp(1000, port);
+                let before: BTreeMap<Ufid, u64> =
+                    self.model.dump().iter().map(|d| (d.flow.ufid, d.stats.packets)).collect();
+                self.model.inject(frame.payload(&[0; 20]).packet(), self.dp_port(1));
+                plain.sent += 1;
+                for dump in self.model.dump() {
+                    match before.get(&dump.flow.ufid) {
+                        None => {
+                            let new = (self.clock.now(), dump.stats.packets);
+                            plain.flows.insert(dump.flow.ufid, new);
+                        }
+                        Some(packets) => {
+                            let flow = plain.flows.get_mut(&dump.flow.ufid).unwrap();
+                            flow.1 += dump.stats.packets - packets;
+                        }
+                    }
+                }
+            }
+            Step::Wait(ms) => self.clock.advance(ms),
+            Step::Pass => self.check(plain, |b| b.pass(Pass::Full), true),
+            Step::Statistics => self.check(plain, |b| b.pass(Pass::Statistics), false),
+            Step::Rule(port, out) => self.check(plain, |b| b.rule_for(port, out), true),
+            Step::MaxIdle(ms) => {
+                let state = &self.switch.slow_path().revalidator;
+                state.max_idle_ms.store(ms, Ordering::Relaxed);
+            }
+            Step::FlowLimit(limit) => self.switch.slow_path().set_flow_limit(limit),
+            Step::Flush => {
+                for dump in self.model.dump() {
+                    plain.lost += plain.flows[&dump.flow.ufid].1;
+                }
+                self.model.flush();
+                // Until two passes have not found them, packets find no megaflow.
+                (0..2).for_each(|_| self.pass(Pass::Full));
+                assert_eq!(self.known(), 0);
+            }
+            Step::Remove => {
+                let Some(first) = self.model.dump().first().map(|d| d.flow.ufid) else { return };
+                self.pass(Pass::Statistics);
+                plain.flows.values_mut().for_each(|(_, uncredited)| *uncredited = 0);
+                Flows::remove(&*self.model, first);
+                (0..2).for_each(|_| self.pass(Pass::Full));
+                assert_eq!(self.known(), self.model.dump().len());
+            }
+        }
+    }
+}
+
+proptest! {
+    /// Passes keep, expire and count what passes that look at each megaflow would.
+    #[test]
+    fn passes_do_what_a_look_at_each_megaflow_does(
+        steps in proptest::collection::vec(step(), 1..80),
+    ) {
+        let mut b = Bench::new(Rates::default());
+        (0..8).for_each(|port| b.rule_for(port, 2));
+        let mut plain = Plain::default();
+        for step in steps {
+            b.act(step, &mut plain);
+        }
+        b.check(&mut plain, |b| b.pass(Pass::Full), true);
+        b.clock.advance(40_000);
+        b.check(&mut plain, |b| b.pass(Pass::Full), true);
+        prop_assert!(b.model.dump().is_empty() && b.known() == 0);
+    }
+}
+
+#[test]
+fn a_pass_looks_only_at_what_moved_or_may_expire() {
+    let b = Bench::new(Rates { sweep: 0, ..Rates::default() });
+    b.packet();
+    let looks = || b.switch.slow_path().counters.looks.load(Ordering::Relaxed);
+    b.pass(Pass::Full);
+    b.pass(Pass::Full);
+    let before = looks();
+    b.clock.advance(500);
+    (0..5).for_each(|_| b.pass(Pass::Full));
+    assert_eq!(looks(), before, "nothing moves");
+    b.packet();
+    b.pass(Pass::Full);
+    assert_eq!(looks(), before + 1);
+    b.clock.advance(10_000);
+    b.pass(Pass::Full);
+    assert_eq!(b.model.dump().len(), 1, "for 10,000 ms it is not idle for too long");
+    b.clock.advance(1);
+    b.pass(Pass::Full);
+    assert!(b.model.dump().is_empty());
 }
