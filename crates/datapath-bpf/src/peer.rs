@@ -13,15 +13,15 @@ use packet::Mac;
 /// `other_config:tcx-peer` of an Interface row.
 pub(crate) const SETTING: &str = "tcx-peer";
 
-/// Reads the setting; none is `false`.
+/// Reads the setting; none is `true`.
 ///
 /// # Errors
 ///
 /// A sentence that names the words there are.
 pub(crate) fn parse_setting(setting: Option<&str>) -> Result<bool, String> {
     match setting {
-        Some("true") => Ok(true),
-        None | Some("false") => Ok(false),
+        None | Some("true") => Ok(true),
+        Some("false") => Ok(false),
         Some(text) => {
             Err(format!("other_config:{SETTING}: \"{text}\" is not one of true and false"))
         }
@@ -146,7 +146,7 @@ mod tests {
 
     #[test]
     fn the_setting_has_two_words() {
-        assert_eq!(parse_setting(None), Ok(false));
+        assert_eq!(parse_setting(None), Ok(true));
         assert_eq!(parse_setting(Some("true")), Ok(true));
         assert_eq!(parse_setting(Some("false")), Ok(false));
         let error = parse_setting(Some("off")).expect_err("no word");

@@ -150,7 +150,7 @@ impl BpfSettings {
             // A word that is none was refused when the port got its settings.
             mode: fit::parse_mode(settings.get(MODE)).unwrap_or(XdpMode::Driver),
             object: settings.get(OBJECT).map(PathBuf::from),
-            enters_peer: peer::parse_setting(settings.get(peer::SETTING)).unwrap_or(false),
+            enters_peer: peer::parse_setting(settings.get(peer::SETTING)).unwrap_or(true),
         }
     }
 
@@ -244,7 +244,7 @@ impl PortState {
             return Err(not_yet().detail);
         };
         if !self.settings.enters_peer {
-            return Err(format!("other_config:{} is not true", peer::SETTING));
+            return Err(format!("other_config:{}=false", peer::SETTING));
         }
         Ok((ifindex, peer::device_fit(&self.facts)?))
     }

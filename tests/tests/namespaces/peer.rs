@@ -12,7 +12,6 @@ const ENTERS: &str = "enter the other end at once";
 /// A switch whose port `h2` enters host b at once, with flows in both directions.
 fn entering() -> Option<(Switch, Host, Host)> {
     let (switch, a, b) = pair()?;
-    switch.vsctl("set open_vswitch . other_config:tcx-peer=true");
     warm(&a, "10.0.0.2");
     in_kernel(&switch, ["h1", "h2"]);
     reports(&switch, ENTERS);
@@ -88,14 +87,14 @@ fn a_frame_for_another_address_is_not_accepted() {
 }
 
 #[test]
-fn frames_enter_only_where_a_setting_asks_for_it() {
+fn settings_of_a_port_and_of_all_switch_it_off() {
     let Some((switch, a, _b)) = entering() else { return };
-    let off = "other_config:tcx-peer is not true";
+    let off = "other_config:tcx-peer=false";
     switch.vsctl("set interface h2 other_config:tcx-peer=false");
     reports(&switch, off);
     exchanges(&switch, &a, true);
     switch.vsctl("set interface h2 other_config:tcx-peer=true");
-    switch.vsctl("remove open_vswitch . other_config tcx-peer");
+    switch.vsctl("set open_vswitch . other_config:tcx-peer=false");
     reports(&switch, ENTERS);
     exchanges(&switch, &a, false);
     switch.vsctl("remove interface h2 other_config tcx-peer");

@@ -28,9 +28,7 @@ fn bench(count: u32) -> Bench {
         ..XdpFacts::default()
     };
     for n in 1..=count {
-        let mut spec = spec(&format!("veth{n}"), "system", None);
-        spec.other_config.insert("tcx-peer".into(), "true".into());
-        assert_eq!(b.placed.add_port(&spec).unwrap(), PortNo(n));
+        assert_eq!(b.add(&format!("veth{n}"), "system", None), n);
     }
     b.fast.take_log();
     b
@@ -41,9 +39,7 @@ fn bench(count: u32) -> Bench {
 fn a_device_that_an_event_of_its_other_end_shows_up_is_up() {
     let b = bench(0);
     b.base.is_down.store(true, Ordering::Relaxed);
-    let mut spec = spec("veth1", "system", None);
-    spec.other_config.insert("tcx-peer".into(), "true".into());
-    b.placed.add_port(&spec).unwrap();
+    b.veths(1);
     b.base.is_down.store(false, Ordering::Relaxed);
     b.fast.take_log();
     b.placed.ends_changed(&[END]);

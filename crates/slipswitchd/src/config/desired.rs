@@ -95,7 +95,7 @@ impl Default for Tunables {
             restore_deadline: 120,
             hw_offload: false,
             bpf_offload: true,
-            tcx_peer: false,
+            tcx_peer: true,
             bpf_sizes: (None, None),
             upcall_cpu_percent: None,
             host_statistics: false,
@@ -230,10 +230,10 @@ impl DesiredBridge {
         self.ports.values().flat_map(|p| &p.interfaces)
     }
 
-    /// Has frames enter the other ends of all interfaces that have no `tcx-peer` of their own.
-    fn enter_peers(&mut self) {
+    /// Has frames pass the devices of all interfaces that have no `tcx-peer` of their own.
+    fn pass_devices(&mut self) {
         for row in self.ports.values_mut().flat_map(|p| &mut p.interfaces) {
-            row.other_config.entry("tcx-peer".to_owned()).or_insert_with(|| "true".to_owned());
+            row.other_config.entry("tcx-peer".to_owned()).or_insert_with(|| "false".to_owned());
         }
     }
 }
@@ -257,8 +257,8 @@ pub(super) fn read(replica: &Replica) -> Option<Desired> {
             wanted.remarks.push(format!("bridge {name} specified twice"));
         } else {
             let mut bridge = bridge(replica, uuid, row, &mut taken, &mut wanted.remarks);
-            if wanted.tunables.tcx_peer {
-                bridge.enter_peers();
+            if !wanted.tunables.tcx_peer {
+                bridge.pass_devices();
             }
             wanted.bridges.insert(name.to_owned(), bridge);
         }
