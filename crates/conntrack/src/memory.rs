@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The memory of a connection table.
+
+use crate::layout::{
+    BUCKET_PLACES, CHUNK_CONNS, CHUNKS, EXTENSIONS, INDEX_MAX_BUCKETS, INDEX_MIN_BUCKETS, POLICIES,
+    POLICY_WORDS, RING_SLOTS, RINGS, ZONES, config, conn, extension, ring, zone,
+};
+use std::fmt::Debug;
+use std::sync::OnceLock;
+use std::sync::atomic::AtomicU64;
+
+/// Memory that could not be had.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OutOfMemory;
+
+impl std::fmt::Display for OutOfMemory {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("no memory for more connections")
+    }
+}
+
+impl std::error::Error for OutOfMemory {}
+
+/// The arrays of a connection table, as `layout` sets them out. Fresh memory is zero.
+///
+/// All threads may read and write all words, also threads of other processes and BPF programs. The
+/// length of each array stays the same for the life of the value. Only the sweeper's thread calls
+/// the methods that add or retire.
+pub trait Memory: Debug + Send + Sync {
+    /// Returns the configuration, [`config::WORDS`] words.
+    fn config(&self) -> &[AtomicU64];
+    /// Returns [`ZONES`] zones.
+    fn zones(&self) -> &[AtomicU64];
+    /// Returns [`POLICIES`] timeout policies.
+    fn policies(&self) -> &[AtomicU64];
+    /// Returns the extensions.
+    fn extensions(&self) -> &[AtomicU64];
+    /// Returns the ring of free slots with this number, below [`RINGS`].
+    fn ring(&self, number: usize) -> &[AtomicU64];
+    /// Returns the buckets of an index, a power of two of them. `None`: there is no such index.
+    fn index(&self, generation: u8) -> Option<&[AtomicU64]>;
+    /// Returns the connections of a chunk. `None`: there is no such chunk (yet).
+    fn chunk(&self, number: usize) -> Option<&[AtomicU64]>;
+
+    /// Makes the chunk `number`.
+    ///
+    /// # Errors
+    ///
+    /// The chunk cannot be had.
+    fn add_chunk(&self, number: usize) -> Result<(), OutOfMemory>;
+    /// Makes the index `generation`, larger than the one before.
+    ///
+    /// # Errors
+    ///
+    /// The index cannot be had, or the one before is as large as an index may be.
+    fn add_index(&self, generation: u8) -> Result<(), OutOfMemory>;
+    /// Takes note that no thread uses the index `generation` from now on.
+    fn retire_index(&self, generation: u8);
+}
+
+/// Sizes of a [`PlainMemory`].
+#[derive(Clone, Copy, Debug)]
+pub struct Sizes {
+    /// Buckets of the first index, a power of two.
+    pub buckets: usize,
+    /// Buckets of the largest index, a power of two.
+    pub max_buckets: usize,
+    /// Connections of a chunk, at most [`CHUNK_CONNS`].
+    pub chunk_conns: usize,
+    /// Largest number of chunks, at most [`CHUNKS`].
+    pub chunks: usize,
+    /// Slots of a ring of free slots, an even number.
+    pub ring_slots: usize,
+}
+
+impl Default for Sizes {
+    fn default() -> Sizes {
+        Sizes {
+            buckets: INDEX_MIN_BUCKETS,
+            max_buckets: INDEX_MAX_BUCKETS,
+            chunk_conns: CHUNK_CONNS,
+            chunks: CHUNKS,
+            ring_slots: RING_SLOTS,
+        }
+    }
+}
+
+/// Memory of this process alone: connections end with it.
+#[derive(Debug)]
+pub struct PlainMemory {
+    sizes: Sizes,
+    config: Box<[AtomicU64]>,
+    zones: Box<[AtomicU64]>,
+    policies: Box<[AtomicU64]>,
+    extensions: Box<[AtomicU64]>,
+    rings: Vec<Box<[AtomicU64]>>,
+    /// By generation; each has four times the buckets of the one before.
+    indexes: [OnceLock<Box<[AtomicU64]>>; 16],
+    chunks: Vec<OnceLock<Box<[AtomicU64]>>>,
+}
+
+fn words(len: usize) -> Box<[AtomicU64]> {
+    (0..len).map(|_| AtomicU64::new(0)).collect()
+}
+
+impl PlainMemory {
+    /// Makes memory with one index and no chunk.
+    pub fn new(sizes: Sizes) -> PlainMemory {
+        let memory = PlainMemory {
+            sizes,
+            config: words(config::WORDS),
+            zones: words(ZONES * zone::WORDS),
+            policies: words(POLICIES * POLICY_WORDS),
+            extensions: words(EXTENSIONS * extension::WORDS),
+            rings: (0..RINGS).map(|_| words(ring::CELLS + sizes.ring_slots.div_ceil(2))).collect(),
+            indexes: Default::default(),
+            chunks: (0..sizes.chunks.min(CHUNKS)).map(|_| OnceLock::new()).collect(),
+        };
+        let first = memory.add_index(0);
+        debug_assert!(first.is_ok());
+        memory
+    }
+
+    #[cfg(test)]
+    pub(crate) fn config_word(&self, at: usize) -> &AtomicU64 {
+        &self.config[at]
+    }
+
+    /// Stores random words into all arrays but the configuration.
+    #[cfg(test)]
+    pub(crate) fn damage(&self, mut random: impl FnMut() -> u64) {
+        use std::sync::atomic::Ordering;
+        let chunks = self.chunks.iter().filter_map(|chunk| chunk.get());
+        let indexes = self.indexes.iter().filter_map(|index| index.get());
+        let arrays = [&self.zones, &self.policies, &self.extensions];
+        for array in arrays.into_iter().chain(&self.rings).chain(chunks).chain(indexes) {
+            for word in array.iter() {
+                // Small numbers are plausible slots.
+                let value = random();
+                let value = if value % 3 == 0 { value & 0x1ff } else { value };
+                word.store(value, Ordering::Relaxed);
+            }
+        }
+    }
+
+    fn buckets(&self, generation: u8) -> Option<usize> {
+        let shift = u32::from(generation) * 2;
+        let wanted = self.sizes.buckets.checked_mul(1usize.checked_shl(shift)?)?;
+        let before = self.sizes.buckets.checked_shl(shift.saturating_sub(2))?;
+        // The last step may be a smaller one.
+        (generation == 0 || before < self.sizes.max_buckets)
+            .then(|| wanted.min(self.sizes.max_buckets.max(self.sizes.buckets)))
+    }
+}
+
+impl Memory for PlainMemory {
+    fn config(&self) -> &[AtomicU64] {
+        &self.config
+    }
+
+    fn zones(&self) -> &[AtomicU64] {
+        &self.zones
+    }
+
+    fn policies(&self) -> &[AtomicU64] {
+        &self.policies
+    }
+
+    fn extensions(&self) -> &[AtomicU64] {
+        &self.extensions
+    }
+
+    fn ring(&self, number: usize) -> &[AtomicU64] {
+        self.rings.get(number).map_or(&[], |ring| ring)
+    }
+
+    fn index(&self, generation: u8) -> Option<&[AtomicU64]> {
+        self.indexes.get(usize::from(generation))?.get().map(|index| &**index)
+    }
+
+    fn chunk(&self, number: usize) -> Option<&[AtomicU64]> {
+        self.chunks.get(number)?.get().map(|chunk| &**chunk)
+    }
+
+    fn add_chunk(&self, number: usize) -> Result<(), OutOfMemory> {
+        let chunk = self.chunks.get(number).ok_or(OutOfMemory)?;
+        chunk.get_or_init(|| words(self.sizes.chunk_conns.min(CHUNK_CONNS) * conn::WORDS));
+        Ok(())
+    }
+
+    fn add_index(&self, generation: u8) -> Result<(), OutOfMemory> {
+        let index = self.indexes.get(usize::from(generation)).ok_or(OutOfMemory)?;
+        let buckets = self.buckets(generation).ok_or(OutOfMemory)?;
+        index.get_or_init(|| words(buckets * BUCKET_PLACES));
+        Ok(())
+    }
+
+    /// The memory stays: all smaller indexes together have a third of the largest one's size.
+    fn retire_index(&self, _generation: u8) {}
+}

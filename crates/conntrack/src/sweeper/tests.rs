@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+use super::*;
+use crate::creation::NewConn;
+use crate::creation::tests::{table, udp};
+use crate::memory::{PlainMemory, Sizes};
+use crate::table::Table;
+
+const SIZES: Sizes =
+    Sizes { buckets: 32, max_buckets: 512, chunk_conns: 256, chunks: 16, ring_slots: 64 };
+
+#[test]
+fn slots_are_freed_after_two_grace_periods() {
+    let (table, mut sweeper) = table(SIZES);
+    let free = sweeper.free_slots();
+    let (mut worker, mut reader) = (table.worker(), table.worker());
+    let new = NewConn::new(udp(1, 2, 3, 4), 10);
+    let slot = table.create(&worker.pin(), &new, Ticks(0)).unwrap().conn.slot();
+    let pinned = reader.pin();
+    let swept = sweeper.slice(Ticks(10));
+    assert_eq!((swept.expired, swept.freed), (1, 0));
+    assert_eq!(sweeper.slice(Ticks(10)).freed, 0);
+    drop(pinned);
+    let pinned = reader.pin();
+    // The first period is over. This reader began before the entries were removed.
+    assert_eq!(sweeper.slice(Ticks(10)).freed, 0);
+    drop(pinned);
+    assert_eq!(sweeper.slice(Ticks(10)).freed, 1);
+    assert_eq!(table.slot(slot).unwrap().head().phase(), Phase::Free);
+    assert_eq!(sweeper.free_slots(), free);
+    assert_eq!(table.counts().conns(), 0);
+}
+
+#[test]
+fn a_slot_is_freed_once_when_a_pass_begins_again() {
+    // Two chunks: the first slice does not end the pass.
+    let (table, mut sweeper) = table(Sizes { ring_slots: 512, ..SIZES });
+    let mut worker = table.worker();
+    for n in 0..200 {
+        table.create(&worker.pin(), &NewConn::new(udp(n, 2, 3, 4), 10), Ticks(0)).unwrap();
+        sweeper.slice(Ticks(0));
+    }
+    let slots = table.slots().count();
+    assert!(slots > 256);
+    sweeper.slice(Ticks(10));
+    sweeper.pass(Ticks(10));
+    assert_eq!(sweeper.free_slots(), slots);
+}
+
+#[test]
+fn the_table_grows_and_keeps_its_connections() {
+    let (table, mut sweeper) = table(SIZES);
+    let mut worker = table.worker();
+    let now = Ticks(5);
+    let mut made = Vec::new();
+    for n in 0..2000u32 {
+        let tuple = udp(n / 50 + 1, 1000, (n % 50) as u16 + 1, 7);
+        let new = NewConn::new(tuple, 10_000);
+        let done = table.create(&worker.pin(), &new, now).is_ok();
+        if done {
+            made.push(tuple);
+        }
+        sweeper.slice(now);
+        sweeper.slice(now);
+        if n % 100 == 0 {
+            let pinned = worker.pin();
+            for tuple in &made {
+                assert!(table.lookup(&pinned, tuple, now).is_some());
+                assert!(table.lookup(&pinned, &tuple.reversed(), now).is_some());
+            }
+        }
+    }
+    assert_eq!(made.len(), 2000);
+    assert!(table.indexes()[0].unwrap().buckets() >= 512);
+    assert!(table.slots().count() >= 2000);
+    sweeper.pass(now);
+    sweeper.pass(now);
+    assert!(table.indexes()[1].is_none());
+    assert_eq!(sweeper.pass(now.after(10_000)), 2000);
+    assert_eq!(table.indexes()[0].unwrap().lengths().sum::<usize>(), 0);
+}
+
+#[test]
+fn another_sweeper_continues_where_one_was_killed() {
+    let memory = std::sync::Arc::new(PlainMemory::new(SIZES));
+    let table = std::sync::Arc::new(Table::open(memory.clone(), [1, 3]).unwrap());
+    let sweeper = Sweeper::new(table.clone(), Box::new(NoBarrier));
+    let free = sweeper.free_slots();
+    let mut worker = table.worker();
+    let tuple = udp(1, 2, 3, 4);
+    table.create(&worker.pin(), &NewConn::new(tuple, 1000), Ticks(0)).unwrap();
+    table.take_slot(0).unwrap(); // the taker was killed
+    drop((sweeper, worker, table));
+
+    let table = std::sync::Arc::new(Table::open(memory, [77, 99]).unwrap());
+    let mut sweeper = Sweeper::new(table.clone(), Box::new(NoBarrier));
+    assert_eq!(sweeper.free_slots(), free - 1);
+    let mut worker = table.worker();
+    assert!(table.lookup(&worker.pin(), &tuple, Ticks(1)).is_some());
+    assert_eq!(table.counts().conns(), 1);
+    assert_eq!(sweeper.pass(Ticks(1000)), 1);
+    assert_eq!(sweeper.free_slots(), free);
+}
+
+#[test]
+fn memory_of_another_layout_is_left_alone() {
+    let memory = std::sync::Arc::new(PlainMemory::new(SIZES));
+    memory.config_word(config::MAGIC).store(1, Ordering::Relaxed);
+    assert!(Table::open(memory.clone(), [1, 3]).is_err());
+    assert_eq!(memory.config_word(config::SEED).load(Ordering::Relaxed), 0);
+}
+
+#[test]
+fn any_memory_is_harmless() {
+    // Words of all kinds in all arrays: no panic, no endless loop.
+    let mut seed = 1u64;
+    for round in 0..6 {
+        let memory = std::sync::Arc::new(PlainMemory::new(SIZES));
+        let table = std::sync::Arc::new(Table::open(memory.clone(), [1, 3]).unwrap());
+        drop(Sweeper::new(table, Box::new(NoBarrier)));
+        memory.damage(|| {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            seed ^ seed >> 29
+        });
+        let table = std::sync::Arc::new(Table::open(memory, [1, 3]).unwrap());
+        let mut sweeper = Sweeper::new(table.clone(), Box::new(NoBarrier));
+        let mut worker = table.worker();
+        for n in 0..50 {
+            let pinned = worker.pin();
+            let tuple = udp(n, 2, 3, 4);
+            let _ = table.create(&pinned, &NewConn::new(tuple, 10), Ticks(round * 1000));
+            let _ = table.lookup(&pinned, &tuple, Ticks(round * 1000));
+            drop(pinned);
+            sweeper.slice(Ticks(round * 1000 + n));
+        }
+    }
+}

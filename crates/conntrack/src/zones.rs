@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Counts and limits: of all connections, and of zones.
+
+use crate::layout::{config, zone};
+use crate::memory::Memory;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Why a connection may not be made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exceeded {
+    /// The table has as many connections as it may.
+    Total,
+    /// The zone has as many connections as it may.
+    Zone,
+    /// The table or the zone has as many half-open connections as it may.
+    HalfOpen,
+}
+
+/// The counts and limits in a table's memory.
+#[derive(Clone, Copy, Debug)]
+pub struct Counts<'a>(pub(crate) &'a dyn Memory);
+
+/// A zone without one of its own has the default limit.
+pub type Limit = Option<u32>;
+
+impl<'a> Counts<'a> {
+    fn zone_word(&self, zone: u16, at: usize) -> Option<&'a AtomicU64> {
+        self.0.zones().get(usize::from(zone) * zone::WORDS + at)
+    }
+
+    fn load_zone(&self, zone: u16, at: usize) -> u64 {
+        self.zone_word(zone, at).map_or(0, |word| word.load(Ordering::Relaxed))
+    }
+
+    fn config(&self, at: usize) -> u64 {
+        self.0.config().get(at).map_or(0, |word| word.load(Ordering::Relaxed))
+    }
+
+    fn total(&self, shard: u8) -> Option<(&'a AtomicU64, &'a AtomicU64)> {
+        let line = config::TOTALS + usize::from(shard) % config::SHARDS * config::LINE;
+        Some((self.0.config().get(line)?, self.0.config().get(line + 1)?))
+    }
+
+    fn sum(&self, which: usize) -> u64 {
+        // A shard alone may be "negative" for a moment; the sum is not.
+        let shards = 0..config::SHARDS;
+        let value = shards
+            .map(|shard| self.config(config::TOTALS + shard * config::LINE + which))
+            .fold(0u64, u64::wrapping_add);
+        if value > i64::MAX as u64 { 0 } else { value }
+    }
+
+    /// Returns the number of connections.
+    pub fn conns(&self) -> u64 {
+        self.sum(0)
+    }
+
+    /// Returns the number of half-open connections.
+    pub fn half_open(&self) -> u64 {
+        self.sum(1)
+    }
+
+    /// Returns the number of connections of a zone.
+    pub fn zone(&self, zone: u16) -> u64 {
+        self.load_zone(zone, zone::COUNT)
+    }
+
+    /// Returns the number of half-open connections of a zone.
+    pub fn zone_half_open(&self, zone: u16) -> u64 {
+        self.load_zone(zone, zone::HALF_OPEN)
+    }
+
+    /// Returns the largest number of connections.
+    pub fn max(&self) -> u64 {
+        self.config(config::MAX_CONNS)
+    }
+
+    /// Sets the largest number of connections. Connections above it stay.
+    pub fn set_max(&self, max: u32) {
+        self.set_config(config::MAX_CONNS, max.into());
+    }
+
+    /// Sets the largest share of half-open connections, in percent of the largest number of
+    /// connections and of zones' limits.
+    pub fn set_half_open_percent(&self, percent: u8) {
+        self.set_config(config::HALF_OPEN_PERCENT, percent.min(100).into());
+    }
+
+    fn set_config(&self, at: usize, value: u64) {
+        if let Some(word) = self.0.config().get(at) {
+            word.store(value, Ordering::Relaxed);
+        }
+    }
+
+    /// Returns a zone's own limit.
+    pub fn limit(&self, zone: u16) -> Limit {
+        self.load_zone(zone, zone::LIMIT).checked_sub(1).and_then(|limit| u32::try_from(limit).ok())
+    }
+
+    /// Sets or removes a zone's own limit. Zero admits nothing.
+    pub fn set_limit(&self, zone: u16, limit: Limit) {
+        if let Some(word) = self.zone_word(zone, zone::LIMIT) {
+            word.store(limit.map_or(0, |limit| u64::from(limit) + 1), Ordering::Relaxed);
+        }
+    }
+
+    /// Returns the limit of zones without one of their own; zero is none.
+    pub fn default_limit(&self) -> u32 {
+        self.config(config::DEFAULT_LIMIT) as u32
+    }
+
+    /// Sets the limit of zones without one of their own; zero is none.
+    pub fn set_default_limit(&self, limit: u32) {
+        self.set_config(config::DEFAULT_LIMIT, limit.into());
+    }
+
+    /// Returns the limit that holds for a zone.
+    pub fn limit_in_force(&self, zone: u16) -> Limit {
+        self.limit(zone).or_else(|| Some(self.default_limit()).filter(|limit| *limit > 0))
+    }
+
+    /// Counts a connection that is about to be made.
+    ///
+    /// # Errors
+    ///
+    /// A limit is reached; nothing is counted.
+    pub(crate) fn reserve(&self, zone: u16, shard: u8, half_open: bool) -> Result<(), Exceeded> {
+        let percent = self.config(config::HALF_OPEN_PERCENT);
+        if self.conns() >= self.max() {
+            return Err(Exceeded::Total);
+        }
+        if half_open && self.half_open() >= self.max() * percent / 100 {
+            return Err(Exceeded::HalfOpen);
+        }
+        let (Some(count), Some(halves), Some((total, total_halves))) = (
+            self.zone_word(zone, zone::COUNT),
+            self.zone_word(zone, zone::HALF_OPEN),
+            self.total(shard),
+        ) else {
+            return Err(Exceeded::Total);
+        };
+        let before = count.fetch_add(1, Ordering::Relaxed);
+        let limit = self.limit_in_force(zone).map(u64::from);
+        if limit.is_some_and(|limit| before >= limit) {
+            count.fetch_sub(1, Ordering::Relaxed);
+            return Err(Exceeded::Zone);
+        }
+        if half_open {
+            let before = halves.fetch_add(1, Ordering::Relaxed);
+            // At least one, so that a zone with a small limit can open connections at all.
+            if limit.is_some_and(|limit| before >= (limit * percent / 100).max(1)) {
+                halves.fetch_sub(1, Ordering::Relaxed);
+                count.fetch_sub(1, Ordering::Relaxed);
+                return Err(Exceeded::HalfOpen);
+            }
+            total_halves.fetch_add(1, Ordering::Relaxed);
+        }
+        total.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Takes a connection off the counts.
+    pub(crate) fn release(&self, zone: u16, shard: u8, half_open: bool) {
+        if half_open {
+            self.release_half_open(zone, shard);
+        }
+        if let Some(count) = self.zone_word(zone, zone::COUNT) {
+            count.fetch_sub(1, Ordering::Relaxed);
+        }
+        if let Some((total, _)) = self.total(shard) {
+            total.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Takes a connection off the counts of half-open ones.
+    pub(crate) fn release_half_open(&self, zone: u16, shard: u8) {
+        if let Some(halves) = self.zone_word(zone, zone::HALF_OPEN) {
+            halves.fetch_sub(1, Ordering::Relaxed);
+        }
+        if let Some((_, halves)) = self.total(shard) {
+            halves.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Takes `conns` connections and `half_open` half-open ones off a zone: those that ended without
+    /// a count, because their makers were killed.
+    pub(crate) fn correct(&self, zone: u16, conns: i64, half_open: i64) {
+        if let Some(count) = self.zone_word(zone, zone::COUNT) {
+            count.fetch_sub(conns as u64, Ordering::Relaxed);
+        }
+        if let Some(halves) = self.zone_word(zone, zone::HALF_OPEN) {
+            halves.fetch_sub(half_open as u64, Ordering::Relaxed);
+        }
+        if let Some((total, halves)) = self.total(0) {
+            total.fetch_sub(conns as u64, Ordering::Relaxed);
+            halves.fetch_sub(half_open as u64, Ordering::Relaxed);
+        }
+    }
+
+    /// Returns true when packets of unknown connections in `zone` may be expected.
+    pub fn has_expectations(&self, zone: u16) -> bool {
+        self.load_zone(zone, zone::EXPECTATIONS) > 0
+    }
+
+    /// Sets the number of expectations of a zone.
+    pub(crate) fn set_expectations(&self, zone: u16, count: u64) {
+        if let Some(word) = self.zone_word(zone, zone::EXPECTATIONS) {
+            word.store(count, Ordering::Relaxed);
+        }
+    }
+}
