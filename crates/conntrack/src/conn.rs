@@ -35,7 +35,7 @@ impl Direction {
     }
 }
 
-/// The identity of a connection: a slot, and the generation that tells apart its users over time.
+/// The identity of a connection: a slot, and the generation that distinguishes its users over time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ConnId {
     /// Slot number.
@@ -108,8 +108,8 @@ impl Class {
     }
 }
 
-/// A connection in the table. Any thread may read it. Reads are of one moment each: two of them need
-/// not fit together.
+/// A connection in the table. Any thread may read it. Reads are of one moment each: two of them
+/// need not fit together.
 #[derive(Clone, Copy, Debug)]
 pub struct Conn<'t> {
     words: &'t [AtomicU64; conn::WORDS],

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The creation of a connection, step by step.
 //!
-//! A creator writes a slot that it alone has, marks it tentative, enters it into the index, and only
-//! then searches for other owners of its tuples. Of two creators with a common tuple at least one
-//! meets the other's entry. It ends the other's connection while that is tentative, and gives up
-//! when that is live. One compare-and-swap from tentative to live makes all tuples known at once.
-//! No creator waits for another. A creator that is killed leaves a tentative connection, which the
-//! next creator or the sweeper ends.
+//! A creator writes a slot that it alone has, marks it tentative, enters it into the index, and
+//! only then searches for other owners of its tuples. Of two creators with a common tuple at least
+//! one meets the other's entry. It ends the other's connection while that is tentative, and gives
+//! up when that is live. One compare-and-swap from tentative to live makes all tuples known at
+//! once. No creator waits for another. A creator that is killed leaves a tentative connection,
+//! which the next creator or the sweeper ends.
 
 use crate::conn::{Class, Conn};
 use crate::head::{Head, Phase};
@@ -43,8 +43,8 @@ pub struct NewConn {
     pub original: Tuple,
     /// The tuple of the reply direction. Without NAT it is the reverse of the original's.
     pub reply: Tuple,
-    /// Flags (`layout::flags`), without those of orientation and half-openness. With NAT exactly one
-    /// of `NAT_SRC` and `NAT_DST`.
+    /// Flags (`layout::flags`), without those of orientation and half-openness. With NAT exactly
+    /// one of `NAT_SRC` and `NAT_DST`.
     pub flags: u16,
     /// Timeout in ticks.
     pub timeout: u32,
@@ -110,10 +110,11 @@ impl<'t> Creation<'t> {
         }
         let zone = new.original.zone;
         let shard = (number % crate::layout::config::SHARDS) as u8;
-        table.counts().reserve(zone, shard, true).map_err(CreateError::Exceeded)?;
+        table.counts().reserve(zone, shard).map_err(CreateError::Exceeded)?;
         let creation = Creation::write(table, number, new, now, (original, reply, shard));
         if creation.is_none() {
-            table.counts().release(zone, shard, true);
+            table.counts().release(zone, shard);
+            table.counts().release_half_open(zone, shard);
         }
         creation.ok_or(CreateError::NoSlot)
     }
@@ -256,7 +257,8 @@ impl<'t> Creation<'t> {
                 index.remove(entry(hash, self.conn.slot()));
             }
         }
-        self.table.counts().release(self.zone, self.shard, true);
+        self.table.counts().release(self.zone, self.shard);
+        self.table.counts().release_half_open(self.zone, self.shard);
     }
 
     pub(crate) fn conn(&self) -> Conn<'t> {

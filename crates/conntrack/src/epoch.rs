@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Grace: when no thread can still hold the number of a slot that it read earlier.
 //!
-//! A packet thread pins its epoch while it processes a batch. The epoch is odd then. Grace has passed
-//! once each epoch that was odd at its start has changed.
+//! A packet thread pins its epoch while it processes a batch. The epoch is odd then. Grace has
+//! passed once each epoch that was odd at its start has changed.
 
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -24,8 +24,8 @@ pub struct Worker {
     number: usize,
 }
 
-/// Slots that its thread reads from the table stay what they are while this value lives. It lives as
-/// long as a batch: the sweeper frees no slot meanwhile.
+/// Slots that its thread reads from the table stay what they are while this value lives. It lives
+/// as long as a batch: the sweeper frees no slot meanwhile.
 #[derive(Debug)]
 pub struct Pinned<'w> {
     worker: &'w Worker,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Extensions: what few connections have. Only the daemon uses them.
+//! Extensions: properties that few connections have. Only the daemon uses them.
 
 use crate::conn::{Conn, ConnId, Direction};
 use crate::head::{Head, Phase};
@@ -82,8 +82,8 @@ impl Extensions {
 const NO_OWNER_YET: u64 = u64::MAX;
 
 impl Table {
-    /// Takes an extension, with the parent's tuple. `None`: all are in use. The caller gives it to a
-    /// connection, or returns it.
+    /// Takes an extension, with the parent's tuple. `None`: all are in use. The caller gives it to
+    /// a connection, or returns it.
     pub(crate) fn take_extension(&self, parent: Option<&Tuple>) -> Option<u16> {
         let number = self.extensions.take()?;
         let memory = self.memory();
@@ -100,7 +100,7 @@ impl Table {
 
     /// Notes the connection that an extension belongs to.
     pub(crate) fn own_extension(&self, number: u16, owner: ConnId) {
-        let owner = u64::from(owner.generation) << 32 | u64::from(owner.slot) + 1;
+        let owner = u64::from(owner.generation) << 32 | (u64::from(owner.slot) + 1);
         store(self.memory(), number, extension::OWNER, owner);
     }
 

@@ -7,10 +7,11 @@
 use crate::layout::BUCKET_PLACES;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Used places of the first bucket up to which it takes another entry without a look at the second.
+/// Used places of the first bucket up to which it takes another entry before the second one is
+/// considered.
 const FIRST_ENOUGH: usize = 5;
 
-/// The secret of the hash. Whoever does not know it cannot aim at a bucket.
+/// The secret of the hash. Without it no sender can aim at a bucket.
 #[derive(Clone, Copy, Debug)]
 pub struct HashKey {
     /// Start value.
@@ -144,6 +145,7 @@ impl<'a> Index<'a> {
     }
 
     /// Returns the number of entries in each bucket.
+    #[cfg(test)]
     pub fn lengths(&self) -> impl Iterator<Item = usize> + 'a {
         self.places
             .chunks(BUCKET_PLACES)

@@ -143,15 +143,16 @@ pub mod conn {
     pub const WINDOW: usize = 6;
     /// TCP: states 2 × 4 bits, window shifts with flags 2 × 8 bits, largest windows 2 × 16 bits.
     pub const CONTROL: usize = 8;
-    /// Mark in the low half, then policy (12 bits), timeout (4), shard of the totals (4), helper (2).
+    /// Mark in the low half, then policy (12 bits), timeout (4), shard of the totals (4), helper
+    /// (2).
     pub const MARK: usize = 9;
     /// First of two words of the label, low half first.
     pub const LABEL: usize = 10;
     /// First of two words, the high half first: the address of the reply tuple that NAT replaced:
     /// its destination (source NAT) or its source (destination NAT).
     pub const NAT_ADDRESS: usize = 12;
-    /// `source port << 48 | destination port << 32` of the reply tuple (ICMP: identifier, code), and
-    /// the number of the extension plus one in the low 17 bits.
+    /// `source port << 48 | destination port << 32` of the reply tuple (ICMP: identifier, code),
+    /// and the number of the extension plus one in the low 17 bits.
     pub const NAT_PORTS: usize = 14;
     /// Tick of creation in the low half.
     pub const MADE: usize = 15;

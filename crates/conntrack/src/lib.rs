@@ -3,8 +3,8 @@
 //!
 //! # The table
 //!
-//! [`Table`] keeps connections in arrays of 64-bit words ([`Memory`], [`layout`]), which BPF programs
-//! and other processes may share. Lookup, creation and removal take no lock:
+//! [`Table`] keeps connections in arrays of 64-bit words ([`Memory`], [`layout`]), which BPF
+//! programs and other processes may share. Lookup, creation and removal take no lock:
 //!
 //! - An *index* entry is a hint: a hash and a slot number. The connection in the slot decides.
 //! - All that decides is one word, the *head*: phase, flags, generation and expiry. It changes by
@@ -20,7 +20,8 @@
 //! 1. No two live, unexpired connections have a common tuple, in either direction, in one zone.
 //! 2. No thread waits for another; the sweeper waits for packet threads without blocking.
 //! 3. A thread or process that is killed at any point leaves nothing that is not found again.
-//! 4. Any bytes in packets or in the table's memory give a result, never a panic or an endless loop.
+//! 4. Any bytes in packets or in the table's memory give a result, never a panic or an endless
+//! loop.
 //!
 //! # The side on which it errs
 //!
@@ -38,12 +39,14 @@ mod extract;
 mod head;
 mod index;
 pub mod layout;
+mod machine;
 mod memory;
 mod policy;
 mod ring;
 mod segment;
 mod sweeper;
 mod table;
+mod tcp;
 mod ticks;
 mod tuple;
 mod zones;
@@ -59,6 +62,7 @@ pub use policy::{Policies, Policy, Timeout};
 pub use segment::TcpSegment;
 pub use sweeper::{Barrier, NoBarrier, Sweeper, Swept};
 pub use table::{DEFAULT_HALF_OPEN_PERCENT, DEFAULT_MAX_CONNS, Found, Table, WrongLayout};
+pub use tcp::{Peer, Scale, SequenceCheck, TcpConn, TcpState, TcpUpdate, Update};
 pub use ticks::Ticks;
 pub use tuple::{Canonical, Icmp, IcmpClass, Ports, Tuple};
 pub use zones::{Counts, Exceeded, Limit};

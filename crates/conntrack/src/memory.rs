@@ -137,7 +137,7 @@ impl PlainMemory {
             for word in array.iter() {
                 // Small numbers are plausible slots.
                 let value = random();
-                let value = if value % 3 == 0 { value & 0x1ff } else { value };
+                let value = if value.is_multiple_of(3) { value & 0x1ff } else { value };
                 word.store(value, Ordering::Relaxed);
             }
         }

@@ -24,7 +24,8 @@ pub struct TcpSegment {
 }
 
 impl TcpSegment {
-    /// Decodes the segment `bytes`, from the TCP header to the end of the IP packet (RFC 9293, 3.1).
+    /// Decodes the segment `bytes`, from the TCP header to the end of the IP packet (RFC 9293,
+    /// 3.1).
     /// `None`: the header is cut off, or its length is impossible.
     pub fn decode(bytes: &[u8]) -> Option<TcpSegment> {
         let (header, _) = TcpHeader::ref_from_prefix(bytes).ok()?;

@@ -40,7 +40,7 @@ impl Barrier for NoBarrier {
     fn wait(&mut self) {}
 }
 
-/// What a slice did.
+/// The effects of a slice.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Swept {
     /// Connections that had expired.
@@ -49,7 +49,8 @@ pub struct Swept {
     pub freed: usize,
     /// True when the slice was the last of a pass over all slots.
     pub end_of_pass: bool,
-    /// True when nothing is left to do but to begin the next pass: no slot is on its way to freedom.
+    /// True when nothing is left to do but to begin the next pass: no slot is on its way to
+    /// freedom.
     pub settled: bool,
 }
 

@@ -158,11 +158,6 @@ impl Table {
         self.hash.hash(&key.words)
     }
 
-    /// Returns a hash of any words, secret like the index's.
-    pub(crate) fn secret_hash(&self, words: [u64; 5]) -> u32 {
-        self.hash.hash(&[words[0] | 1, words[1], words[2], words[3], words[4]])
-    }
-
     /// Returns the connection in a slot, in any phase.
     pub fn slot(&self, slot: u32) -> Option<Conn<'_>> {
         let chunk = self.memory.chunk((slot >> CHUNK_SHIFT) as usize)?;
@@ -297,15 +292,19 @@ impl Table {
         oldest.is_some_and(|(_, conn, head)| self.kill(conn, head))
     }
 
-    /// Ends a live connection that was judged by `head`. Returns false when another thread refreshed
-    /// or ended it since.
+    /// Ends a live connection that was judged by `head`. Returns false when another thread
+    /// refreshed or ended it since.
     pub fn kill(&self, conn: Conn<'_>, head: Head) -> bool {
         let killed = head.phase() == Phase::Live
             && conn.exchange_head(head, head.with_phase(Phase::Dead)).is_ok();
         if killed {
             // The winner alone takes the connection off the counts.
             let zone = conn.key(head).zone();
-            self.counts().release(zone, conn.class().shard, head.has(flags::HALF_OPEN));
+            let shard = conn.class().shard;
+            self.counts().release(zone, shard);
+            if head.has(flags::HALF_OPEN) {
+                self.counts().release_half_open(zone, shard);
+            }
         }
         killed
     }
@@ -352,3 +351,6 @@ impl Table {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

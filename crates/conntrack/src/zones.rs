@@ -16,6 +16,10 @@ pub enum Exceeded {
     HalfOpen,
 }
 
+/// Limits of zones below this number may be used up by half-open connections: half of a small limit
+/// would be too few to open connections at all.
+const SMALL_LIMIT: u64 = 64;
+
 /// The counts and limits in a table's memory.
 #[derive(Clone, Copy, Debug)]
 pub struct Counts<'a>(pub(crate) &'a dyn Memory);
@@ -119,17 +123,17 @@ impl<'a> Counts<'a> {
         self.limit(zone).or_else(|| Some(self.default_limit()).filter(|limit| *limit > 0))
     }
 
-    /// Counts a connection that is about to be made.
+    /// Counts a connection that is about to be made, half-open.
     ///
     /// # Errors
     ///
     /// A limit is reached; nothing is counted.
-    pub(crate) fn reserve(&self, zone: u16, shard: u8, half_open: bool) -> Result<(), Exceeded> {
+    pub(crate) fn reserve(&self, zone: u16, shard: u8) -> Result<(), Exceeded> {
         let percent = self.config(config::HALF_OPEN_PERCENT);
         if self.conns() >= self.max() {
             return Err(Exceeded::Total);
         }
-        if half_open && self.half_open() >= self.max() * percent / 100 {
+        if self.half_open() >= self.max() * percent / 100 {
             return Err(Exceeded::HalfOpen);
         }
         let (Some(count), Some(halves), Some((total, total_halves))) = (
@@ -145,25 +149,20 @@ impl<'a> Counts<'a> {
             count.fetch_sub(1, Ordering::Relaxed);
             return Err(Exceeded::Zone);
         }
-        if half_open {
-            let before = halves.fetch_add(1, Ordering::Relaxed);
-            // At least one, so that a zone with a small limit can open connections at all.
-            if limit.is_some_and(|limit| before >= (limit * percent / 100).max(1)) {
-                halves.fetch_sub(1, Ordering::Relaxed);
-                count.fetch_sub(1, Ordering::Relaxed);
-                return Err(Exceeded::HalfOpen);
-            }
-            total_halves.fetch_add(1, Ordering::Relaxed);
+        let before = halves.fetch_add(1, Ordering::Relaxed);
+        let cap = limit.filter(|limit| *limit >= SMALL_LIMIT).map(|limit| limit * percent / 100);
+        if cap.is_some_and(|cap| before >= cap) {
+            halves.fetch_sub(1, Ordering::Relaxed);
+            count.fetch_sub(1, Ordering::Relaxed);
+            return Err(Exceeded::HalfOpen);
         }
+        total_halves.fetch_add(1, Ordering::Relaxed);
         total.fetch_add(1, Ordering::Relaxed);
         Ok(())
     }
 
     /// Takes a connection off the counts.
-    pub(crate) fn release(&self, zone: u16, shard: u8, half_open: bool) {
-        if half_open {
-            self.release_half_open(zone, shard);
-        }
+    pub(crate) fn release(&self, zone: u16, shard: u8) {
         if let Some(count) = self.zone_word(zone, zone::COUNT) {
             count.fetch_sub(1, Ordering::Relaxed);
         }
@@ -182,8 +181,8 @@ impl<'a> Counts<'a> {
         }
     }
 
-    /// Takes `conns` connections and `half_open` half-open ones off a zone: those that ended without
-    /// a count, because their makers were killed.
+    /// Takes `conns` connections and `half_open` half-open ones off a zone: those that ended
+    /// without a count, because their makers were killed.
     pub(crate) fn correct(&self, zone: u16, conns: i64, half_open: i64) {
         if let Some(count) = self.zone_word(zone, zone::COUNT) {
             count.fetch_sub(conns as u64, Ordering::Relaxed);
@@ -207,5 +206,71 @@ impl<'a> Counts<'a> {
         if let Some(word) = self.zone_word(zone, zone::EXPECTATIONS) {
             word.store(count, Ordering::Relaxed);
         }
+    }
+
+    /// Returns the answer of `dpctl/ct-get-limits` for the zones `asked`, or, when none is asked
+    /// for, for all that have a limit of their own. There is no newline at the end.
+    pub fn limits_text(&self, asked: &[u16]) -> String {
+        let own: Vec<u16>;
+        let zones = if asked.is_empty() {
+            own = (0..=u16::MAX).filter(|zone| self.limit(*zone).is_some()).collect();
+            &own
+        } else {
+            asked
+        };
+        let mut text = format!("default limit={}", self.default_limit());
+        for zone in zones {
+            let limit = self.limit_in_force(*zone);
+            let count = limit.map_or(0, |_| self.zone(*zone));
+            text += &format!("\nzone={zone},limit={},count={count}", limit.unwrap_or(0));
+        }
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::creation::NewConn;
+    use crate::creation::tests::{table, udp};
+    use crate::memory::Sizes;
+    use crate::ticks::Ticks;
+
+    const SIZES: Sizes =
+        Sizes { buckets: 256, max_buckets: 256, chunk_conns: 1024, chunks: 2, ring_slots: 256 };
+
+    #[test]
+    fn limits_are_listed_as_open_vswitch_does() {
+        let (table, _sweeper) = table(SIZES);
+        let counts = table.counts();
+        assert_eq!(counts.limits_text(&[]), "default limit=0");
+        let mut worker = table.worker();
+        for port in 1..9 {
+            let new = NewConn::new(udp(1, 2, port, 9), 100);
+            let _ = table.create(&worker.pin(), &new, Ticks(1));
+        }
+        assert_eq!(
+            counts.limits_text(&[1, 7]),
+            "default limit=0\nzone=1,limit=0,count=0\nzone=7,limit=0,count=0"
+        );
+        counts.set_default_limit(10);
+        counts.set_limit(1, Some(5));
+        assert_eq!(counts.limits_text(&[]), "default limit=10\nzone=1,limit=5,count=8");
+        assert_eq!(counts.limits_text(&[2]), "default limit=10\nzone=2,limit=10,count=0");
+        let more = NewConn::new(udp(1, 2, 99, 9), 100);
+        assert!(table.create(&worker.pin(), &more, Ticks(1)).is_err());
+        counts.set_limit(1, None);
+        assert!(table.create(&worker.pin(), &more, Ticks(1)).is_ok());
+    }
+
+    #[test]
+    fn half_open_connections_take_half_of_a_large_limit() {
+        let (table, _sweeper) = table(SIZES);
+        table.counts().set_limit(1, Some(100));
+        let mut worker = table.worker();
+        let pinned = worker.pin();
+        for port in 1..200 {
+            let _ = table.create(&pinned, &NewConn::new(udp(1, 2, port, 9), 100), Ticks(1));
+        }
+        assert_eq!((table.counts().zone(1), table.counts().zone_half_open(1)), (50, 50));
     }
 }

@@ -245,7 +245,7 @@ impl Hammer {
             let now = Ticks(self.now.load(Ordering::Relaxed));
             let client = 1 + self.random() % self.clients;
             let original = udp(100 + client, 2, 10, 20);
-            let tuple = if self.random() % 2 == 0 { original } else { udp(50, 2, 10, 20) };
+            let tuple = if self.random().is_multiple_of(2) { original } else { udp(50, 2, 10, 20) };
             if let Some(found) = table.lookup(&pinned, &tuple, now) {
                 let owner = found.conn.original(found.head).map(|owner| owner.src);
                 assert_eq!(owner, Some(tuple.src), "a wrong connection was found");
