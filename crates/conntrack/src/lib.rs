@@ -15,6 +15,21 @@
 //!   between makes that fail.
 //! - The [`Sweeper`] alone frees slots, after grace periods of all readers and creators.
 //!
+//! # The `ct` action
+//!
+//! [`Tracker::process`] carries out a `ct` action on one packet: it finds or makes the connection,
+//! moves its state ([`TcpConn`] for TCP), rewrites the packet for NAT, and fills in the
+//! [`Metadata`], the fields `ct_*`. A datapath
+//!
+//! 1. registers each packet thread once ([`Table::worker`]) and pins it for each batch,
+//! 2. submits fragments to [`Fragments`] first, and processes the packets that come out of it,
+//! 3. keeps [`Metadata`] with the packet, and clears it for `ct_clear`,
+//! 4. replaces the packet by [`Edit::apply`] when a helper changed the length of data,
+//! 5. runs [`Sweeper::slice`] on a thread of its own, and [`Expectations::expire`] now and then.
+//!
+//! A tier that processes only packets of established connections itself does so on the table's
+//! words, and leaves connections with the flag `layout::flags::DAEMON` to [`Tracker`].
+//!
 //! # Invariants
 //!
 //! 1. No two live, unexpired connections have a common tuple, in either direction, in one zone.
@@ -32,11 +47,15 @@
 #![forbid(unsafe_code)]
 
 mod conn;
+mod counters;
 mod creation;
 mod epoch;
+mod expectations;
 mod extensions;
 mod extract;
+mod ftp;
 mod head;
+mod helper;
 mod index;
 pub mod layout;
 mod machine;
@@ -49,16 +68,21 @@ mod segment;
 mod sweeper;
 mod table;
 mod tcp;
+mod tftp;
 mod ticks;
+mod tracker;
 mod tuple;
 mod zones;
 
 pub use conn::{Class, Conn, ConnId, Direction, Helper};
+pub use counters::{Counter, Counters};
 pub use creation::{CreateError, NewConn};
 pub use epoch::{Pinned, Worker};
+pub use expectations::{Expectation, Expectations, TooMany, Translation};
 pub use extensions::Skew;
 pub use extract::{Checksums, Extracted, Family, Inner, Untrackable, extract};
 pub use head::{Head, Phase};
+pub use helper::Edit;
 pub use memory::{Memory, OutOfMemory, PlainMemory, Sizes};
 pub use nat::{Manip, Nat, NatError, NatRange, Selection};
 pub use policy::{Policies, Policy, Timeout};
@@ -68,5 +92,6 @@ pub use sweeper::{Barrier, NoBarrier, Sweeper, Swept};
 pub use table::{DEFAULT_HALF_OPEN_PERCENT, DEFAULT_MAX_CONNS, Found, Table, WrongLayout};
 pub use tcp::{Peer, Scale, SequenceCheck, TcpConn, TcpState, TcpUpdate, Update};
 pub use ticks::Ticks;
+pub use tracker::{Cached, Commit, Done, IpPacket, Metadata, Request, Tracker, ct_state};
 pub use tuple::{Canonical, Icmp, IcmpClass, Ports, Tuple};
 pub use zones::{Counts, Exceeded, Limit};
