@@ -35,8 +35,17 @@
 //! 1. No two live, unexpired connections have a common tuple, in either direction, in one zone.
 //! 2. No thread waits for another; the sweeper waits for packet threads without blocking.
 //! 3. A thread or process that is killed at any point leaves nothing that is not found again.
-//! 4. Any bytes in packets or in the table's memory give a result, never a panic or an endless
-//! loop.
+//! 4. Any bytes in packets or in the table's memory give a result, never a panic or endless loop.
+//!
+//! # Differences from Open vSwitch's userspace tracker
+//!
+//! - No tuple is ever owned twice, also not by null bindings: a collision changes the source port.
+//! - A zone counts all its connections, also those from before its limit.
+//! - Half-open connections have a limit of their own ([`DEFAULT_HALF_OPEN_PERCENT`]).
+//! - The ICMP identifier changes when NAT finds it taken.
+//! - SCTP is tracked by ports, as in versions from 3.3 on.
+//! - Expectations and fragments are bounded in number and bytes. Passive FTP works through
+//!   destination NAT.
 //!
 //! # The side on which it errs
 //!
@@ -55,6 +64,7 @@ mod expectations;
 mod extensions;
 mod extract;
 mod flush;
+mod fragments;
 mod ftp;
 mod head;
 mod helper;
@@ -64,6 +74,7 @@ mod machine;
 mod memory;
 mod nat;
 mod policy;
+mod reassembly;
 mod rewrite;
 mod ring;
 mod segment;
@@ -86,13 +97,17 @@ pub use expectations::{Expectation, Expectations, TooMany, Translation};
 pub use extensions::Skew;
 pub use extract::{Checksums, Extracted, Family, Inner, Untrackable, extract};
 pub use flush::{Flush, NotFound, ParseError, TupleFilter};
+pub use fragments::{
+    BadFragment, FragmentCounters, Fragments, Held, LEAST_MIN_SIZE, MOST_FRAGMENTS, OutOfRange,
+    PURGE_AFTER, Reassembled, StatusDetail, Submitted,
+};
 pub use head::{Head, Phase};
 pub use helper::Edit;
 pub use memory::{Memory, OutOfMemory, PlainMemory, Sizes};
 pub use nat::{Manip, Nat, NatError, NatRange, Selection};
 pub use policy::{Policies, Policy, Timeout};
 pub use rewrite::{ChecksumState, rewrite};
-pub use segment::TcpSegment;
+pub use segment::{MAX_WINDOW_SHIFT, TcpSegment};
 pub use statistics::{Detailed, Statistics, buckets_text};
 pub use sweeper::{Barrier, NoBarrier, Sweeper, Swept};
 pub use table::{DEFAULT_HALF_OPEN_PERCENT, DEFAULT_MAX_CONNS, Found, Table, WrongLayout};
