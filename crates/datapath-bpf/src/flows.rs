@@ -98,6 +98,8 @@ struct Inner {
     /// Records by slot number, up to the highest number ever used.
     records: Vec<Record>,
     reported: Reported,
+    /// Slots that are not free.
+    in_use: SlotSet,
     free: Vec<u32>,
     removed: Vec<u32>,
     earlier: HashMap<u32, Earlier>,
@@ -145,6 +147,7 @@ impl Flows {
             by_ufid: HashMap::with_capacity_and_hasher(most, Default::default()),
             records: Vec::with_capacity(most),
             reported: Reported::new(most),
+            in_use: SlotSet::new([], most),
             free: Vec::new(),
             removed: Vec::new(),
             earlier: HashMap::new(),
@@ -661,6 +664,7 @@ impl Inner {
 
     fn record(&mut self, slot: u32, record: Record) {
         self.reported.renew(slot);
+        self.in_use.insert(slot);
         if let Some(r) = self.records.get_mut(slot as usize) {
             *r = record;
         }

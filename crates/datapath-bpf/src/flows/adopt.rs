@@ -33,7 +33,12 @@ impl Flows {
         let mut found = Adopted { flows: 0, refused: 0 };
         {
             let unused = Record { state: RecordState::Free, ..Record::published(Ufid(0), 0) };
-            flows.lock().records.resize(flows.maps.slots.len(), unused);
+            {
+                let mut inner = flows.lock();
+                let slots = flows.maps.slots.len();
+                inner.records.resize(slots, unused);
+                inner.in_use = SlotSet::new(0..slots as u32, slots);
+            }
             let mut counts = flows.counting();
             flows.read_counts(&mut counts);
             let mut inner = flows.lock();
@@ -166,7 +171,9 @@ impl Flows {
         self.grace.wait()?;
         rest.reverse(); // low numbers are taken first
         rest.iter().for_each(|slot| stats::clear(&self.maps, *slot));
-        self.lock().free = rest;
+        let mut inner = self.lock();
+        rest.iter().for_each(|slot| inner.in_use.remove(*slot));
+        inner.free = rest;
         Ok(())
     }
 }

@@ -18,19 +18,29 @@ const COUNTS: u64 = (1 << EMC_SLOT_SHIFT) - 1;
 const CHECKS: u32 = 1 << 16;
 
 /// Numbers of some slots.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct SlotSet(Vec<u64>);
 
 impl SlotSet {
     /// Returns the set of these of `len` slots.
     pub(super) fn new(slots: impl IntoIterator<Item = u32>, len: usize) -> SlotSet {
-        let mut bits = vec![0; len.div_ceil(64)];
-        for slot in slots {
-            if let Some(bits) = bits.get_mut(slot as usize / 64) {
-                *bits |= 1 << (slot % 64);
-            }
+        let mut set = SlotSet(vec![0; len.div_ceil(64)]);
+        slots.into_iter().for_each(|slot| set.insert(slot));
+        set
+    }
+
+    /// Adds a slot, which must be below the set's length.
+    pub(super) fn insert(&mut self, slot: u32) {
+        if let Some(bits) = self.0.get_mut(slot as usize / 64) {
+            *bits |= 1 << (slot % 64);
         }
-        SlotSet(bits)
+    }
+
+    /// Takes a slot out.
+    pub(super) fn remove(&mut self, slot: u32) {
+        if let Some(bits) = self.0.get_mut(slot as usize / 64) {
+            *bits &= !(1 << (slot % 64));
+        }
     }
 
     /// Returns whether a slot is in the set; `None`: there is no such slot.

@@ -22,6 +22,10 @@ impl Flows {
         let added = |slot| (slot, FlowCount::added(&self.maps, slot, Reads::Some));
         let mut counts = slots.into_iter().map(added).collect();
         entries::add_some(&self.maps, &mut counts);
+        for (slot, count) in &mut counts {
+            // Counts that a program has moved meanwhile.
+            *count = count.at_least(&added(*slot).1);
+        }
         self.held(ufid, |slot| counts.get(&slot).copied().unwrap_or_default())
     }
 
@@ -95,10 +99,28 @@ impl Flows {
 
     /// Reads the counts of all slots. A slot that is published meanwhile has none.
     pub(super) fn read_counts(&self, counts: &mut Vec<FlowCount>) {
-        let slots = self.lock().records.len() as u32; // at most EMC_SLOTS
+        // There are at most EMC_SLOTS.
+        let (slots, in_use) = {
+            let inner = self.lock();
+            (inner.records.len(), inner.in_use.clone())
+        };
         counts.clear();
-        counts.extend((0..slots).map(|slot| FlowCount::added(&self.maps, slot, Reads::Some)));
+        counts.resize(slots, FlowCount::default());
+        let used = |slot: &u32| in_use.has(*slot) == Some(true);
+        for slot in (0..slots as u32).filter(used) {
+            if let Some(count) = counts.get_mut(slot as usize) {
+                *count = FlowCount::added(&self.maps, slot, Reads::Some);
+            }
+        }
         entries::add_all(&self.maps, counts);
+        // The words of a slot were read milliseconds before the entries. Counts that a program moved
+        // in between are in neither, but in the words of now. (Where one CPU moved and another did
+        // not, a part is missing until the next read.)
+        for slot in (0..slots as u32).filter(used) {
+            if let Some(count) = counts.get_mut(slot as usize) {
+                *count = count.at_least(&FlowCount::added(&self.maps, slot, Reads::Some));
+            }
+        }
     }
 
     /// Returns the number of packets that flows took, as of the last read of each flow.

@@ -181,6 +181,7 @@ impl Flows {
         if let Some(record) = inner.records.get_mut(at) {
             record.state = RecordState::Free;
         }
+        inner.in_use.remove(slot);
         stats::clear(&self.maps, slot);
         inner.free.push(slot);
     }
