@@ -65,6 +65,9 @@ pub enum Pass {
 
 /// Highest number of megaflows for which [`SlowPath::collect`] makes a pass: a few milliseconds.
 const MOST_COLLECTED: usize = 2000;
+/// Longest time until the next look at a megaflow, in milliseconds. A removed megaflow leaves its
+/// identity in the schedule until then.
+const LONGEST_WAIT_MS: i64 = 30_000;
 /// Number of megaflows whose actions a pass changes in one call of the datapath.
 const MODIFIED_AT_ONCE: usize = 64;
 
@@ -199,7 +202,10 @@ impl SlowPath {
             };
             let next = match verdict {
                 // The first moment at which it is idle for too long.
-                Verdict::Keep => entry.last_used() + idle_ms(max_idle).saturating_add(1),
+                Verdict::Keep => {
+                    let expiry = entry.last_used() + idle_ms(max_idle).saturating_add(1);
+                    expiry.min(now + LONGEST_WAIT_MS)
+                }
                 _ => Tick::of(now).end(), // if it is still there
             };
             (Some(verdict), Some(next))

@@ -521,6 +521,21 @@ impl Flows for PlacedDatapath {
         });
     }
 
+    fn stats_of(&self, ufids: &[Ufid], each: &mut dyn FnMut(Ufid, FlowStats)) {
+        // The providers' counts are as of the last sweep, or later. To read one flow exactly may
+        // take milliseconds.
+        let count = |provider: &dyn OffloadProvider, ufid| Some(provider.flow(ufid)?.stats);
+        for ufid in ufids {
+            let dump = match self.base.flow(*ufid) {
+                Some(dump) => Some(self.complete(dump, count)),
+                None => self.adopted(*ufid),
+            };
+            if let Some(dump) = dump {
+                each(*ufid, dump.stats);
+            }
+        }
+    }
+
     fn dump(&self) -> Vec<FlowDump> {
         // The flows' counts are as of the sweep, or later.
         self.slots.present().for_each(|(_, provider)| provider.sweep(&mut |_, _| {}));
