@@ -75,7 +75,9 @@ impl NetnsMonitor {
                 Err(e) => return Err(e),
             }
         }
-        all &= endpoints.iter().all(|end: &Endpoint| end.index != SHARED_BLOCK);
+        // A block of another namespace has no filter of a port's device.
+        endpoints.retain(|end: &Endpoint| end.index != SHARED_BLOCK || end.namespace.is_none());
+        all &= endpoints.iter().all(|end| end.index != SHARED_BLOCK);
         endpoints.sort_unstable();
         endpoints.dedup();
         Ok(all.then_some(endpoints))

@@ -91,7 +91,16 @@ impl BpfDatapath {
         let found: Vec<Leaving> = lock(&self.leaving).extract_if(.., concerned).collect();
         let mut own = None;
         for leaving in found {
-            if (leaving.port, leaving.ifindex, leaving.side) == (port, ifindex, Some(side)) {
+            // A link to a device that was deleted meanwhile is no program at another one with its
+            // index.
+            let is_alive = match &leaving.attached {
+                Attached::Link { link, .. } => {
+                    sys::link_ifindex(link.as_fd()).ok() == Some(ifindex)
+                }
+                _ => true,
+            };
+            let place = (leaving.port, leaving.ifindex, leaving.side);
+            if is_alive && place == (port, ifindex, Some(side)) {
                 own = Some(leaving.attached);
             } else {
                 self.detach_left(leaving);
