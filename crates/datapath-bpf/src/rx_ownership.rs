@@ -52,7 +52,7 @@ pub(crate) fn take_over(
     attach: impl FnOnce() -> Result<(), Reason>,
 ) -> Result<Move, Reason> {
     let set_owner = |owner| backend.set_rx_owner(port.number, ifindex, owner);
-    if port.kind != Kind::System || socket.reception() != Reception::On {
+    if port.kind != Kind::System || !socket.reception().is_on() {
         attach()?;
         // An earlier daemon may have ended in between.
         return set_owner(RxOwner::ProgramsAlone).map(|()| Move::Complete);

@@ -143,10 +143,19 @@ pub enum Reception {
     /// All packets that arrive.
     #[default]
     On,
+    /// All packets that arrive, for a short time: the socket makes no receive ring for it.
+    Briefly,
     /// None. The socket's filter discards each packet before it is copied.
     Muted,
     /// None. The kernel does not run the filter either.
     Off,
+}
+
+impl Reception {
+    /// Returns true when packets that arrive are received.
+    pub fn is_on(self) -> bool {
+        matches!(self, Reception::On | Reception::Briefly)
+    }
 }
 
 /// The control side of an open device. Any thread may use it, except packet threads: its system

@@ -40,10 +40,11 @@ fn new_socket() -> io::Result<PacketSocket> {
 
 /// A socket that receives the frames of an interface.
 pub(crate) struct ReceiveSocket {
-    fd: PacketSocket,
-    /// Its ring, which is made before the socket receives the first frame. `None`: the kernel
-    /// refuses it.
+    /// Its ring, which is made when the socket is to receive for more than a short time. `None`: the
+    /// kernel refuses it. It is dropped before the socket, because its mapping refers to the socket,
+    /// and the last reference waits for the kernel.
     ring: OnceLock<Option<Ring>>,
+    fd: PacketSocket,
     /// The filter of BPF tiers; `None`: it receives all frames.
     filter: Mutex<Option<OwnedFd>>,
     /// Number of frames that were lost, as far as the kernel's counter was read.
@@ -69,8 +70,8 @@ impl ReceiveSocket {
         sys::set_option(fd, libc::SOL_PACKET, PACKET_IGNORE_OUTGOING, &1)?;
         sys::grow_buffer(fd, libc::SO_RCVBUFFORCE, libc::SO_RCVBUF, SOCKET_BUFFER);
         let socket = ReceiveSocket {
-            fd: socket,
             ring: OnceLock::new(),
+            fd: socket,
             filter: Mutex::default(),
             lost: AtomicU64::new(0),
         };
@@ -79,7 +80,8 @@ impl ReceiveSocket {
         if muted {
             take_none(socket.fd())?;
         } else {
-            socket.accept(name)?;
+            socket.make_ring(name);
+            socket.accept()?;
             sys::bind(socket.fd(), &address(link.index, libc::ETH_P_ALL as u16))?;
         }
         let membership = libc::packet_mreq {
@@ -104,8 +106,8 @@ impl ReceiveSocket {
     }
 
     /// Makes the ring if that was not tried before.
-    fn make_ring(&self, name: &str) -> Option<&Ring> {
-        let made = self.ring.get_or_init(|| match self.try_ring() {
+    fn make_ring(&self, name: &str) {
+        self.ring.get_or_init(|| match self.try_ring() {
             Ok(ring) => Some(ring),
             Err((step, e)) => {
                 tracing::info!(
@@ -116,7 +118,6 @@ impl ReceiveSocket {
                 None
             }
         });
-        made.as_ref()
     }
 
     fn try_ring(&self) -> Result<Ring, StepError> {
@@ -127,10 +128,10 @@ impl ReceiveSocket {
     }
 
     /// Attaches the filters with which frames are received.
-    fn accept(&self, name: &str) -> io::Result<()> {
+    fn accept(&self) -> io::Result<()> {
         let filter = self.filter.lock().unwrap_or_else(PoisonError::into_inner);
         let filter = filter.as_ref().map(AsFd::as_fd);
-        match (self.make_ring(name), filter) {
+        match (self.ring.get().and_then(Option::as_ref), filter) {
             (Some(ring), next) => {
                 ring.filter.set_next(next)?;
                 attach(self.fd(), ring.filter.program())
@@ -150,13 +151,15 @@ impl ReceiveSocket {
     ) -> io::Result<()> {
         let protocol = match reception {
             Reception::Off => NO_FRAME,
-            Reception::On | Reception::Muted => libc::ETH_P_ALL as u16,
+            Reception::On | Reception::Briefly | Reception::Muted => libc::ETH_P_ALL as u16,
         };
-        if reception == Reception::On {
+        if reception.is_on() {
             // Both while the socket is muted, because they take milliseconds.
-            self.make_ring(name);
+            if reception == Reception::On {
+                self.make_ring(name);
+            }
             sys::bind(self.fd(), &address(index, protocol))?;
-            return self.accept(name);
+            return self.accept();
         }
         take_none(self.fd())?;
         sys::bind(self.fd(), &address(index, protocol))

@@ -332,6 +332,7 @@ impl Datapath for PlacedDatapath {
 
     /// Stops. Flows in providers continue to run where they can without the daemon.
     fn shutdown(&self) {
+        self.complete_moves();
         for (_, provider) in self.slots.present() {
             close(&**provider, false);
         }

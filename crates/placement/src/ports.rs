@@ -206,7 +206,9 @@ impl PlacedDatapath {
             let is_taken = at.iter().any(|attached| attached.takes_receive);
             let is_moving =
                 at.iter_mut().fold(false, |is, a| is | std::mem::take(&mut a.is_moving));
-            if is_moving && postponed == Some(Postponed::Attachment) {
+            // Without a filter the port loses packets until the move is complete.
+            let may_wait = postponed == Some(Postponed::Attachment) && state.has_filter;
+            if is_moving && may_wait {
                 port.postponed = Some(Postponed::Completion);
             } else {
                 if is_moving {

@@ -13,6 +13,10 @@ use datapath::PortNo;
 use datapath::offload::PortSocket;
 use netdev::Reception;
 
+/// Highest number of ports whose moves are completed together. Until then, the port's socket notes
+/// each packet for the programs: if the daemon ends meanwhile, nobody does.
+const COMPLETED_TOGETHER: usize = 16;
+
 /// The next part of a port's attachment. The parts follow one another in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Postponed {
@@ -56,7 +60,7 @@ impl PlacedDatapath {
     /// Leaves the attachment of a new port for later. Its packets go to the base.
     fn postpone(&self, number: PortNo, port: &mut Port) {
         let mut socket = port.socket;
-        self.socket(number, port, &mut socket).set_receive(Reception::On);
+        self.socket(number, port, &mut socket).set_receive(Reception::Briefly);
         port.socket = socket;
         port.postponed = Some(Postponed::Attachment);
         let now = port.eligibility();
@@ -69,14 +73,18 @@ impl PlacedDatapath {
     /// there was none.
     pub fn work_off(&self) -> bool {
         let mut control = self.control();
-        if let Some(number) = next(&control, Postponed::Attachment) {
+        let is_part = |port: &&Port| port.postponed == Some(Postponed::Completion);
+        let moving = control.ports.values().filter(is_part).count();
+        if moving < COMPLETED_TOGETHER
+            && let Some(number) = next(&control, Postponed::Attachment)
+        {
             self.change_port(&mut control, number, |port, blockers| {
                 self.examine(number, port, self.slots.tiers());
                 self.place_port(number, port, blockers, self.slots.tiers());
             });
             return true;
         }
-        if next(&control, Postponed::Completion).is_some() {
+        if moving > 0 {
             self.complete_moves();
             let parts = control.ports.values_mut().filter_map(|port| port.postponed.as_mut());
             for part in parts.filter(|part| **part == Postponed::Completion) {

@@ -69,7 +69,7 @@ impl PortSocket for Socket<'_> {
             return;
         }
         let again = || match self.state.reception {
-            Reception::On => self.base.set_receiving(self.number, Reception::On),
+            on @ (Reception::On | Reception::Briefly) => self.base.set_receiving(self.number, on),
             Reception::Muted | Reception::Off => Ok(()),
         };
         match self.base.set_filter(self.number, filter).and_then(|()| again()) {

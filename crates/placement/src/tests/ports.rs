@@ -9,7 +9,7 @@ use datapath::{
     Side, Tier, TierSet,
 };
 use datapath_bpf::fit::{PeerFacts, XdpFacts};
-use netdev::Reception::{Muted, Off, On};
+use netdev::Reception::{Briefly, Muted, Off, On};
 use std::sync::atomic::Ordering;
 
 /// Returns the refusals at XDP and at tcx.
@@ -63,7 +63,7 @@ fn the_attachment_of_many_ports_is_postponed() {
     b.placed.install(&flow(1, 3, &[output(1)])).unwrap();
     b.placed.install(&flow(2, 1, &[output(4)])).unwrap();
     assert_eq!((b.place(1).0, b.place(2).0), (Tier::Userspace, Tier::Userspace));
-    assert_eq!(*b.base.receiving.lock().unwrap(), [(3, On), (4, On)]);
+    assert_eq!(*b.base.receiving.lock().unwrap(), [(3, Briefly), (4, Briefly)]);
     assert!(b.placed.work_off());
     assert_eq!(at_tcx(), [1, 2, 3]);
     b.placed.remove_port(PortNo(4)).unwrap();

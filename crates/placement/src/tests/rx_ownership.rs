@@ -36,8 +36,8 @@ impl Moment {
     fn socket(self) -> (bool, bool) {
         let is_programs = self.owner.is_some_and(|owner| owner != RxOwner::Socket);
         match self.reception {
-            Reception::On if self.has_filter => (!is_programs, is_programs),
-            Reception::On => (true, false),
+            Reception::On | Reception::Briefly if self.has_filter => (!is_programs, is_programs),
+            Reception::On | Reception::Briefly => (true, false),
             Reception::Muted | Reception::Off => (false, false),
         }
     }
@@ -135,7 +135,7 @@ fn each_packet_of_a_postponed_port_is_taken_once() {
         let start =
             Moment { reception: Reception::Off, has_filter: false, hook: false, owner: None };
         let mut now = steps(&b).into_iter().fold(start, Moment::after);
-        assert_eq!((now.reception, now.hook), (Reception::On, false), "userspace forwards");
+        assert_eq!((now.reception, now.hook), (Reception::Briefly, false), "userspace forwards");
         let mut seen = 0;
         let mut follow = |change: &dyn Fn() -> bool| {
             let goes_on = change();
@@ -172,8 +172,8 @@ fn postponed_ports_wait_together() {
     while b.placed.work_off() {
         parts += 1;
     }
-    assert_eq!(steps(&b).iter().filter(|step| **step == Step::Wait).count(), 1);
-    assert_eq!(parts, 20 + 1 + 20, "attachments, their completion, stops of sockets");
+    assert_eq!(steps(&b).iter().filter(|step| **step == Step::Wait).count(), 2);
+    assert_eq!(parts, 20 + 2 + 20, "attachments, completions of 16 and 4, stops of sockets");
 }
 
 #[test]
