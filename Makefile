@@ -9,7 +9,7 @@
 # make bench-kernel   the kernel's Open vSwitch and Slipswitch in an emulated guest, to docs/benchmarks-kernel.md
 
 PACKAGES := openvswitch-switch openvswitch-common openvswitch-pki openvswitch-testcontroller \
-	iproute2 iputils-ping fping iperf3 tcpdump ethtool procps util-linux openssl ca-certificates gcc libc6-dev make \
+	iproute2 iputils-ping fping iperf3 tcpdump nftables ethtool procps util-linux openssl ca-certificates gcc libc6-dev make \
 	clang libbpf-dev linux-libc-dev libelf-dev zlib1g-dev pkg-config
 
 # The switches that Slipswitch is compared with. openvswitch-switch-dpdk leaves the alternative

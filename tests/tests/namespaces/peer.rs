@@ -263,6 +263,36 @@ fn a_capture_at_the_port_sees_every_packet() {
     exchanges(&switch, &a, false);
 }
 
+/// The kernel passes over chains at a device's egress for whatever a tc program has redirected, so
+/// such a chain sees no more where frames pass the device.
+#[test]
+fn a_chain_of_nftables_sees_no_redirected_frame_anyway() {
+    let Some((switch, a, _b)) = entering() else { return };
+    if without_tool(&["nft"]) {
+        return;
+    }
+    let nft = |text: &str| switch.netns().run(&format!("nft '{text}'")).ok();
+    let chain = "chain netdev wall out { type filter hook egress device h2 priority 0; }";
+    if !nft("add table netdev wall") || !nft(&format!("add {chain}")) {
+        return skip("this kernel has no nftables at the egress of devices");
+    }
+    assert!(nft("add rule netdev wall out icmp type echo-request counter"));
+    let seen = || {
+        let line = "nft list chain netdev wall out | sed -n 's/.* packets \\([0-9]*\\) .*/\\1/p'";
+        counter(&switch, line)
+    };
+    exchanges(&switch, &a, false);
+    assert_eq!(seen(), 0);
+    switch.vsctl("set interface h2 other_config:tcx-peer=false");
+    reports(&switch, "other_config:tcx-peer=false");
+    exchanges(&switch, &a, true);
+    assert!(seen() < 20, "{}", seen());
+    // It does see what the daemon sends.
+    switch.vsctl("set interface h1 other_config:tier=userspace");
+    let sees = || a.ping("10.0.0.2", 20) == 20 && seen() >= 20;
+    assert!(wait_until(SOON, sees), "{}", seen());
+}
+
 /// The helper works at ingress only: what the host's own stack sends comes from an egress hook.
 #[test]
 fn packets_of_the_hosts_own_stack_arrive() {
