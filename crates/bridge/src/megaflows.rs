@@ -85,7 +85,7 @@ fn prefetch_credited(entries: &[&Entry]) {
     step(rules().map(|rule| rule.stats.counts().0));
 }
 
-/// The result of a look at a megaflow, and the time at which the next look at its entry is due;
+/// The result of a visit to a megaflow, and the time at which the next one to its entry is due;
 /// `None`: as before.
 pub(crate) type Looked<V> = (V, Option<Millis>);
 
@@ -226,7 +226,7 @@ impl Megaflows {
     }
 
     /// Runs `look` on each of `flows`, with its entry when there is one, and on each entry for which
-    /// a look is `due` by then. Runs `act` without a lock on the result. `look` must not call back
+    /// a visit is `due` by then. Runs `act` without a lock on the result. `look` must not call back
     /// here. `together` entries are visited under one lock.
     ///
     /// A visit of many entries spends nearly all its time waiting for memory, as neither the
@@ -275,7 +275,7 @@ impl Megaflows {
         }
     }
 
-    /// Returns the first tick in which a look at some megaflow may be due.
+    /// Returns the first tick in which a visit to some megaflow may be due.
     pub(crate) fn first_look(&self) -> Option<Tick> {
         (0..SHARDS).filter_map(|n| self.locked(n).schedule.first()).min()
     }

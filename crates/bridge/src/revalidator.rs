@@ -4,8 +4,8 @@
 //! One pass ([`SlowPath::pass`]) credits the datapath's counts since the last pass to rules, tables,
 //! groups and MAC entries. When the snapshot has changed since a megaflow was translated, the pass
 //! translates it again and keeps it, changes its actions, or removes it. It removes a megaflow that
-//! was idle too long. So it visits the megaflows that have counted, and those for which a look is
-//! due by the clock ([`crate::schedule`]); it visits all only where any of them may have work for it
+//! was idle too long. So it visits the megaflows that have counted, and those for which a visit
+//! is due by the clock ([`crate::schedule`]); it visits all only where any of them may have work for it
 //! (`SlowPath::must_look_at_all`). Passes run on one thread
 //! (`Revalidator`) every `max-revalidator` milliseconds and soon after each publication. They run
 //! on the control thread when a caller requests exact statistics or the clock is warped.
@@ -259,7 +259,7 @@ impl SlowPath {
 
     /// Returns true when a full pass must look at all megaflows: the tables have changed
     /// (`unchanged` is false), the record and the datapath may differ, or megaflows expire sooner
-    /// than they are scheduled for a look.
+    /// than they are scheduled for a visit.
     fn must_look_at_all(&self, datapath: &dyn Datapath, unchanged: bool, max_idle: u64) -> bool {
         let state = &self.revalidator;
         let is_due = state.is_look_due.swap(false, Ordering::AcqRel);
@@ -515,7 +515,7 @@ fn next_sleep(slow: &SlowPath, still: u32, passed: Instant, cost: Duration) -> S
     if still == 0 || time <= interval {
         return Sleep { time: interval, is_long: false };
     }
-    // Where nothing moves, a look that is due finds a megaflow that expires.
+    // Where nothing moves, a visit that is due finds a megaflow that expires.
     let due = slow.megaflows.first_look().map(|tick| tick.end().since(slow.clock.now()));
     let due = Duration::from_millis(due.unwrap_or(u64::MAX));
     Sleep { time: time.min(due).max(interval), is_long: true }

@@ -44,7 +44,7 @@ pub struct RevalidatorState {
     pub(crate) looked_at_all: AtomicU64,
     /// The next full pass must look at all megaflows.
     pub(crate) is_look_due: AtomicBool,
-    /// Idle time, in milliseconds, after which megaflows are scheduled for a look.
+    /// Idle time, in milliseconds, after which megaflows are scheduled for a visit.
     pub(crate) scheduled_idle_ms: AtomicU64,
     /// A pass found packets or removed megaflows since the revalidator's thread last took the flag.
     pub(crate) is_stirred: AtomicBool,

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The times at which a pass must look at megaflows, also at those that do not move.
 //!
-//! A schedule is a timing wheel without an end: megaflows by the *tick* in which a look is due. A
+//! A schedule is a timing wheel without an end: megaflows by the *tick* in which a visit is due. A
 //! megaflow is in it once. When packets use the megaflow its place stays, so that counting costs
-//! nothing here; the look then finds that the megaflow is not idle long enough, and puts it into a
+//! nothing here; the visit then finds that the megaflow is not idle long enough, and puts it into a
 //! later tick. So a megaflow is looked at about once in its idle time.
 
 use clock::Millis;
@@ -37,18 +37,18 @@ impl Tick {
 pub(crate) struct Schedule(BTreeMap<Tick, Vec<Ufid>>);
 
 impl Schedule {
-    /// Adds a look at a megaflow.
+    /// Adds a visit to a megaflow.
     pub(crate) fn add(&mut self, tick: Tick, ufid: Ufid) {
         self.0.entry(tick).or_default().push(ufid);
     }
 
-    /// Takes the looks of the tick of `now` and of earlier ones.
+    /// Takes the visits of the tick of `now` and of earlier ones.
     pub(crate) fn take(&mut self, now: Millis) -> BTreeMap<Tick, Vec<Ufid>> {
         let later = self.0.split_off(&Tick(Tick::of(now).0.saturating_add(1)));
         std::mem::replace(&mut self.0, later)
     }
 
-    /// Returns the first tick in which a look may be due.
+    /// Returns the first tick in which a visit may be due.
     pub(crate) fn first(&self) -> Option<Tick> {
         self.0.first_key_value().map(|(tick, _)| *tick)
     }

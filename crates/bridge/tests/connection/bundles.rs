@@ -269,8 +269,8 @@ fn bundles_of_all_connections_share_a_limit_of_memory() {
     assert_eq!(b.rule_count(), 8);
 }
 
-/// What a bundle of `messages` leaves behind, where all bundles together may hold `memory` bytes:
-/// the rules, and the replies to the commit.
+/// The rules after a bundle of `messages`, and the replies to its commit, where all bundles together may
+/// hold `memory` bytes.
 fn committed(version: Version, memory: usize, messages: &[Body]) -> (Vec<FlowStats>, Vec<Message>) {
     let mut b = Bench::new(2);
     b.connections = Connections::with_bundle_memory(memory);

@@ -237,7 +237,7 @@ pub(super) struct FakeFlow {
     pub(super) flow: Megaflow,
     pub(super) tiers: TierSet,
     pub(super) stats: FlowStats,
-    /// What the last sweep of moved flows reported.
+    /// The statistics that the last sweep of moved flows reported.
     pub(super) reported: Option<FlowStats>,
 }
 

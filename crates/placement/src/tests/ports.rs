@@ -80,7 +80,7 @@ fn the_attachment_of_many_ports_is_postponed() {
     assert_eq!(states(&b, user).1, Some(Refusal::TierSetting));
     let (next, last) = (b.add("veth6", "system", None), b.add("veth7", "system", None));
     assert_eq!((states(&b, next).1, states(&b, last).1), (None, Some(Refusal::PortNotHere)));
-    // What changes a port's tier attaches it.
+    // A change of a port's tier attaches it.
     b.placed.retier(PortNo(last), &spec("veth7", "system", Some("tcx"))).unwrap();
     assert_eq!(states(&b, last).1, None);
 }
