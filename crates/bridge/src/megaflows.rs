@@ -5,7 +5,7 @@
 //! megaflow's packets ([`Effect`]s), the snapshot on which it was translated, and the number of its
 //! packets that are credited already. The store is sharded by identity: packet threads insert, the
 //! revalidator visits, and neither holds a lock for longer than one entry takes. Each shard has a
-//! [`Schedule`] of the entries that the revalidator has to visit although no packets use them.
+//! `Schedule` of the entries that the revalidator has to visit although no packets use them.
 
 use crate::effect::Effect;
 use crate::recirc::RecircRef;

@@ -5,7 +5,7 @@
 //! groups and MAC entries. When the snapshot has changed since a megaflow was translated, the pass
 //! translates it again and keeps it, changes its actions, or removes it. It removes a megaflow that
 //! was idle too long. So it visits the megaflows that have counted, and those for which a visit
-//! is due by the clock ([`crate::schedule`]); it visits all only where any of them may have work for it
+//! is due by the clock (`schedule.rs`); it visits all only where any of them may have work for it
 //! (`SlowPath::must_look_at_all`). Passes run on one thread
 //! (`Revalidator`) every `max-revalidator` milliseconds and soon after each publication. They run
 //! on the control thread when a caller requests exact statistics or the clock is warped.
