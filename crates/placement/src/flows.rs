@@ -33,6 +33,19 @@ struct Sweep<'a> {
     number: u32,
 }
 
+/// The flows that a sweep reports.
+#[derive(Clone, Copy)]
+enum Which {
+    All,
+    /// Those that have moved in some place.
+    Moved,
+}
+
+/// Returns the counts of a flow in a provider, as of the provider's last sweep or later.
+fn as_swept(provider: &dyn OffloadProvider, ufid: Ufid) -> Option<FlowStats> {
+    provider.flow(ufid).map(|held| held.stats)
+}
+
 impl Sweep<'_> {
     /// Takes what each provider reported of part `n` of the table.
     fn take_part(&mut self, n: usize, in_providers: &InProviders) {
@@ -52,8 +65,7 @@ impl Sweep<'_> {
             for swept in &self.providers {
                 if entry.place.is_held_by(swept.tiers) {
                     let known = swept.stats.get(&ufid).copied().filter(|_| was_there);
-                    let held = || swept.provider.flow(ufid).map(|held| held.stats);
-                    let stats = known.or_else(held);
+                    let stats = known.or_else(|| as_swept(swept.provider, ufid));
                     total = add(total, stats.unwrap_or_default());
                 }
             }
@@ -286,9 +298,10 @@ impl PlacedDatapath {
         }
     }
 
-    /// Sweeps all places. The caller lends `in_providers` and `in_base` empty.
-    fn sweep_all(
+    /// Sweeps all places for these flows. The caller lends `in_providers` and `in_base` empty.
+    fn sweep_places(
         &self,
+        which: Which,
         in_providers: &mut InProviders,
         in_base: &mut Groups<FlowStats>,
         each: &mut dyn FnMut(Ufid, FlowStats),
@@ -296,12 +309,25 @@ impl PlacedDatapath {
         let mut sweep = self.begin_sweep();
         in_providers.0.resize_with(sweep.providers.len(), Groups::default);
         for (swept, groups) in sweep.providers.iter().zip(&mut in_providers.0) {
-            swept.provider.sweep(&mut |ufid, stats| groups.push(ufid, stats));
+            let push = &mut |ufid, stats| groups.push(ufid, stats);
+            match which {
+                Which::All => swept.provider.sweep(push),
+                Which::Moved => swept.provider.sweep_moved(push),
+            }
         }
-        self.base.sweep(&mut |ufid, stats| in_base.push(ufid, stats));
+        let push = &mut |ufid, stats| in_base.push(ufid, stats);
+        match which {
+            Which::All => self.base.sweep(push),
+            Which::Moved => self.base.sweep_moved(push),
+        }
         for (n, in_base) in in_base.iter().enumerate() {
             sweep.take_part(n, in_providers);
-            for some in in_base.chunks(TOGETHER) {
+            // Before the totals are read: counts that are carried later move in the next sweep.
+            let elsewhere = match which {
+                Which::All => Vec::new(),
+                Which::Moved => self.moved_elsewhere(n, &sweep, in_base),
+            };
+            for some in in_base.chunks(TOGETHER).chain(elsewhere.chunks(TOGETHER)) {
                 self.report_totals(&sweep, some, each);
             }
             if self.table.tally.adopted() > 0 {
@@ -311,46 +337,39 @@ impl PlacedDatapath {
         self.end_sweep(sweep);
     }
 
-    /// Sweeps all places for the flows that have moved in one of them. The caller lends
-    /// `in_providers` and `in_base` empty.
-    fn sweep_places_for_moved(
+    /// Returns the flows in part `n` of the table that have moved in a provider, or whose carried
+    /// counts have changed, but that are not among those that moved in the base. Their counts are the
+    /// base's.
+    fn moved_elsewhere(
         &self,
-        in_providers: &mut InProviders,
-        in_base: &mut Groups<FlowStats>,
-        each: &mut dyn FnMut(Ufid, FlowStats),
-    ) {
-        let mut sweep = self.begin_sweep();
-        in_providers.0.resize_with(sweep.providers.len(), Groups::default);
-        for (swept, groups) in sweep.providers.iter().zip(&mut in_providers.0) {
-            swept.provider.sweep_moved(&mut |ufid, stats| groups.push(ufid, stats));
-        }
-        self.base.sweep_moved(&mut |ufid, stats| in_base.push(ufid, stats));
-        let mut rest = Vec::new();
+        n: usize,
+        sweep: &Sweep<'_>,
+        in_base: &[(Ufid, FlowStats)],
+    ) -> Vec<(Ufid, FlowStats)> {
+        let mut rest = self.table.part(n).take_carried();
+        rest.extend(sweep.providers.iter().flat_map(|swept| swept.stats.keys().copied()));
         let mut flows = Vec::new();
-        for (n, in_base) in in_base.iter().enumerate() {
-            sweep.take_part(n, in_providers);
-            let carried = self.table.part(n).take_carried();
-            flows.clear();
-            flows.extend_from_slice(in_base);
-            rest.clear();
-            rest.extend(sweep.providers.iter().flat_map(|swept| swept.stats.keys().copied()));
-            rest.extend(carried);
-            if !rest.is_empty() {
-                let known: HashSet<Ufid, foldhash::fast::RandomState> =
-                    in_base.iter().map(|(ufid, _)| *ufid).collect();
-                rest.sort_unstable();
-                rest.dedup();
-                rest.retain(|ufid| !known.contains(ufid));
-                self.base.stats_of(&rest, &mut |ufid, stats| flows.push((ufid, stats)));
-            }
-            for some in flows.chunks(TOGETHER) {
-                self.report_totals(&sweep, some, each);
-            }
-            if self.table.tally.adopted() > 0 {
-                self.report_adopted(&sweep, each);
-            }
+        if !rest.is_empty() {
+            let known: HashSet<Ufid, foldhash::fast::RandomState> =
+                in_base.iter().map(|(ufid, _)| *ufid).collect();
+            rest.sort_unstable();
+            rest.dedup();
+            rest.retain(|ufid| !known.contains(ufid));
+            self.base.stats_of(&rest, &mut |ufid, stats| flows.push((ufid, stats)));
         }
-        self.end_sweep(sweep);
+        flows
+    }
+
+    /// Returns the dump of a flow, wherever it is. `count` returns the counts of a flow in a provider.
+    fn held(
+        &self,
+        ufid: Ufid,
+        count: impl Fn(&dyn OffloadProvider, Ufid) -> Option<FlowStats>,
+    ) -> Option<FlowDump> {
+        match self.base.flow(ufid) {
+            Some(dump) => Some(self.complete(dump, count)),
+            None => self.adopted(ufid),
+        }
     }
 
     /// Adds tiers, refusals and the providers' counts to the dump of a flow of the base. `count`
@@ -499,17 +518,16 @@ impl Flows for PlacedDatapath {
     }
 
     fn flow(&self, ufid: Ufid) -> Option<FlowDump> {
-        match self.base.flow(ufid) {
-            Some(dump) => Some(self.complete(dump, |provider, ufid| provider.stats(ufid))),
-            None => self.adopted(ufid),
-        }
+        self.held(ufid, |provider, ufid| provider.stats(ufid))
     }
 
     fn sweep(&self, each: &mut dyn FnMut(Ufid, FlowStats)) {
         if self.slots.are_empty() {
             return self.base.sweep(each);
         }
-        self.swept.with(|(in_providers, in_base)| self.sweep_all(in_providers, in_base, each));
+        self.swept.with(|(in_providers, in_base)| {
+            self.sweep_places(Which::All, in_providers, in_base, each);
+        });
     }
 
     fn sweep_moved(&self, each: &mut dyn FnMut(Ufid, FlowStats)) {
@@ -517,20 +535,15 @@ impl Flows for PlacedDatapath {
             return self.base.sweep_moved(each);
         }
         self.swept.with(|(in_providers, in_base)| {
-            self.sweep_places_for_moved(in_providers, in_base, each);
+            self.sweep_places(Which::Moved, in_providers, in_base, each);
         });
     }
 
     fn stats_of(&self, ufids: &[Ufid], each: &mut dyn FnMut(Ufid, FlowStats)) {
         // The providers' counts are as of the last sweep, or later. To read one flow exactly may
         // take milliseconds.
-        let count = |provider: &dyn OffloadProvider, ufid| Some(provider.flow(ufid)?.stats);
         for ufid in ufids {
-            let dump = match self.base.flow(*ufid) {
-                Some(dump) => Some(self.complete(dump, count)),
-                None => self.adopted(*ufid),
-            };
-            if let Some(dump) = dump {
+            if let Some(dump) = self.held(*ufid, as_swept) {
                 each(*ufid, dump.stats);
             }
         }
@@ -539,9 +552,8 @@ impl Flows for PlacedDatapath {
     fn dump(&self) -> Vec<FlowDump> {
         // The flows' counts are as of the sweep, or later.
         self.slots.present().for_each(|(_, provider)| provider.sweep(&mut |_, _| {}));
-        let count = |provider: &dyn OffloadProvider, ufid| Some(provider.flow(ufid)?.stats);
         let flows = self.base.dump().into_iter();
-        let mut flows: Vec<FlowDump> = flows.map(|dump| self.complete(dump, count)).collect();
+        let mut flows: Vec<FlowDump> = flows.map(|dump| self.complete(dump, as_swept)).collect();
         if self.table.tally.adopted() > 0 {
             let adopted = self.table.at(|place| place.state == PlacementState::Adopted);
             flows.extend(adopted.into_iter().filter_map(|ufid| self.adopted(ufid)));

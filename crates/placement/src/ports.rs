@@ -222,6 +222,11 @@ impl PlacedDatapath {
         if !self.slots.are_empty() {
             log_port(port);
         }
+        self.note_eligibility(number, port);
+    }
+
+    /// Records which tiers flows of a port may go to.
+    pub(crate) fn note_eligibility(&self, number: PortNo, port: &Port) {
         let now = port.eligibility();
         self.change_eligibility(|eligibility| {
             eligibility.ports.insert(number, now);

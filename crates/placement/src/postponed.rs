@@ -59,14 +59,15 @@ impl PlacedDatapath {
 
     /// Leaves the attachment of a new port for later. Its packets go to the base.
     fn postpone(&self, number: PortNo, port: &mut Port) {
-        let mut socket = port.socket;
-        self.socket(number, port, &mut socket).set_receive(Reception::Briefly);
-        port.socket = socket;
+        self.set_reception(number, port, Reception::Briefly);
         port.postponed = Some(Postponed::Attachment);
-        let now = port.eligibility();
-        self.change_eligibility(|eligibility| {
-            eligibility.ports.insert(number, now);
-        });
+        self.note_eligibility(number, port);
+    }
+
+    fn set_reception(&self, number: PortNo, port: &mut Port, reception: Reception) {
+        let mut socket = port.socket;
+        self.socket(number, port, &mut socket).set_receive(reception);
+        port.socket = socket;
     }
 
     /// Carries out one part of the postponed work, which takes some milliseconds. Returns false when
@@ -95,9 +96,7 @@ impl PlacedDatapath {
         if let Some(number) = next(&control, Postponed::SocketStop) {
             if let Some(port) = control.ports.get_mut(&number) {
                 port.postponed = None;
-                let mut socket = port.socket;
-                self.socket(number, port, &mut socket).set_receive(Reception::Off);
-                port.socket = socket;
+                self.set_reception(number, port, Reception::Off);
             }
             return true;
         }
