@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering, fence};
 use hashbrown::HashMap;
 
 use super::count::FlowCount;
+use super::stats::Reads;
 use crate::layout::{EMC_PACKETS_SHIFT, EMC_SLOT_SHIFT, EMC_SLOTS, EmcEntry, Moves};
 use crate::maps::Maps;
 
@@ -86,27 +87,63 @@ fn each_word(maps: &Maps, mut each: impl FnMut(&AtomicU64, u64)) {
     }
 }
 
-/// Adds the counts of all entries to those of their slots. The caller has read `counts` from words
-/// and totals before.
-pub(super) fn add_all(maps: &Maps, counts: &mut [FlowCount]) {
+/// The counts of slots that [`read`] fills in.
+trait Places {
+    /// Returns the place of a slot's counts; `None`: they are not wanted.
+    fn place(&mut self, slot: u32) -> Option<&mut FlowCount>;
+}
+
+impl Places for [FlowCount] {
+    fn place(&mut self, slot: u32) -> Option<&mut FlowCount> {
+        self.get_mut(slot as usize)
+    }
+}
+
+impl Places for Counts {
+    fn place(&mut self, slot: u32) -> Option<&mut FlowCount> {
+        self.get_mut(&slot)
+    }
+}
+
+/// Reads the counts of `slots`: first their words and totals, then the entries of all CPUs, which
+/// takes milliseconds, and then the words and totals again. Counts that a program has moved in
+/// between are in neither of the first two. (Where one CPU moved and another did not, a part is missing
+/// until the next read.)
+fn read(
+    maps: &Maps,
+    slots: impl Iterator<Item = u32> + Clone,
+    counts: &mut (impl Places + ?Sized),
+) {
+    let added = |slot| FlowCount::added(maps, slot, Reads::Some);
+    for slot in slots.clone() {
+        if let Some(count) = counts.place(slot) {
+            *count = added(slot);
+        }
+    }
     fence(Ordering::Acquire);
     each_word(maps, |_, value| {
-        if let Some(count) = counts.get_mut(slot_of(value) as usize) {
+        if let Some(count) = counts.place(slot_of(value)) {
             count.add(&count_of(value));
         }
     });
+    for slot in slots {
+        if let Some(count) = counts.place(slot) {
+            *count = count.at_least(&added(slot));
+        }
+    }
 }
 
-/// Adds the counts of all entries of some slots. The caller has read `counts` from words and totals
-/// before.
-pub(super) fn add_some(maps: &Maps, counts: &mut Counts) {
-    fence(Ordering::Acquire);
-    let some = SlotSet::new(counts.keys().copied(), maps.slots.len());
-    each_word(maps, |_, value| {
-        if some.has(slot_of(value)) == Some(true) {
-            counts.entry(slot_of(value)).or_default().add(&count_of(value));
-        }
-    });
+/// Reads the counts of all slots, of which those not `in_use` have none. See [`read`].
+pub(super) fn read_all(maps: &Maps, in_use: &SlotSet, counts: &mut [FlowCount]) {
+    let slots = 0..counts.len() as u32; // there are at most EMC_SLOTS
+    read(maps, slots.filter(|slot| in_use.has(*slot) == Some(true)), counts);
+}
+
+/// Reads the counts of some slots. See [`read`].
+pub(super) fn read_some(maps: &Maps, slots: &[u32]) -> Counts {
+    let mut counts: Counts = slots.iter().map(|slot| (*slot, FlowCount::default())).collect();
+    read(maps, slots.iter().copied(), &mut counts);
+    counts
 }
 
 /// Takes the counts out of all entries of some slots, on which no program counts any more, and

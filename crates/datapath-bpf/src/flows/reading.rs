@@ -19,13 +19,7 @@ impl Flows {
             let earlier = inner.earlier.get(&slot).map(|earlier| earlier.slots.clone());
             [vec![slot], earlier.unwrap_or_default()].concat()
         };
-        let added = |slot| (slot, FlowCount::added(&self.maps, slot, Reads::Some));
-        let mut counts = slots.into_iter().map(added).collect();
-        entries::add_some(&self.maps, &mut counts);
-        for (slot, count) in &mut counts {
-            // Counts that a program has moved meanwhile.
-            *count = count.at_least(&added(*slot).1);
-        }
+        let counts = entries::read_some(&self.maps, &slots);
         self.held(ufid, |slot| counts.get(&slot).copied().unwrap_or_default())
     }
 
@@ -99,28 +93,13 @@ impl Flows {
 
     /// Reads the counts of all slots. A slot that is published meanwhile has none.
     pub(super) fn read_counts(&self, counts: &mut Vec<FlowCount>) {
-        // There are at most EMC_SLOTS.
         let (slots, in_use) = {
             let inner = self.lock();
             (inner.records.len(), inner.in_use.clone())
         };
         counts.clear();
         counts.resize(slots, FlowCount::default());
-        let used = |slot: &u32| in_use.has(*slot) == Some(true);
-        for slot in (0..slots as u32).filter(used) {
-            if let Some(count) = counts.get_mut(slot as usize) {
-                *count = FlowCount::added(&self.maps, slot, Reads::Some);
-            }
-        }
-        entries::add_all(&self.maps, counts);
-        // The words of a slot were read milliseconds before the entries. Counts that a program moved
-        // in between are in neither, but in the words of now. (Where one CPU moved and another did
-        // not, a part is missing until the next read.)
-        for slot in (0..slots as u32).filter(used) {
-            if let Some(count) = counts.get_mut(slot as usize) {
-                *count = count.at_least(&FlowCount::added(&self.maps, slot, Reads::Some));
-            }
-        }
+        entries::read_all(&self.maps, &in_use, counts);
     }
 
     /// Returns the number of packets that flows took, as of the last read of each flow.

@@ -42,10 +42,7 @@ impl FlowCount {
     /// Returns the counts of a slot. While a program takes long to move counts, the result may be
     /// too low, but never too high.
     pub fn of_slot(maps: &Maps, slot: u32) -> FlowCount {
-        let added = FlowCount::added(maps, slot, Reads::Some);
-        let mut counts = entries::Counts::from_iter([(slot, added)]);
-        entries::add_some(maps, &mut counts);
-        counts.remove(&slot).unwrap_or(added)
+        entries::read_some(maps, &[slot]).remove(&slot).unwrap_or_default()
     }
 
     /// Returns the counts in a slot's words and totals. Those in entries of the exact-match caches
@@ -53,7 +50,7 @@ impl FlowCount {
     #[inline]
     pub(super) fn added(maps: &Maps, slot: u32, reads: Reads) -> FlowCount {
         // Any order will do: while no word is marked as spilled, each has all counts of its shard.
-        let (count, is_spilled) = recent(maps, slot);
+        let (count, is_spilled) = recent(maps, slot, Ordering::Relaxed);
         if is_spilled { FlowCount::with_totals(maps, slot, reads) } else { count }
     }
 
@@ -68,7 +65,7 @@ impl FlowCount {
                 bytes: totals(offset_of!(Totals, bytes)),
                 tcp_flags: 0,
             };
-            sum.add(&self::sum(words(maps, slot).map(|word| word.load(Ordering::Acquire))).0);
+            sum.add(&recent(maps, slot, Ordering::Acquire).0);
             (sum, totals(offset_of!(Totals, begun)) == ended)
         })
     }
@@ -103,8 +100,8 @@ fn sum(words: impl Iterator<Item = u64>) -> (FlowCount, bool) {
 
 /// Returns the recent counts of a slot, and whether one of its words was spilled.
 #[inline]
-pub(super) fn recent(maps: &Maps, slot: u32) -> (FlowCount, bool) {
-    sum(words(maps, slot).map(|word| word.load(Ordering::Relaxed)))
+pub(super) fn recent(maps: &Maps, slot: u32, order: Ordering) -> (FlowCount, bool) {
+    sum(words(maps, slot).map(|word| word.load(order)))
 }
 
 /// Sets the statistics of a slot to zero. No program counts on the slot.

@@ -725,7 +725,7 @@ proptest! {
                 Event::Spill(id) => {
                     let Some(slot) = slot_of(id) else { continue };
                     let word = flows.maps.recent.word(slot as usize, 0);
-                    let (recent, _) = stats::recent(&flows.maps, slot);
+                    let (recent, _) = stats::recent(&flows.maps, slot, Ordering::Relaxed);
                     let mut totals = flows.maps.totals.read(slot as usize);
                     totals.packets += recent.packets;
                     totals.bytes += recent.bytes;
