@@ -181,11 +181,7 @@ impl Attached {
     pub(crate) fn unpin(self) {
         let Attached::Link { link, pin } = self else { return };
         drop(link); // the pin's is the last reference, and the kernel drops it on a thread of its own
-        if let Some(path) = pin
-            && let Err(e) = std::fs::remove_file(&path)
-        {
-            tracing::warn!(target: "dpif", "could not unpin {} ({e})", path.display());
-        }
+        remove_pin(pin);
     }
 
     /// Detaches and unpins. `program` is any descriptor, as in [`remove_filter`].
@@ -193,14 +189,18 @@ impl Attached {
         match self {
             Attached::Link { link, pin } => {
                 let _ = sys::detach_link(link.as_fd()); // its device may be gone
-                if let Some(path) = pin
-                    && let Err(e) = std::fs::remove_file(&path)
-                {
-                    tracing::warn!(target: "dpif", "could not unpin {} ({e})", path.display());
-                }
+                remove_pin(pin);
             }
             Attached::Filter { ifindex, side } => remove_filter(program, ifindex, side),
         }
+    }
+}
+
+fn remove_pin(pin: Option<PathBuf>) {
+    if let Some(path) = pin
+        && let Err(e) = std::fs::remove_file(&path)
+    {
+        tracing::warn!(target: "dpif", "could not unpin {} ({e})", path.display());
     }
 }
 
