@@ -17,7 +17,6 @@ use crate::attachment::Unavailable;
 use crate::layout::Tail;
 use crate::maps::{Sizes, TABLES, short_name};
 use crate::settings::VariantSettings;
-use crate::sys;
 
 /// The bytes of an object file, with the alignment that ELF structures need.
 #[repr(C, align(8))]
@@ -127,7 +126,7 @@ const REDIRECTS_FRAGS: (u32, u32) = (6, 3);
 /// them. If they cannot, a driver refuses XDP at an MTU that takes several buffers, or makes them
 /// one. Asks the kernel each time.
 pub fn have_frags() -> bool {
-    sys::kernel_version().is_some_and(|version| version >= REDIRECTS_FRAGS)
+    netdev::kernel_version().is_ok_and(|version| version >= REDIRECTS_FRAGS)
         && ProgramType::Xdp.is_helper_supported(XDP_GET_BUFF_LEN).unwrap_or(false)
 }
 

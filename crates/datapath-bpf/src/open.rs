@@ -158,7 +158,7 @@ fn is_too_big(made: &std::io::Result<OwnedFd>) -> bool {
 ///
 /// Those of [`crate::BpfDatapath::open`].
 pub(crate) fn open(config: &Config, clock: Clock) -> Result<Opened, Unavailable> {
-    if is_preemptible(&sys::kernel_build(), sys::kernel_version()) {
+    if is_preemptible(&sys::kernel_build(), netdev::kernel_version().ok()) {
         return Err(Unavailable::Preemptible);
     }
     probe()?;

@@ -47,13 +47,6 @@ pub(crate) fn pin(fd: BorrowedFd<'_>, path: &Path) -> io::Result<()> {
     check(unsafe { libbpf_sys::bpf_obj_pin(fd.as_raw_fd(), path.as_ptr()) }).map(drop)
 }
 
-/// Returns the major and minor version of the kernel; `None` when they cannot be parsed.
-pub fn kernel_version() -> Option<(u32, u32)> {
-    let name = rustix::system::uname();
-    let mut parts = name.release().to_str().ok()?.split(|c: char| !c.is_ascii_digit());
-    Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
-}
-
 /// Returns the kernel's build string (`uname -v`).
 pub(crate) fn kernel_build() -> String {
     rustix::system::uname().version().to_string_lossy().into_owned()

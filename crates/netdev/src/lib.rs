@@ -95,6 +95,7 @@ pub use pcap::PcapWriter;
 pub use pool::PacketPool;
 pub use spec::{Kind, OpenSpec};
 pub use status::{DeviceStats, DriverInfo, Duplex, Features, Status};
+pub use sys::kernel_version;
 pub use tap_interface::{persistent_interfaces, remove_persistent};
 pub use xdp_probe::{
     Interface, Peer, XdpProbe, XdpProber, XdpPrograms, decode as decode_interface, read_end,

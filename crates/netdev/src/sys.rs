@@ -141,7 +141,11 @@ pub(crate) fn bound_to<T: Plain>(fd: BorrowedFd<'_>) -> io::Result<T> {
 }
 
 /// Returns major and minor number of the running kernel's version.
-pub(crate) fn kernel_version() -> io::Result<(u32, u32)> {
+///
+/// # Errors
+///
+/// Fails when the version cannot be read.
+pub fn kernel_version() -> io::Result<(u32, u32)> {
     let text = std::fs::read_to_string("/proc/sys/kernel/osrelease")?;
     let mut numbers = text.split(|c: char| !c.is_ascii_digit()).map(str::parse);
     match (numbers.next(), numbers.next()) {
