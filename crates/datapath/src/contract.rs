@@ -152,7 +152,8 @@ pub trait Datapath: Ports + Flows + Packets + Counters {
     /// True when a megaflow may match or set all fields that `action` and its nested actions need.
     fn supports(&self, action: &Action) -> bool;
     /// Housekeeping that neither packets nor passes over megaflows wait for. Called twice a second
-    /// at most, and rarely while no packets come, by one thread; may take a tenth of a second, as where programs are loaded.
+    /// at most, and rarely while no packets come, by one thread; may take a tenth of a second, as
+    /// where programs are loaded.
     fn maintain(&self) {}
     /// Stops packet threads and closes ports; megaflows are gone for a userspace datapath.
     fn shutdown(&self);
