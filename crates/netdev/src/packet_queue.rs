@@ -9,7 +9,7 @@
 use crate::afpacket::BATCH;
 use crate::device::Queue;
 use crate::kernel::KernelDevice;
-use crate::packet_ring::{Frame, Front};
+use crate::packet_ring::{Frame, Front, vlan_tag};
 use crate::packet_socket::ReceiveSocket;
 use crate::pool::PacketPool;
 use crate::receive::{FIRST_PART, REST_PART, ReceiveError, attach_offload, gone, join};
@@ -21,10 +21,6 @@ use std::mem;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr;
 use std::sync::Arc;
-
-// include/uapi/linux/if_packet.h
-const TP_STATUS_VLAN_VALID: u32 = 1 << 4;
-const TP_STATUS_VLAN_TPID_VALID: u32 = 1 << 6;
 
 /// Receives the frames of an interface.
 pub(crate) struct PacketQueue {
@@ -249,18 +245,9 @@ fn restore_tag(p: &mut Packet, control: &Control, used: usize) -> bool {
     }
     let [s0, s1, s2, s3, ..] = status;
     let status = u32::from_ne_bytes([s0, s1, s2, s3]);
-    if status & TP_STATUS_VLAN_VALID == 0 {
-        return true;
-    }
     let [tci0, tci1, tpid0, tpid1, ..] = vlan;
-    let tci = u16::from_ne_bytes([tci0, tci1]).to_be_bytes();
-    let tpid = if status & TP_STATUS_VLAN_TPID_VALID != 0 {
-        u16::from_ne_bytes([tpid0, tpid1])
-    } else {
-        0x8100
-    }
-    .to_be_bytes();
-    insert_tag(p, [tpid[0], tpid[1], tci[0], tci[1]])
+    let (tci, tpid) = (u16::from_ne_bytes([tci0, tci1]), u16::from_ne_bytes([tpid0, tpid1]));
+    vlan_tag(status, tci, tpid).is_none_or(|tag| insert_tag(p, tag))
 }
 
 /// Inserts a VLAN tag after the addresses.

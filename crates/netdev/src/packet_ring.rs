@@ -14,6 +14,7 @@
 use crate::mapping::Mapping;
 use crate::sys;
 use crate::vnet::VNET_HEADER;
+use packet::ethertype;
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
@@ -142,6 +143,18 @@ impl PacketRing {
     }
 }
 
+/// Returns the VLAN tag, TPID and TCI, that the kernel reports with `status` in addition to a packet. `tci`
+/// and `tpid` are host integers.
+pub(crate) fn vlan_tag(status: u32, tci: u16, tpid: u16) -> Option<[u8; 4]> {
+    if status & libc::TP_STATUS_VLAN_VALID == 0 {
+        return None;
+    }
+    let has_tpid = status & libc::TP_STATUS_VLAN_TPID_VALID != 0;
+    let ([a, b], [c, d]) =
+        (if has_tpid { tpid } else { ethertype::VLAN }.to_be_bytes(), tci.to_be_bytes());
+    Some([a, b, c, d])
+}
+
 /// Reads a frame with `status`.
 fn parse(status: u32, frame: &[u8]) -> Front<'_> {
     if status & libc::TP_STATUS_COPY != 0 {
@@ -159,16 +172,7 @@ fn parse(status: u32, frame: &[u8]) -> Front<'_> {
         let at = usize::from(u16_at(12)?);
         let header = at.checked_sub(VNET_HEADER).filter(|at| *at >= HEADER)?;
         let data = frame.get(at..at.checked_add(usize::try_from(present).ok()?)?)?;
-        let tag = if status & libc::TP_STATUS_VLAN_VALID == 0 {
-            None
-        } else {
-            let tpid = match status & libc::TP_STATUS_VLAN_TPID_VALID {
-                0 => 0x8100,
-                _ => u16_at(26)?,
-            };
-            let ([a, b], [c, d]) = (tpid.to_be_bytes(), u16_at(24)?.to_be_bytes());
-            Some([a, b, c, d])
-        };
+        let tag = vlan_tag(status, u16_at(24)?, u16_at(26)?);
         Some(Front::Whole(Frame { data, header: frame.get(header..)?.first_chunk()?, tag }))
     };
     read().unwrap_or(Front::Malformed)
