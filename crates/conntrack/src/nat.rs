@@ -73,10 +73,6 @@ fn class_of(port: u16) -> (u16, u16) {
     }
 }
 
-fn is_zero(address: IpAddr) -> bool {
-    address.is_unspecified()
-}
-
 /// Returns the address of a range at `hash`.
 fn pick(low: IpAddr, high: IpAddr, hash: u32) -> Option<IpAddr> {
     match (low, high) {
@@ -116,7 +112,7 @@ impl<'a> Choice<'a> {
             Manip::Dst => original.dst,
         };
         let address = match range.addresses {
-            Some((low, high)) if !is_zero(low) => pick(low, high, hash)?,
+            Some((low, high)) if !low.is_unspecified() => pick(low, high, hash)?,
             _ => old,
         };
         if address.is_ipv4() != old.is_ipv4() {
