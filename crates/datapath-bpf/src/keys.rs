@@ -54,9 +54,25 @@ const PIECES: [Piece; 22] = [
 ];
 
 /// Fields that the tables do not have: those of the OpenFlow pipeline, and the packet type, which
-/// is always Ethernet. A match on one of them is refused, except on packet type 0.
-const LEFT_OUT: [Field; 4] =
-    [Field::ActsetOutput, Field::ConjId, Field::Metadata, Field::PacketType];
+/// is always Ethernet; and those of connections, which the programs do not track. A match on one of
+/// them is refused, except on packet type 0.
+const LEFT_OUT: [Field; 15] = [
+    Field::ActsetOutput,
+    Field::ConjId,
+    Field::Metadata,
+    Field::PacketType,
+    Field::CtState,
+    Field::CtZone,
+    Field::CtMark,
+    Field::CtLabel,
+    Field::CtNwProto,
+    Field::CtNwSrc,
+    Field::CtNwDst,
+    Field::CtIpv6Src,
+    Field::CtIpv6Dst,
+    Field::CtTpSrc,
+    Field::CtTpDst,
+];
 
 /// Every field of [`flow`] is in the tables or left out by name, on its side of the VLAN headers.
 const _: () = {
@@ -358,10 +374,10 @@ mod tests {
             *byte = i as u8;
         }
         key.regs = Key::ZERO.regs;
-        key.metadata.set(0);
-        key.actset_output.set(0);
-        key.conj_id.set(0);
-        key.packet_type.set(0);
+        key.pad_ct = [0; 4];
+        for field in LEFT_OUT {
+            field.store(&mut key, 0);
+        }
         key.pad_l2 = [0; 2];
         key.in_port.set(0x1234);
         assert_eq!(from_words(&to_words(&key)), key);

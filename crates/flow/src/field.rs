@@ -25,8 +25,10 @@
 //!   stand for 0xffffff00 to 0xffffffff in the key;
 //! - [`Field::IpDscp`] is the ToS byte with the two ECN bits clear (`nw_tos`),
 //!   [`Field::IpDscpShifted`] the six DSCP bits as a number (`ip_dscp`);
-//! - [`Field::ArpOp`] is 16 bits wide, but a key holds only opcodes up to 255.
+//! - [`Field::ArpOp`] is 16 bits wide, but a key holds only opcodes up to 255;
+//! - [`Field::CtState`] is 32 bits wide, of which the low eight have a meaning.
 
+pub(crate) mod flags;
 mod prerequisite;
 mod subfield;
 mod table;
@@ -61,6 +63,7 @@ macro_rules! fields {
 #[rustfmt::skip]
 fields! {
     DpHash, RecircId, PacketType, InPort, InPortOxm, SkbPriority, PktMark, ActsetOutput, ConjId,
+    CtState, CtZone, CtMark, CtLabel, CtNwProto, CtNwSrc, CtNwDst, CtIpv6Src, CtIpv6Dst, CtTpSrc, CtTpDst,
     Metadata,
     Reg0, Reg1, Reg2, Reg3, Reg4, Reg5, Reg6, Reg7, Reg8, Reg9, Reg10, Reg11, Reg12, Reg13, Reg14, Reg15,
     Xreg0, Xreg1, Xreg2, Xreg3, Xreg4, Xreg5, Xreg6, Xreg7,
@@ -173,6 +176,18 @@ impl Field {
     pub const fn is_register(self) -> bool {
         let n = self as u8;
         n >= Field::Reg0 as u8 && n <= Field::Xxreg3 as u8
+    }
+
+    /// True for the fields that the connection tracker sets.
+    pub const fn is_of_connection(self) -> bool {
+        let n = self as u8;
+        n >= Field::CtState as u8 && n <= Field::CtTpDst as u8
+    }
+
+    /// True for the writable fields that only the actions inside `ct(exec(...))` may name: they set
+    /// the connection, not the packet.
+    pub const fn is_set_by_ct(self) -> bool {
+        matches!(self, Field::CtMark | Field::CtLabel)
     }
 
     /// True for a field of the outermost VLAN header.
@@ -344,7 +359,7 @@ impl Mask {
 
     /// True when it looks at a field that only Ethernet packets have.
     pub fn says_ethernet(&self) -> bool {
-        let says_it = |f: Field| f.prerequisite() != Prerequisite::None && f.load(&self.0) != 0;
+        let says_it = |f: Field| f.prerequisite().is_of_ethernet() && f.load(&self.0) != 0;
         Field::ALL.into_iter().any(says_it)
     }
 

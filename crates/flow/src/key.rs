@@ -61,6 +61,32 @@ pub struct Key {
     pub conj_id: U32,
     /// Packet type (OpenFlow 1.5): namespace and type; 0 for Ethernet.
     pub packet_type: U32,
+    // Fields of connections are zero in a packet that the `ct` action has not tracked.
+    /// What the connection tracker found: the bits of [`crate::ct_state`].
+    pub ct_state: u8,
+    /// IP protocol of the connection's first packet.
+    pub ct_nw_proto: u8,
+    /// Zone of the last `ct` action.
+    pub ct_zone: U16,
+    /// The connection's mark.
+    pub ct_mark: U32,
+    /// The connection's label.
+    pub ct_label: [u8; 16],
+    /// IPv4 source of the connection's first packet.
+    pub ct_nw_src: U32,
+    /// IPv4 destination of the connection's first packet.
+    pub ct_nw_dst: U32,
+    /// IPv6 source of the connection's first packet.
+    pub ct_ipv6_src: [u8; 16],
+    /// IPv6 destination of the connection's first packet.
+    pub ct_ipv6_dst: [u8; 16],
+    /// Source port of the connection's first packet, or its ICMP type.
+    pub ct_tp_src: U16,
+    /// Destination port of the connection's first packet, or its ICMP code.
+    pub ct_tp_dst: U16,
+    /// Padding up to the next field's alignment; always zero, as keys are compared and hashed
+    /// whole.
+    pub pad_ct: [u8; 4],
 
     // L2.
     /// Ethernet destination.

@@ -11,6 +11,7 @@
 #![forbid(unsafe_code)]
 
 mod compose;
+pub mod ct_state;
 pub mod extract;
 pub mod field;
 mod key;

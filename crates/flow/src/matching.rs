@@ -2,7 +2,7 @@
 //! A key with a mask: what a rule or a megaflow matches.
 
 use crate::field::Prerequisite;
-use crate::{Field, FieldValue, Key, Mask};
+use crate::{Field, FieldValue, Key, Mask, ct_state};
 use std::sync::LazyLock;
 
 /// Each prerequisite, and where the fields are that have it.
@@ -182,9 +182,17 @@ impl Prerequisite {
     /// True when `m` asks for it (else OpenFlow's `OFPBMC_BAD_PREREQ`). As in OVS, what must be
     /// zero need not be asked for, only nothing else may be: later fragments, the ICMPv6 code of
     /// neighbour messages, the packet type. A packet that has something else there has zeros in
-    /// the fields.
+    /// the fields. A connection is asked for by a bit that only packets of connections have, or by
+    /// `+trk-inv`.
     pub fn holds_for_match(self, m: &Match) -> bool {
         // Bits outside the mask are zero.
-        self.holds(m.key())
+        let (state, mask) = (m.key.ct_state, m.mask.0.ct_state);
+        match self {
+            Prerequisite::Ct => {
+                let says_valid = state & ct_state::TRK != 0 && mask & !state & ct_state::INV != 0;
+                state & ct_state::OF_VALID != 0 || says_valid
+            }
+            _ => self.holds(&m.key),
+        }
     }
 }

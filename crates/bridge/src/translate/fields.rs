@@ -350,7 +350,7 @@ fn ruled_out(need: Prerequisite, key: &Key) -> bool {
     let dl_type = key.dl_type.get();
     let later = is_ip(key) && key.nw_frag & FRAG_LATER != 0;
     match need {
-        None | Ethernet | Vlan => false,
+        None | Ethernet | Vlan | Ct => false,
         Arp | Mpls | Ipv4 | Ipv6 | IpAny => !need.holds(key),
         Tcp | Udp | Sctp => !is_ip(key) || later,
         Icmpv4 => dl_type != ethertype::IPV4 || later,

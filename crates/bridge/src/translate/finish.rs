@@ -27,7 +27,7 @@ enum Payload {
 fn payload_of(need: Prerequisite) -> Payload {
     use Prerequisite::*;
     match need {
-        None | Ethernet | Vlan | Arp | Mpls | Ipv4 | Ipv6 | IpAny => Payload::None,
+        None | Ethernet | Vlan | Arp | Mpls | Ipv4 | Ipv6 | IpAny | Ct => Payload::None,
         Tcp | Udp | Sctp | Icmpv4 | Icmpv6 => Payload::Transport,
         Nd | NdSolicit | NdAdvert => Payload::Neighbour,
     }

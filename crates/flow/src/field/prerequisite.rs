@@ -3,7 +3,7 @@
 
 use super::Field;
 use crate::key::FRAG_LATER;
-use crate::{Key, Mask, VLAN_CFI};
+use crate::{Key, Mask, VLAN_CFI, ct_state};
 use packet::ethertype::{self, ARP, IPV4, IPV6, RARP};
 use packet::{IcmpHeader, ip_proto};
 
@@ -42,9 +42,19 @@ pub enum Prerequisite {
     NdSolicit,
     /// IPv6 neighbour advertisement.
     NdAdvert,
+    /// A packet that belongs to a connection: tracked, and not invalid.
+    Ct,
 }
 
+/// Bits of which a packet that belongs to a connection has one.
+const OF_CONNECTION: u8 = ct_state::NEW | ct_state::EST | ct_state::RPL;
+
 impl Prerequisite {
+    /// True for the conditions that only Ethernet packets meet.
+    pub fn is_of_ethernet(self) -> bool {
+        !matches!(self, Prerequisite::None | Prerequisite::Ct)
+    }
+
     /// True when it holds for the packet (or match, see [`Prerequisite::holds_for_match`])
     /// with this key.
     pub fn holds(self, key: &Key) -> bool {
@@ -75,6 +85,7 @@ impl Prerequisite {
             Nd => nd(&[IcmpHeader::NEIGHBOUR_SOLICIT, IcmpHeader::NEIGHBOUR_ADVERT]),
             NdSolicit => nd(&[IcmpHeader::NEIGHBOUR_SOLICIT]),
             NdAdvert => nd(&[IcmpHeader::NEIGHBOUR_ADVERT]),
+            Ct => key.ct_state & OF_CONNECTION != 0,
         }
     }
 
@@ -89,6 +100,7 @@ impl Prerequisite {
                 let tci = m.vlans[0].tci.get();
                 m.vlans[0].tci.set(tci | VLAN_CFI);
             }
+            Ct => m.ct_state |= OF_CONNECTION,
             Arp | Ipv4 | Ipv6 | IpAny | Mpls => m.dl_type.set(u16::MAX),
             Tcp | Udp | Sctp | Icmpv4 | Icmpv6 | Nd | NdSolicit | NdAdvert => {
                 m.dl_type.set(u16::MAX);

@@ -26,6 +26,8 @@ pub enum Format {
     Frag,
     /// `+syn-ack` and numbers.
     TcpFlags,
+    /// `+trk-new` and numbers.
+    CtState,
     /// `(namespace,type)`.
     PacketType,
 }
@@ -246,6 +248,28 @@ pub(super) static TABLE: [Definition; COUNT] = {
             .read_only().onf("ONFOXM_ET_ACTSET_OUTPUT", 43).oxm("OXM_OF_ACTSET_OUTPUT", 43, 6),
         row(Field::ConjId, "conj_id", Decimal, offset_of!(Key, conj_id), 4)
             .read_only().nx("NXM_NX_CONJ_ID", 37),
+        ct_state(row(Field::CtState, "ct_state", CtState, offset_of!(Key, ct_state), 1)
+            .masked().read_only().nx("NXM_NX_CT_STATE", 105)),
+        row(Field::CtZone, "ct_zone", Hexadecimal, offset_of!(Key, ct_zone), 2)
+            .read_only().nx("NXM_NX_CT_ZONE", 106),
+        row(Field::CtMark, "ct_mark", Hexadecimal, offset_of!(Key, ct_mark), 4)
+            .masked().nx("NXM_NX_CT_MARK", 107),
+        row(Field::CtLabel, "ct_label", Hexadecimal, offset_of!(Key, ct_label), 16)
+            .masked().nx("NXM_NX_CT_LABEL", 108),
+        row(Field::CtNwProto, "ct_nw_proto", Decimal, offset_of!(Key, ct_nw_proto), 1)
+            .read_only().needs(P::Ct).nx("NXM_NX_CT_NW_PROTO", 119),
+        row(Field::CtNwSrc, "ct_nw_src", Ipv4, offset_of!(Key, ct_nw_src), 4).masked()
+            .read_only().needs(P::Ct).nx("NXM_NX_CT_NW_SRC", 120),
+        row(Field::CtNwDst, "ct_nw_dst", Ipv4, offset_of!(Key, ct_nw_dst), 4).masked()
+            .read_only().needs(P::Ct).nx("NXM_NX_CT_NW_DST", 121),
+        row(Field::CtIpv6Src, "ct_ipv6_src", Ipv6, offset_of!(Key, ct_ipv6_src), 16).masked()
+            .read_only().needs(P::Ct).nx("NXM_NX_CT_IPV6_SRC", 122),
+        row(Field::CtIpv6Dst, "ct_ipv6_dst", Ipv6, offset_of!(Key, ct_ipv6_dst), 16).masked()
+            .read_only().needs(P::Ct).nx("NXM_NX_CT_IPV6_DST", 123),
+        row(Field::CtTpSrc, "ct_tp_src", Decimal, offset_of!(Key, ct_tp_src), 2).masked()
+            .read_only().needs(P::Ct).nx("NXM_NX_CT_TP_SRC", 124),
+        row(Field::CtTpDst, "ct_tp_dst", Decimal, offset_of!(Key, ct_tp_dst), 2).masked()
+            .read_only().needs(P::Ct).nx("NXM_NX_CT_TP_DST", 125),
         row(Field::Metadata, "metadata", Hexadecimal, offset_of!(Key, metadata), 8)
             .masked().oxm("OXM_OF_METADATA", 2, 3),
         reg(Field::Reg0, "reg0", "NXM_NX_REG0"), reg(Field::Reg1, "reg1", "NXM_NX_REG1"),
@@ -368,6 +392,13 @@ const fn arp_op(mut d: Definition) -> Definition {
     d
 }
 
+/// 32 bits in OXM, of which only the low eight may be nonzero.
+const fn ct_state(mut d: Definition) -> Definition {
+    d.bits = 32;
+    d.oxm_bytes = 4;
+    d
+}
+
 /// Row of [`INDEX`] for a class.
 const fn class_slot(class: u16, experimenter: Option<u32>) -> Option<usize> {
     match (class, experimenter) {
@@ -433,13 +464,17 @@ pub(super) const SENT: &[Field] = {
         Reg8, Reg9, Reg10, Reg11, Reg12, Reg13, Reg14, Reg15,
         Xreg0, Xreg1, Xreg2, Xreg3, Xreg4, Xreg5, Xreg6, Xreg7,
         Xxreg0, Xxreg1, Xxreg2, Xxreg3,
-        PktMark, Metadata,
+        PktMark,
+        CtState, CtZone, CtMark, CtLabel,
+        CtNwSrc, CtNwDst, CtIpv6Src, CtIpv6Dst, CtNwProto, CtTpSrc, CtTpDst,
+        Metadata,
     ]
 };
 
 /// Bytes of a key that no field of the table has: padding, what only packets' own bytes are
 /// compared by, and headers below the outermost, as offset and length.
-const WITHOUT_FIELD: [(usize, usize); 8] = [
+const WITHOUT_FIELD: [(usize, usize); 9] = [
+    (offset_of!(Key, pad_ct), 4),
     (offset_of!(Key, pad_l2), 2),
     (offset_of!(Key, vlans), 2),     // the outermost TPID
     (offset_of!(Key, vlans) + 4, 4), // the second VLAN header

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Texts of single values, as ovs-ofctl writes and reads them.
 
+use super::flags::Flags;
 use super::{Field, FieldValue, Format, ones, port_from_of10, port_to_of10};
 use std::fmt::Write;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -72,9 +73,6 @@ const RESERVED_PORTS: [(&str, u32); 10] = [
     ("ANY", 0xffff_ffff),
     ("NONE", 0xffff_ffff),
 ];
-
-/// Names of the TCP flags from bit 0.
-const TCP_FLAGS: [&str; 9] = ["fin", "syn", "rst", "psh", "ack", "urg", "ece", "cwr", "ns"];
 
 /// The text of an OpenFlow port: reserved name, name by `ports`, or number.
 pub(crate) fn port_text(port: u32, ports: &dyn Fn(u32) -> Option<String>) -> String {
@@ -153,77 +151,6 @@ fn ethernet_of(value: u128) -> [u8; 6] {
     [a, b, c, d, e, f]
 }
 
-/// Flags all of which count: `syn|ack`, `0`.
-fn flags_text(value: u16) -> String {
-    if value == 0 {
-        return "0".to_string();
-    }
-    let names = (0..16).filter(|i| value & 1 << i != 0).map(flag_name);
-    names.collect::<Vec<_>>().join("|")
-}
-
-fn flag_name(bit: usize) -> String {
-    TCP_FLAGS.get(bit).map_or_else(|| format!("[{:x}]", 1u32 << bit), |n| (*n).to_string())
-}
-
-/// TCP flags under a mask: `+syn-ack`; when all twelve count, `syn|ack`.
-pub(crate) fn tcp_flags_text(value: u16, mask: u16) -> String {
-    if mask & 0xfff == 0xfff {
-        return flags_text(value & 0xfff);
-    }
-    let mut out = String::new();
-    for bit in (0..16).filter(|i| mask & 1 << i != 0) {
-        out.push(if value & 1 << bit != 0 { '+' } else { '-' });
-        out.push_str(&flag_name(bit));
-    }
-    if out.is_empty() { "0/0".to_string() } else { out }
-}
-
-/// Reads TCP flags: number, number/mask, `syn|ack`, `+syn-ack`. Value and mask.
-pub(crate) fn tcp_flags_parse(text: &str) -> Result<(u16, u16), ValueError> {
-    let bit_of = |name: &str| -> Result<u16, ValueError> {
-        let bracketed = name.strip_prefix('[').and_then(|n| n.strip_suffix(']'));
-        if let Some(hex) = bracketed
-            && let Ok(v) = u16::from_str_radix(hex, 16)
-            && v & 0xfff == v
-        {
-            return Ok(v);
-        }
-        let bit = TCP_FLAGS.iter().position(|f| *f == name);
-        bit.map(|b| 1 << b).ok_or_else(|| ValueError::Other(format!("{name}: unknown TCP flag(s)")))
-    };
-    let number =
-        |t: &str| integer(t).and_then(|v| u16::try_from(v).ok()).filter(|v| v & 0xfff == *v);
-    if text.starts_with(['+', '-']) {
-        let (mut value, mut mask) = (0, 0);
-        let mut rest = text;
-        while let Some(sign) = rest.chars().next() {
-            let body = rest.get(1..).unwrap_or_default();
-            let end = body.find(['+', '-']).unwrap_or(body.len());
-            let (name, tail) = body.split_at(end);
-            let bit = bit_of(name)?;
-            mask |= bit;
-            if sign == '+' {
-                value |= bit;
-            }
-            rest = tail;
-        }
-        return Ok((value, mask));
-    }
-    if text.starts_with(|c: char| c.is_ascii_digit()) {
-        let (v, m) = text.split_once('/').map_or((text, None), |(v, m)| (v, Some(m)));
-        let bad = || ValueError::Other(format!("{text}: unknown TCP flag(s)"));
-        let value = number(v).ok_or_else(bad)?;
-        let mask = m.map_or(Some(0xfff), number).ok_or_else(bad)?;
-        return Ok((value & mask, mask));
-    }
-    let mut value = 0;
-    for name in text.split('|') {
-        value |= bit_of(name)?;
-    }
-    Ok((value, 0xfff))
-}
-
 /// `(NAMESPACE,TYPE)`; small numbers are decimal.
 pub(crate) fn packet_type_text(value: u32) -> String {
     let number = |n: u32| if n < 10 { n.to_string() } else { format!("{n:#x}") };
@@ -299,7 +226,8 @@ impl Field {
             Format::Port11 if exact => return port_text(value as u32, ports),
             Format::Port10 | Format::Port11 => value.to_string(),
             Format::Frag => return frag_text(value as u8, mask as u8).to_string(),
-            Format::TcpFlags => return tcp_flags_text(value as u16, mask as u16),
+            Format::TcpFlags => return Flags::TCP.text(value as u16, mask as u16),
+            Format::CtState => return Flags::CT_STATE.text(value as u16, mask as u16),
             Format::PacketType => {
                 return packet_type_text(value as u32);
             }
@@ -432,8 +360,9 @@ impl Field {
                     ));
                 }
             },
-            Format::TcpFlags => {
-                let (v, m) = tcp_flags_parse(text)?;
+            Format::TcpFlags | Format::CtState => {
+                let flags = if self == Field::CtState { Flags::CT_STATE } else { Flags::TCP };
+                let (v, m) = flags.parse(text)?;
                 (v.into(), m.into())
             }
             Format::PacketType => {

@@ -2,11 +2,12 @@
 //! Matches and keys in OpenFlow syntax, out.
 
 use crate::extract::FRAG_LATER;
+use crate::field::Prerequisite;
+use crate::field::flags::Flags;
 use crate::field::value::{
     CHex, ethernet_text, frag_text, ipv4_text, ipv6_text, packet_type_text, port_text,
-    tcp_flags_text,
 };
-use crate::{Key, Mask, Match, VLAN_CFI};
+use crate::{Field, Key, Mask, Match, VLAN_CFI};
 use packet::{ethertype, ip_proto};
 use std::fmt::{Display, Write};
 
@@ -27,7 +28,7 @@ impl List {
     }
 
     /// `name=VALUE[/MASK]` in hexadecimal, when anything of it counts.
-    fn hex(&mut self, name: &str, value: u64, mask: u64, all: u64) {
+    fn hex(&mut self, name: &str, value: u128, mask: u128, all: u128) {
         if mask == all {
             self.field(name, CHex(value));
         } else if mask != 0 {
@@ -121,6 +122,7 @@ fn format_as(
     if m.actset_output.get() != 0 {
         out.field("actset_output", port_text(k.actset_output.get(), ports));
     }
+    connection(&mut out, k, m);
     if m.packet_type.get() != 0 {
         let t = k.packet_type.get();
         if t != 0 {
@@ -136,7 +138,7 @@ fn format_as(
     for (n, (k, m)) in k.regs.iter().zip(&m.regs).enumerate() {
         hex32(&mut out, &format!("reg{n}"), k.get(), m.get());
     }
-    out.hex("metadata", k.metadata.get(), m.metadata.get(), u64::MAX);
+    out.hex("metadata", k.metadata.get().into(), m.metadata.get().into(), u64::MAX.into());
     if m.in_port.get() != 0 {
         out.field("in_port", port_text(k.in_port.get(), ports));
     }
@@ -151,6 +153,30 @@ fn format_as(
     l3(&mut out, k, m, protocol.is_some_and(|p| p.1));
     l4(&mut out, k, m, if megaflow { u16::MAX } else { 0xff });
     out.0
+}
+
+/// Writes the fields of connections.
+fn connection(out: &mut List, k: &Key, m: &Key) {
+    if m.ct_state != 0 {
+        out.field("ct_state", Flags::CT_STATE.text(k.ct_state.into(), m.ct_state.into()));
+    }
+    out.port("ct_zone", k.ct_zone.get(), m.ct_zone.get(), u16::MAX);
+    out.hex("ct_mark", k.ct_mark.get().into(), m.ct_mark.get().into(), u32::MAX.into());
+    out.hex(
+        "ct_label",
+        u128::from_be_bytes(k.ct_label),
+        u128::from_be_bytes(m.ct_label),
+        u128::MAX,
+    );
+    out.ipv4("ct_nw_src", k.ct_nw_src.get(), m.ct_nw_src.get());
+    out.ipv6("ct_ipv6_src", k.ct_ipv6_src, m.ct_ipv6_src);
+    out.ipv4("ct_nw_dst", k.ct_nw_dst.get(), m.ct_nw_dst.get());
+    out.ipv6("ct_ipv6_dst", k.ct_ipv6_dst, m.ct_ipv6_dst);
+    if m.ct_nw_proto != 0 {
+        out.field("ct_nw_proto", k.ct_nw_proto);
+    }
+    out.port("ct_tp_src", k.ct_tp_src.get(), m.ct_tp_src.get(), u16::MAX);
+    out.port("ct_tp_dst", k.ct_tp_dst.get(), m.ct_tp_dst.get(), u16::MAX);
 }
 
 fn vlan(out: &mut List, i: usize, tci: u16, mask: u16) {
@@ -257,7 +283,7 @@ fn l4(out: &mut List, k: &Key, m: &Key, all: u16) {
     let ip = matches!(dl_type, ethertype::IPV4 | ethertype::IPV6);
     let flags = m.tcp_flags.get();
     if ip && proto == Some(ip_proto::TCP) && flags != 0 {
-        out.field("tcp_flags", tcp_flags_text(k.tcp_flags.get(), flags));
+        out.field("tcp_flags", Flags::TCP.text(k.tcp_flags.get(), flags));
     }
 }
 
@@ -305,6 +331,11 @@ pub fn format_key(key: &Key, ports: &dyn Fn(u32) -> Option<String>) -> String {
     if key.metadata.get() == 0 {
         m.metadata.set(0);
     }
+    for field in Field::ALL.into_iter().filter(|f| f.is_of_connection()) {
+        if field.load(key) == 0 {
+            field.clear(m);
+        }
+    }
     // OVS has these in the key, too, but does not show them.
     m.nd_reserved.set(0);
     m.nd_options_type = 0;
@@ -326,6 +357,19 @@ pub fn packet_mask(key: &Key) -> Mask {
     m.skb_priority = all.skb_priority;
     m.pkt_mark = all.pkt_mark;
     m.conj_id = all.conj_id;
+    m.ct_state = all.ct_state;
+    m.ct_zone = all.ct_zone;
+    m.ct_mark = all.ct_mark;
+    m.ct_label = all.ct_label;
+    if Prerequisite::Ct.holds(key) {
+        match key.dl_type.get() {
+            ethertype::IPV4 => (m.ct_nw_src, m.ct_nw_dst) = (all.ct_nw_src, all.ct_nw_dst),
+            ethertype::IPV6 => (m.ct_ipv6_src, m.ct_ipv6_dst) = (all.ct_ipv6_src, all.ct_ipv6_dst),
+            _ => {}
+        }
+        m.ct_nw_proto = all.ct_nw_proto;
+        (m.ct_tp_src, m.ct_tp_dst) = (all.ct_tp_src, all.ct_tp_dst);
+    }
     m.packet_type = all.packet_type;
     m.dl_dst = all.dl_dst;
     m.dl_src = all.dl_src;

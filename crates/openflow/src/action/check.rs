@@ -15,6 +15,7 @@ use super::{Action, Learn, LearnSource, LearnSpec, LearnTarget};
 use crate::{OfError, PortNo, Version};
 use flow::field::Prerequisite;
 use flow::{Field, FieldValue, Match, Subfield, VLAN_CFI};
+use packet::ethertype;
 
 /// Highest meter number (OFPM13_MAX).
 const METER_MAX: u32 = 0xffff_0000;
@@ -45,10 +46,21 @@ pub struct CheckContext {
 /// and OFPBIC_UNSUP_INST for instructions out of place; NXBAC_BAD_CONJUNCTION.
 pub fn check(actions: &[Action], matching: &Match, context: &CheckContext) -> Result<(), OfError> {
     verify::list(actions, context.version, true).map_err(|p| p.error())?;
+    if !has_type_of_connection(matching) {
+        return Err(OfError::OFPBAC_MATCH_INCONSISTENT);
+    }
     let mut walk = Walk::new(matching, context);
     walk.list(actions)?;
     // As in OVS, this error is reported only when no other error is found.
     if walk.inconsistent { Err(OfError::OFPBAC_MATCH_INCONSISTENT) } else { Ok(()) }
+}
+
+/// True unless the match names addresses of a connection without their Ethernet type.
+fn has_type_of_connection(matching: &Match) -> bool {
+    let names = |fields: [Field; 2]| fields.into_iter().any(|f| !matching.is_any(f));
+    let dl_type = matching.key().dl_type.get();
+    (dl_type == ethertype::IPV4 || !names([Field::CtNwSrc, Field::CtNwDst]))
+        && (dl_type == ethertype::IPV6 || !names([Field::CtIpv6Src, Field::CtIpv6Dst]))
 }
 
 /// Checks that all parts of fields are within them. [`check`] does so, too; this is for actions of
@@ -110,7 +122,7 @@ impl<'a> Walk<'a> {
     fn holds(&self, prerequisite: Prerequisite) -> bool {
         match prerequisite {
             Prerequisite::Vlan => self.vlans > 0,
-            _ => prerequisite.holds(self.packet.key()),
+            _ => prerequisite.holds_for_match(&self.packet),
         }
     }
 
@@ -281,7 +293,7 @@ impl<'a> Walk<'a> {
     }
 
     fn set_field(&mut self, field: Field, value: FieldValue) -> Result<(), OfError> {
-        if !field.writable() {
+        if !field.writable() || field.is_set_by_ct() {
             return Err(OfError::OFPBAC_BAD_SET_ARGUMENT);
         }
         // The parts of a VLAN header can be set only where there is one; its TCI makes one.
@@ -306,7 +318,7 @@ impl<'a> Walk<'a> {
             }
             match (&spec.dst, &spec.src) {
                 (LearnTarget::Match(dst), src) => {
-                    readable(*dst, |p| p.holds(learned.key()))?;
+                    readable(*dst, |p| p.holds_for_match(&learned))?;
                     if let LearnSource::Value(value) = src {
                         let field = dst.field;
                         let bits = crate::nxm::ones(dst.bits) << dst.start;
@@ -316,7 +328,7 @@ impl<'a> Walk<'a> {
                         learned.set_masked(field, old & !bits | value, mask);
                     }
                 }
-                (LearnTarget::Load(dst), _) => writable(*dst, |p| p.holds(learned.key()))?,
+                (LearnTarget::Load(dst), _) => writable(*dst, |p| p.holds_for_match(&learned))?,
                 (LearnTarget::Output, _) => {}
             }
         }

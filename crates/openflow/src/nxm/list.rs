@@ -78,7 +78,7 @@ pub(super) fn decode(
         if !value_is_valid(field, entry.value) {
             return Err(OfError::OFPBMC_BAD_VALUE);
         }
-        if !field.prerequisite().holds(out.matching.key()) {
+        if !field.prerequisite().holds_for_match(&out.matching) {
             return Err(OfError::OFPBMC_BAD_PREREQ);
         }
         // A field of Ethernet packets implies that the packet type is Ethernet.
@@ -86,7 +86,7 @@ pub(super) fn decode(
         if said || field.load(&out.matching.mask().0) != 0 {
             return Err(OfError::OFPBMC_DUP_FIELD);
         }
-        if field.prerequisite() != Prerequisite::None {
+        if field.prerequisite().is_of_ethernet() {
             ethernet = true;
             says_ethernet |= mask & field.all_ones() != 0;
         }
@@ -154,7 +154,7 @@ fn put_match(m: &Match, version: u8, out: &mut Vec<u8>) {
                 put_entry(Field::PacketType, 0, None, version, out);
             }
             Field::VlanPcp if is_of_priority_alone(m) => {}
-            _ if has_field || need.holds(m.key()) => put_field(m, field, version, out),
+            _ if has_field || need.holds_for_match(m) => put_field(m, field, version, out),
             _ => {}
         }
     }
@@ -184,8 +184,9 @@ fn put_field(m: &Match, field: Field, version: u8, out: &mut Vec<u8>) {
         return;
     }
     let value = field.load(m.key());
-    // A field that cannot be masked is exact as soon as some bit is.
-    let exact = mask == field.all_ones() || !field.maskable();
+    // A field that cannot be masked is exact as soon as some bit is. Open vSwitch sends ct_state with
+    // a mask always, as the upper 24 of its 32 bits have no meaning.
+    let exact = mask == field.all_ones() && field != Field::CtState || !field.maskable();
     put_entry(field, value, (!exact).then_some(mask), version, out);
 }
 

@@ -46,7 +46,7 @@ fn some_match() -> impl Strategy<Value = Match> {
                 Field::IpDscp => value & 0xfc,
                 _ => value,
             } & field.all_ones();
-            if skip || !field.prerequisite().holds(m.key()) || field.load(&m.mask().0) != 0 {
+            if skip || !field.prerequisite().holds_for_match(&m) || field.load(&m.mask().0) != 0 {
                 continue;
             }
             let mask = mask & field.all_ones();

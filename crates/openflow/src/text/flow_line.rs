@@ -139,10 +139,10 @@ pub fn parse_flow(
             flow::Field::ALL.into_iter().any(|f| {
                 f.load(&out.matching.mask().0) != 0
                     && f.def().position.offset == field.def().position.offset
-                    && f.prerequisite().holds(out.matching.key())
+                    && f.prerequisite().holds_for_match(&out.matching)
             })
         };
-        if used && !field.prerequisite().holds(out.matching.key()) && !stands_in() {
+        if used && !field.prerequisite().holds_for_match(&out.matching) && !stands_in() {
             return err(format!("prerequisites not met for setting {}", field.name()));
         }
     }

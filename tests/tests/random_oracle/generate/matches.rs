@@ -55,6 +55,7 @@ fn require(m: &mut Match, p: Prerequisite, key: &flow::Key) {
     let mut exact = |field: Field| m.set(field, field.load(key));
     match p {
         None | Ethernet => {}
+        Ct => m.set_masked(Field::CtState, 1, 1),
         Vlan => m.set_masked(Field::VlanTci, 0x1000, 0x1000),
         Arp | Ipv4 | Ipv6 | IpAny | Mpls => exact(Field::EthType),
         Tcp | Udp | Sctp | Icmpv4 | Icmpv6 => {

@@ -22,13 +22,16 @@ fn packet_with(need: Prerequisite) -> &'static str {
         Prerequisite::Nd | Prerequisite::NdSolicit => {
             "in_port=1,icmp6,icmp_type=135,icmp_code=0,nd_target=fc00::1"
         }
+        Prerequisite::Ct => "in_port=1,tcp,ct_state=est|trk",
         Prerequisite::NdAdvert => "in_port=1,icmp6,icmp_type=136,icmp_code=0,nd_target=fc00::1",
     }
 }
 
-/// Fields that no datapath sets: they are the pipeline's own.
+/// Fields that no set of the datapath sets: they are the pipeline's own, or the connection's.
 fn is_of_pipeline(field: Field) -> bool {
-    field.is_register() || matches!(field, Field::Metadata | Field::InPort | Field::InPortOxm)
+    field.is_register()
+        || field.is_of_connection()
+        || matches!(field, Field::Metadata | Field::InPort | Field::InPortOxm)
 }
 
 #[test]

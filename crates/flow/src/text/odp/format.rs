@@ -2,7 +2,8 @@
 //! Datapath syntax, out.
 
 use crate::extract::{DL_TYPE_NONE, FRAG_LATER};
-use crate::field::value::{CHex, ethernet_text, frag_text, ipv6_address_text, tcp_flags_text};
+use crate::field::flags::Flags;
+use crate::field::value::{CHex, ethernet_text, frag_text, ipv6_address_text};
 use crate::{Key, Mask, VLAN_CFI};
 use packet::{MplsEntry, ethertype, ip_proto};
 use std::fmt::{Display, Write};
@@ -104,9 +105,14 @@ impl List {
         shown
     }
 
-    /// An attribute of a single number.
+    /// An attribute of a single number of 32 bits.
     fn number(&mut self, name: &str, value: u32, mask: u32) {
-        if mask == u32::MAX {
+        self.wide(name, value.into(), mask.into(), u32::MAX.into());
+    }
+
+    /// An attribute of a single number that is exact under the mask `all`.
+    fn wide(&mut self, name: &str, value: u128, mask: u128, all: u128) {
+        if mask == all {
             self.word(&format!("{name}({})", CHex(value)));
         } else if mask != 0 || self.verbose {
             self.word(&format!("{name}({}/{})", CHex(value), CHex(mask)));
@@ -127,9 +133,7 @@ pub fn format(
     let mut out = List { text: String::new(), verbose: style.verbose };
     out.number("skb_priority", k.skb_priority.get(), m.skb_priority.get());
     out.number("skb_mark", k.pkt_mark.get(), m.pkt_mark.get());
-    if style.verbose {
-        out.word("ct_state(0/0),ct_zone(0/0),ct_mark(0/0),ct_label(0/0)");
-    }
+    connection(&mut out, k, m);
     out.number("recirc_id", k.recirc_id.get(), m.recirc_id.get());
     out.number("dp_hash", k.dp_hash.get(), m.dp_hash.get());
     let port = ports(k.in_port.get()).unwrap_or_else(|| k.in_port.to_string());
@@ -183,6 +187,43 @@ pub fn format(
         out.text.push(')');
     }
     out.text
+}
+
+/// Writes the attributes of connections.
+fn connection(out: &mut List, k: &Key, m: &Key) {
+    // For OVS, the mask of ct_state has 32 bits, and is never exact.
+    if out.verbose {
+        out.wide("ct_state", k.ct_state.into(), m.ct_state.into(), u32::MAX.into());
+    } else if m.ct_state != 0 {
+        let flags = Flags::CT_STATE.signed(k.ct_state.into(), m.ct_state.into());
+        out.word(&format!("ct_state({flags})"));
+    }
+    out.wide("ct_zone", k.ct_zone.get().into(), m.ct_zone.get().into(), u16::MAX.into());
+    out.number("ct_mark", k.ct_mark.get(), m.ct_mark.get());
+    let (label, mask) = (u128::from_be_bytes(k.ct_label), u128::from_be_bytes(m.ct_label));
+    out.wide("ct_label", label, mask, u128::MAX);
+    let is_v4 = m.ct_nw_src.get() != 0 || m.ct_nw_dst.get() != 0;
+    let is_v6 = m.ct_ipv6_src != [0; 16] || m.ct_ipv6_dst != [0; 16];
+    let has_rest = m.ct_nw_proto != 0 || m.ct_tp_src.get() != 0 || m.ct_tp_dst.get() != 0;
+    let rest = |out: &mut Attribute, ports: [&str; 2]| {
+        out.dec("proto", k.ct_nw_proto.into(), m.ct_nw_proto.into(), 0xff);
+        let [src, dst] = ports;
+        out.dec(src, k.ct_tp_src.get().into(), m.ct_tp_src.get().into(), 0xffff);
+        out.dec(dst, k.ct_tp_dst.get().into(), m.ct_tp_dst.get().into(), 0xffff);
+    };
+    if is_v6 || !is_v4 && has_rest && k.dl_type.get() == ethertype::IPV6 {
+        out.attribute("ct_tuple6", |a| {
+            a.ipv6("src", k.ct_ipv6_src, m.ct_ipv6_src);
+            a.ipv6("dst", k.ct_ipv6_dst, m.ct_ipv6_dst);
+            rest(a, ["src_port", "dst_port"]);
+        });
+    } else if is_v4 || has_rest {
+        out.attribute("ct_tuple4", |a| {
+            a.ipv4("src", k.ct_nw_src.get(), m.ct_nw_src.get());
+            a.ipv4("dst", k.ct_nw_dst.get(), m.ct_nw_dst.get());
+            rest(a, ["tp_src", "tp_dst"]);
+        });
+    }
 }
 
 fn vlan(out: &mut List, tci: u16, mask: u16) {
@@ -308,7 +349,7 @@ fn transport(out: &mut List, k: &Key, m: &Key) {
         (ip_proto::TCP, _) => {
             ports(out, "tcp");
             if m.tcp_flags.get() != 0 {
-                let flags = tcp_flags_text(k.tcp_flags.get(), m.tcp_flags.get());
+                let flags = Flags::TCP.text(k.tcp_flags.get(), m.tcp_flags.get());
                 out.word(&format!("tcp_flags({flags})"));
             }
         }

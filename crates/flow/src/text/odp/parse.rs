@@ -3,7 +3,8 @@
 
 use crate::extract::DL_TYPE_NONE;
 use crate::field::Prerequisite;
-use crate::field::value::{ethernet, integer, tcp_flags_parse};
+use crate::field::flags::Flags;
+use crate::field::value::{ethernet, integer};
 use crate::{Field, Key, Mask, VLAN_CFI, VLANS};
 use packet::{MplsEntry, ethertype};
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -158,12 +159,14 @@ impl<'a> Parser<'a> {
                     Some(())
                 }
             }
-            // Nothing of connections is in a key yet: only "any" can be asked for.
-            "ct_state" | "ct_zone" | "ct_mark" | "ct_label" => {
-                (body == "0" || body == "0/0").then_some(())
-            }
+            "ct_state" => Flags::CT_STATE.parse(body).ok().map(|(value, mask)| {
+                self.set(Field::CtState, value.into(), mask.into());
+            }),
+            "ct_zone" => self.word(Field::CtZone, body),
+            "ct_mark" => self.word(Field::CtMark, body),
+            "ct_label" => self.word(Field::CtLabel, body),
             "eth_type" => self.eth_type(body),
-            "tcp_flags" => tcp_flags_parse(body).ok().map(|(value, mask)| {
+            "tcp_flags" => Flags::TCP.parse(body).ok().map(|(value, mask)| {
                 self.set(Field::TcpFlags, value.into(), mask.into());
             }),
             "mpls" => self.mpls(body),
@@ -185,9 +188,9 @@ impl<'a> Parser<'a> {
         field.store(&mut self.mask.0, mask);
     }
 
-    /// An attribute that is one 32-bit number.
+    /// An attribute that is one number.
     fn word(&mut self, field: Field, body: &str) -> Option<()> {
-        let (v, m) = masked(body, u32::MAX.into())?;
+        let (v, m) = masked(body, field.all_ones())?;
         self.set(field, v, m);
         Some(())
     }
@@ -271,6 +274,13 @@ impl<'a> Parser<'a> {
                 ("tcp" | "udp" | "sctp", "dst") => Field::TcpDst,
                 ("icmp" | "icmpv6", "type") => Field::Icmpv4Type,
                 ("icmp" | "icmpv6", "code") => Field::Icmpv4Code,
+                ("ct_tuple4", "src") => Field::CtNwSrc,
+                ("ct_tuple4", "dst") => Field::CtNwDst,
+                ("ct_tuple6", "src") => Field::CtIpv6Src,
+                ("ct_tuple6", "dst") => Field::CtIpv6Dst,
+                ("ct_tuple4" | "ct_tuple6", "proto") => Field::CtNwProto,
+                ("ct_tuple4", "tp_src") | ("ct_tuple6", "src_port") => Field::CtTpSrc,
+                ("ct_tuple4", "tp_dst") | ("ct_tuple6", "dst_port") => Field::CtTpDst,
                 ("nd", "target") => Field::NdTarget,
                 ("nd", "sll") => Field::NdSll,
                 ("nd", "tll") => Field::NdTll,
@@ -324,6 +334,8 @@ impl<'a> Parser<'a> {
         matches!(
             attribute,
             "eth"
+                | "ct_tuple4"
+                | "ct_tuple6"
                 | "ipv4"
                 | "ipv6"
                 | "arp"
