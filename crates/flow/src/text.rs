@@ -16,6 +16,11 @@ mod openflow_parse;
 pub use openflow_format::{format_key, format_match, format_megaflow, packet_mask};
 pub use openflow_parse::{FlowTextError, parse_exact_flow, parse_match};
 
+/// An IPv6 address as `inet_ntop(3)` writes it, which OVS's texts have.
+pub fn ipv6_address(address: std::net::Ipv6Addr) -> String {
+    crate::field::value::ipv6_address_text(address.to_bits())
+}
+
 /// For callers without port names: every port is shown as a number.
 pub fn no_names(_port: u32) -> Option<String> {
     None

@@ -7,6 +7,7 @@
 
 mod check;
 pub mod codec;
+pub(crate) mod ct;
 mod decode;
 mod encode;
 mod instruction;
@@ -18,6 +19,7 @@ pub(crate) mod verify;
 
 pub use check::{CheckContext, check};
 pub use codec::Encoder;
+pub use ct::{Ct, CtZone, Nat, NatAddresses, NatSide};
 pub use traits::ActionSetSlot;
 
 pub(crate) use check::check_parts;
@@ -207,6 +209,12 @@ pub enum Action {
     },
     /// `clone(...)`.
     Clone(Vec<Action>),
+    /// `ct(...)`.
+    Ct(Box<Ct>),
+    /// `nat(...)`, only inside [`Action::Ct`].
+    Nat(Nat),
+    /// `ct_clear`.
+    CtClear,
     /// `check_pkt_larger(LEN)->DST`.
     CheckPktLarger {
         /// Greatest length that is not larger, in bytes with the Ethernet header.
@@ -290,6 +298,9 @@ impl Action {
             Action::Exit => "exit",
             Action::Sample { .. } => "sample",
             Action::Clone(_) => "clone",
+            Action::Ct(_) => "ct",
+            Action::Nat(_) => "nat",
+            Action::CtClear => "ct_clear",
             Action::CheckPktLarger { .. } => "check_pkt_larger",
             Action::Meter(_) => "meter",
             Action::ClearActions => "clear_actions",

@@ -10,6 +10,7 @@
 //! name (`None`: print the number), parsing takes one from name to number. Both handle the reserved
 //! ports (`LOCAL`, `CONTROLLER`, ...) themselves.
 
+mod ct;
 mod error;
 mod flow_line;
 mod format;

@@ -11,14 +11,17 @@
 
 use super::operand::{mpls_ethertype, output_port};
 use super::verify;
-use super::{Action, Learn, LearnSource, LearnSpec, LearnTarget};
+use super::{Action, Ct, CtZone, Learn, LearnSource, LearnSpec, LearnTarget, NatAddresses};
 use crate::{OfError, PortNo, Version};
 use flow::field::Prerequisite;
-use flow::{Field, FieldValue, Match, Subfield, VLAN_CFI};
-use packet::ethertype;
+use flow::{Field, FieldValue, Match, Subfield, VLAN_CFI, ct_state};
+use packet::{ethertype, ip_proto};
 
 /// Highest meter number (OFPM13_MAX).
 const METER_MAX: u32 = 0xffff_0000;
+/// Ports that stand for the protocols of helpers.
+const FTP: u16 = 21;
+const TFTP: u16 = 69;
 /// VLAN headers that a packet can be known to have.
 const VLANS: usize = flow::VLANS;
 
@@ -248,6 +251,15 @@ impl<'a> Walk<'a> {
                 Ok(())
             }
             Action::Learn(learn) => self.learn(learn),
+            Action::Ct(ct) => self.ct(ct),
+            Action::Nat(nat) => {
+                let fits = match nat.addresses {
+                    NatAddresses::Any => Prerequisite::IpAny,
+                    NatAddresses::V4(..) => Prerequisite::Ipv4,
+                    NatAddresses::V6(..) => Prerequisite::Ipv6,
+                };
+                if self.holds(fits) { Ok(()) } else { Err(OfError::OFPBAC_MATCH_INCONSISTENT) }
+            }
             Action::Clone(nested) => {
                 verify::apply_only(nested, self.context.version)?;
                 let (packet, vlans) = (self.packet, self.vlans);
@@ -287,13 +299,14 @@ impl<'a> Walk<'a> {
             | Action::Note(_)
             | Action::Exit
             | Action::Sample { .. }
+            | Action::CtClear
             | Action::ClearActions
             | Action::WriteMetadata { .. } => Ok(()),
         }
     }
 
     fn set_field(&mut self, field: Field, value: FieldValue) -> Result<(), OfError> {
-        if !field.writable() || field.is_set_by_ct() {
+        if !field.writable() {
             return Err(OfError::OFPBAC_BAD_SET_ARGUMENT);
         }
         // The parts of a VLAN header can be set only where there is one; its TCI makes one.
@@ -307,6 +320,24 @@ impl<'a> Walk<'a> {
             self.vlans = if value & u128::from(VLAN_CFI) != 0 { self.vlans.max(1) } else { 0 };
         }
         Ok(())
+    }
+
+    /// A `ct` needs a packet that can belong to a connection.
+    fn ct(&mut self, ct: &Ct) -> Result<(), OfError> {
+        let is_invalid = self.packet.key().ct_state & ct_state::INV != 0;
+        let proto = self.packet.key().nw_proto;
+        let helper_fits = match ct.alg {
+            FTP => proto == ip_proto::TCP,
+            TFTP => proto == ip_proto::UDP,
+            _ => true,
+        };
+        if !self.holds(Prerequisite::IpAny) || is_invalid && ct.commit || !helper_fits {
+            return Err(OfError::OFPBAC_MATCH_INCONSISTENT);
+        }
+        if let CtZone::Field(part) = ct.zone {
+            self.readable(part)?;
+        }
+        self.list(&ct.actions)
     }
 
     /// A learned match must have its prerequisites, in the order given.

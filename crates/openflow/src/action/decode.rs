@@ -14,7 +14,7 @@ use crate::wire::Reader;
 use crate::{OfError, PortNo, Version};
 use flow::{Field, FieldValue};
 
-/// Most levels of nested `clone(...)`. Deeper ones are refused with OFPBAC_TOO_MANY, so that code
+/// Most levels of nested `clone(...)` and `ct(...)`. Deeper ones are refused with OFPBAC_TOO_MANY, so that code
 /// which walks actions may recurse.
 pub(crate) const MAX_CLONE_DEPTH: usize = 32;
 
@@ -59,7 +59,7 @@ fn decode_nested(version: Version, bytes: &[u8], depth: usize) -> Result<Vec<Act
             Kind::Standard(ty) => codec.standard(ty, &mut r)?,
             Kind::Nicira(subtype) => {
                 r.skip(6)?;
-                nicira::decode(subtype, r, &|bytes| clone_list(version, bytes, depth))?
+                nicira::decode(subtype, version, r, &|bytes| inner_list(version, bytes, depth))?
             }
             Kind::CopyField => {
                 r.skip(6 + 2)?;
@@ -74,14 +74,12 @@ fn decode_nested(version: Version, bytes: &[u8], depth: usize) -> Result<Vec<Act
     Ok(out)
 }
 
-/// Reads the list inside a `clone(...)` at `depth`.
-fn clone_list(version: Version, bytes: &[u8], depth: usize) -> Result<Vec<Action>, OfError> {
+/// Reads the list inside a `clone(...)` or `ct(...)` at `depth`, without [`verify`]ing it.
+fn inner_list(version: Version, bytes: &[u8], depth: usize) -> Result<Vec<Action>, OfError> {
     if depth >= MAX_CLONE_DEPTH {
         return Err(OfError::OFPBAC_TOO_MANY);
     }
-    let actions = decode_nested(version, bytes, depth + 1)?;
-    verify::apply_only(&actions, version)?;
-    Ok(actions)
+    decode_nested(version, bytes, depth + 1)
 }
 
 /// Kind of an action, by its header.

@@ -10,7 +10,7 @@
 //! too, and the encoder of the message refuses it.
 
 use super::nicira as nx;
-use super::{Action, Bundle, Controller, Multipath, PopSpelling, SetSpelling, learn, loads};
+use super::{Action, Bundle, Controller, Multipath, PopSpelling, SetSpelling, ct, learn, loads};
 use crate::nxm::{encode_header, ones, put_entry};
 use crate::wire::Put;
 use crate::{PortNo, Version};
@@ -104,7 +104,7 @@ fn port16(port: PortNo) -> u16 {
     port.to_u16().unwrap_or(u16::MAX)
 }
 
-fn ofs_nbits(s: Subfield) -> u16 {
+pub(super) fn ofs_nbits(s: Subfield) -> u16 {
     s.start << 6 | s.bits.wrapping_sub(1) & 0x3f
 }
 
@@ -284,7 +284,15 @@ impl Encoder {
                 encode_list(nested, &mut inner, out);
                 close(start, out);
             }
+            Action::Ct(ct) => {
+                let start = open_nx(nx::CT, out);
+                let mut inner = *self;
+                ct::encode(ct, out, |out| encode_list(&ct.actions, &mut inner, out));
+                close(start, out);
+            }
             // From here on, actions that are Nicira's in every version.
+            Action::Nat(nat) => Self::nicira(nx::NAT, out, |out| ct::encode_nat(nat, out)),
+            Action::CtClear => Self::nicira(nx::CT_CLEAR, out, |_| {}),
             Action::OutputReg { src, max_len } => Self::nicira(nx::OUTPUT_REG, out, |out| {
                 out.put_u16(ofs_nbits(*src));
                 encode_header(src.field, false, 0, out);

@@ -8,7 +8,7 @@ use super::operand::{
 };
 use super::{
     Action, Bundle, BundleAlgorithm, Controller, HashFields, Multipath, MultipathAlgorithm,
-    SampleDirection, SetSpelling, learn,
+    SampleDirection, SetSpelling, ct, learn, verify,
 };
 use crate::nxm::pull_header;
 use crate::wire::Reader;
@@ -46,12 +46,15 @@ pub(super) const SET_MPLS_TC: u16 = 31;
 pub(super) const OUTPUT_REG2: u16 = 32;
 pub(super) const REG_LOAD2: u16 = 33;
 pub(super) const CONJUNCTION: u16 = 34;
+pub(super) const CT: u16 = 35;
+pub(super) const NAT: u16 = 36;
 pub(super) const CONTROLLER2: u16 = 37;
 pub(super) const SAMPLE2: u16 = 38;
 pub(super) const OUTPUT_TRUNC: u16 = 39;
 pub(super) const GROUP: u16 = 40;
 pub(super) const SAMPLE3: u16 = 41;
 pub(super) const CLONE: u16 = 42;
+pub(super) const CT_CLEAR: u16 = 43;
 pub(super) const LEARN2: u16 = 45;
 pub(super) const CHECK_PKT_LARGER: u16 = 49;
 
@@ -65,9 +68,8 @@ pub(super) fn is_known(version: Version, subtype: u16) -> bool {
         RESUBMIT | POP_QUEUE | NOTE | MULTIPATH | BUNDLE | BUNDLE_LOAD | RESUBMIT_TABLE
         | OUTPUT_REG | LEARN | EXIT | FIN_TIMEOUT | CONTROLLER | DEC_TTL_CNT_IDS
         | WRITE_METADATA | STACK_PUSH | STACK_POP | SAMPLE | OUTPUT_REG2 | CONJUNCTION
-        | CONTROLLER2 | SAMPLE2 | OUTPUT_TRUNC | SAMPLE3 | CLONE | LEARN2 | CHECK_PKT_LARGER => {
-            true
-        }
+        | CONTROLLER2 | SAMPLE2 | OUTPUT_TRUNC | SAMPLE3 | CLONE | LEARN2 | CHECK_PKT_LARGER
+        | CT | NAT | CT_CLEAR => true,
         _ => false,
     }
 }
@@ -79,7 +81,8 @@ fn body_len(subtype: u16) -> Result<usize, usize> {
         OUTPUT_REG | OUTPUT_REG2 => Ok(14),
         MULTIPATH | WRITE_METADATA | SAMPLE2 | SAMPLE3 => Ok(22),
         REG_MOVE | NOTE | BUNDLE | BUNDLE_LOAD | LEARN | LEARN2 | DEC_TTL_CNT_IDS | REG_LOAD2
-        | CONTROLLER2 | CLONE | CHECK_PKT_LARGER => Err(match subtype {
+        | CONTROLLER2 | CLONE | CHECK_PKT_LARGER | CT | NAT => Err(match subtype {
+            CT => 14,
             REG_MOVE | CHECK_PKT_LARGER => 14,
             BUNDLE | BUNDLE_LOAD | LEARN => 22,
             LEARN2 => 30,
@@ -89,14 +92,15 @@ fn body_len(subtype: u16) -> Result<usize, usize> {
     }
 }
 
-/// Reads the list of actions inside a `clone(...)`.
-pub(super) type CloneList<'a> = &'a dyn Fn(&[u8]) -> Result<Vec<Action>, OfError>;
+/// Reads the list of actions inside a `clone(...)` or `ct(...)`, which are not verified.
+pub(super) type NestedList<'a> = &'a dyn Fn(&[u8]) -> Result<Vec<Action>, OfError>;
 
 /// Reads the action of `subtype`; `r` starts after the subtype and ends with the action.
 pub(super) fn decode(
     subtype: u16,
+    version: Version,
     mut r: Reader,
-    clone_list: CloneList<'_>,
+    nested: NestedList<'_>,
 ) -> Result<Action, OfError> {
     let fits = match body_len(subtype) {
         Ok(n) => r.len() == n,
@@ -224,8 +228,13 @@ pub(super) fn decode(
         SAMPLE | SAMPLE2 | SAMPLE3 => sample(r, subtype)?,
         CLONE => {
             r.skip(6)?;
-            Action::Clone(clone_list(r.peek())?)
+            let actions = nested(r.peek())?;
+            verify::apply_only(&actions, version)?;
+            Action::Clone(actions)
         }
+        CT => Action::Ct(Box::new(ct::decode(r, nested)?)),
+        NAT => Action::Nat(ct::decode_nat(r)?),
+        CT_CLEAR => Action::CtClear,
         CHECK_PKT_LARGER => {
             let (len, start) = (r.u16()?, r.u16()?);
             let field = pull_header(r)?;

@@ -8,6 +8,7 @@ use crate::hex::unhex;
 use crate::{OfError, PortNo, Version};
 use flow::Match;
 use proptest::prelude::*;
+use std::net::Ipv4Addr;
 use std::ops::RangeInclusive;
 
 fn port() -> impl Strategy<Value = PortNo> {
@@ -25,7 +26,8 @@ fn part(writable: bool) -> impl Strategy<Value = Subfield> {
         let fields: Vec<Field> = Field::ALL
             .into_iter()
             .filter(|f| {
-                f.oxm(0).is_some_and(|n| n.experimenter.is_none()) && (!writable || f.writable())
+                f.oxm(0).is_some_and(|n| n.experimenter.is_none())
+                    && (!writable || f.writable() && !f.is_set_by_ct())
             })
             .collect();
         let field = *i.get(&fields);
@@ -268,6 +270,20 @@ fn bundle(dst: Option<Subfield>) -> Action {
     }))
 }
 
+const NAT: Nat = Nat {
+    side: Some(NatSide::Source),
+    addresses: NatAddresses::V4(Ipv4Addr::new(10, 0, 0, 1), Ipv4Addr::new(10, 0, 0, 9)),
+    ports: Some((1000, 2000)),
+    persistent: true,
+    hash: false,
+    random: true,
+};
+
+fn ct(zone: CtZone, actions: Vec<Action>) -> Action {
+    let (commit, force, table, alg) = (true, true, Some(3), 21);
+    Action::Ct(Box::new(Ct { commit, force, zone, table, alg, actions }))
+}
+
 fn set(field: Field, value: FieldValue, mask: FieldValue, spelled: SetSpelling) -> Action {
     Action::SetField { field, value, mask, spelled }
 }
@@ -366,6 +382,12 @@ examples! {
         (ALL, sampling(PortNo(2), SampleDirection::Default)),
         (ALL, sampling(PortNo(2), SampleDirection::Egress));
     Action::Clone(_) => (ALL, Action::Clone(vec![Action::Output { port: PortNo(2), max_len: 0 }]));
+    Action::Ct(_) => (ALL, ct(CtZone::Number(5), vec![])), (TO_14, ct(CtZone::Field(HALF), vec![
+        Action::Nat(NAT),
+        set(Field::CtMark, 5, 0xf, SetSpelling::Load),
+    ]));
+    Action::Nat(_) => (Version::V11..=Version::V10, Action::Nat(NAT));
+    Action::CtClear => (ALL, Action::CtClear);
     Action::CheckPktLarger { .. } => (ALL, Action::CheckPktLarger { len: 1000, dst: BIT });
     Action::Meter(_) => (Version::V13..=Version::V15, Action::Meter(5));
     Action::ClearActions => (FROM_11, Action::ClearActions);

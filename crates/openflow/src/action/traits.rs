@@ -64,6 +64,8 @@ pub enum ActionSetSlot {
     Output,
     /// `group`: the last one written ends the set.
     Group,
+    /// `ct`: runs only in a set without an output, a group and a resubmit.
+    Ct,
 }
 
 impl ActionSetSlot {
@@ -79,8 +81,8 @@ impl ActionSetSlot {
 
     /// The slots of actions that end a set, in order of precedence. A set without any of them
     /// does nothing.
-    pub const ENDS: [ActionSetSlot; 3] =
-        [ActionSetSlot::Group, ActionSetSlot::Output, ActionSetSlot::Resubmit];
+    pub const ENDS: [ActionSetSlot; 4] =
+        [ActionSetSlot::Group, ActionSetSlot::Output, ActionSetSlot::Resubmit, ActionSetSlot::Ct];
 }
 
 /// One row of the table.
@@ -210,6 +212,9 @@ impl Action {
             | Action::Sample { .. }
             | Action::CheckPktLarger { .. } => PLAIN,
             Action::Clone(actions) => PLAIN.nested(actions),
+            Action::Ct(ct) => PLAIN.in_action_set(Slot::Ct).irreversible().nested(&ct.actions),
+            Action::Nat(_) => PLAIN.irreversible(),
+            Action::CtClear => PLAIN,
 
             Action::Conjunction { .. } | Action::Note(_) => PLAIN.inert(),
 
@@ -252,7 +257,7 @@ impl Action {
         self.traits().inert
     }
 
-    /// The list of actions inside `clone` and `write_actions`; of other actions it is empty.
+    /// The list of actions inside `clone`, `ct` and `write_actions`; of other actions it is empty.
     pub fn nested(&self) -> &[Action] {
         self.traits().nested
     }

@@ -10,8 +10,17 @@ use crate::{OfError, Version};
 pub(crate) enum Problem {
     NotAllowed(Instruction),
     Duplicate(Instruction),
-    Order { first: Instruction, second: Instruction },
-    Conjunction { other: &'static str },
+    Order {
+        first: Instruction,
+        second: Instruction,
+    },
+    Conjunction {
+        other: &'static str,
+    },
+    /// A set of a connection's field outside of `ct`.
+    OfConnection,
+    /// `nat` outside of `ct`.
+    Nat,
 }
 
 impl Problem {
@@ -21,6 +30,7 @@ impl Problem {
             Problem::NotAllowed(_) => OfError::OFPBIC_UNSUP_INST,
             Problem::Duplicate(_) | Problem::Order { .. } => OfError::OFPBAC_UNSUPPORTED_ORDER,
             Problem::Conjunction { .. } => OfError::NXBAC_BAD_CONJUNCTION,
+            Problem::OfConnection | Problem::Nat => OfError::OFPBAC_BAD_SET_ARGUMENT,
         }
     }
 }
@@ -40,6 +50,8 @@ impl std::fmt::Display for Problem {
                 first.name(),
                 second.name()
             ),
+            Problem::OfConnection => f.write_str("cannot set CT fields outside of ct action"),
+            Problem::Nat => f.write_str("Cannot have NAT action outside of \"ct\" action"),
             Problem::Conjunction { other } => write!(
                 f,
                 "\"conjunction\" actions may be used along with \"note\" but not any other kind \
@@ -60,6 +72,7 @@ pub(crate) fn list(
         if matches!(action, Action::Conjunction { .. }) {
             return beside_conjunction(actions);
         }
+        outside_of_ct(action)?;
         let this = Instruction::of(action, version);
         if this != Instruction::ApplyActions && !instructions {
             return Err(Problem::NotAllowed(this));
@@ -75,6 +88,16 @@ pub(crate) fn list(
         }
     }
     Ok(())
+}
+
+/// Checks that an action is not one that only a `ct` may hold.
+fn outside_of_ct(action: &Action) -> Result<(), Problem> {
+    match action {
+        Action::SetField { field, .. } if field.is_set_by_ct() => Err(Problem::OfConnection),
+        Action::Move { dst, .. } if dst.field.is_set_by_ct() => Err(Problem::OfConnection),
+        Action::Nat(_) => Err(Problem::Nat),
+        _ => Ok(()),
+    }
 }
 
 fn beside_conjunction(actions: &[Action]) -> Result<(), Problem> {

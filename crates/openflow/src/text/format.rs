@@ -2,7 +2,7 @@
 //! Actions as text.
 
 use super::operand::c_hex;
-use super::{BUNDLE_ALGORITHMS, HASH_FIELDS, MULTIPATH_ALGORITHMS, REASONS, learn, name_of};
+use super::{BUNDLE_ALGORITHMS, HASH_FIELDS, MULTIPATH_ALGORITHMS, REASONS, ct, learn, name_of};
 use crate::PortNo;
 use crate::action::{Action, Bundle, Controller, SampleDirection, SetSpelling, loads};
 use packet::Mac;
@@ -172,6 +172,11 @@ fn put(action: &Action, ports: Ports<'_>, out: &mut String) {
                 }
             )
         }
+        Action::Ct(action) => {
+            ct::put(action, |nested, out| put_list(nested, ports, out), out);
+            Ok(())
+        }
+        Action::Nat(nat) => write!(out, "{}", ct::nat_text(nat)),
         Action::Clone(nested) | Action::WriteActions(nested) => {
             let _ = write!(out, "{}(", action.keyword());
             put_list(nested, ports, out);
@@ -191,6 +196,7 @@ fn put(action: &Action, ports: Ports<'_>, out: &mut String) {
         | Action::DecMplsTtl
         | Action::PopQueue
         | Action::Exit
+        | Action::CtClear
         | Action::ClearActions => write!(out, "{}", action.keyword()),
     };
 }

@@ -4,7 +4,7 @@
 use super::error::{TextError, err};
 use super::operand::{number, read_only};
 use super::token::{Token, Tokens};
-use super::{BUNDLE_ALGORITHMS, HASH_FIELDS, MULTIPATH_ALGORITHMS, REASONS, by_name, learn};
+use super::{BUNDLE_ALGORITHMS, HASH_FIELDS, MULTIPATH_ALGORITHMS, REASONS, by_name, ct, learn};
 use crate::action::{
     Action, Bundle, Controller, Multipath, PopSpelling, SampleDirection, SetSpelling, verify,
 };
@@ -271,6 +271,11 @@ fn parse_action(
             verify::list(&nested, version, false).map_err(|p| TextError(p.to_string()))?;
             Action::Clone(nested)
         }
+        "ct" => {
+            Action::Ct(Box::new(ct::parse(value, |inner| list(inner, version, ports, depth + 1))?))
+        }
+        "nat" => Action::Nat(ct::parse_nat(value)?),
+        "ct_clear" => Action::CtClear,
         "check_pkt_larger" => {
             let Some(target) = token.target else {
                 return err(format!("{value}: missing `->'"));
