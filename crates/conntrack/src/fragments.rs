@@ -334,23 +334,44 @@ impl<T> Fragments<T> {
         }
         purged
     }
+}
 
+/// Settings, counters and status of reassembly. Any thread may use them.
+pub trait Reassembly: Send + Sync {
     /// Turns reassembly on.
-    pub fn enable(&self, family: Family) {
-        self.lock().families[number(family)].enabled = true;
-    }
-
+    fn enable(&self, family: Family);
     /// Turns reassembly off. Fragments that wait go on waiting.
-    pub fn disable(&self, family: Family) {
-        self.lock().families[number(family)].enabled = false;
-    }
-
+    fn disable(&self, family: Family);
     /// Sets the smallest size of fragments but the last, in bytes with the IP header.
     ///
     /// # Errors
     ///
     /// The size is below [`LEAST_MIN_SIZE`].
-    pub fn set_min_size(&self, family: Family, bytes: u32) -> Result<(), OutOfRange> {
+    fn set_min_size(&self, family: Family, bytes: u32) -> Result<(), OutOfRange>;
+    /// Sets the largest number of fragments that wait.
+    ///
+    /// # Errors
+    ///
+    /// The number is above [`MOST_FRAGMENTS`].
+    fn set_max_fragments(&self, max: u32) -> Result<(), OutOfRange>;
+    /// Returns the counters of a family.
+    fn counters(&self, family: Family) -> FragmentCounters;
+    /// Returns the numbers of verified and of wrong checksums of IPv4 headers.
+    fn checksums(&self) -> (u64, u64);
+    /// Returns the answer of `dpctl/ipf-get-status`; with `lists`, that of its option `-m`.
+    fn status_text(&self, lists: StatusDetail) -> String;
+}
+
+impl<T: Send> Reassembly for Fragments<T> {
+    fn enable(&self, family: Family) {
+        self.lock().families[number(family)].enabled = true;
+    }
+
+    fn disable(&self, family: Family) {
+        self.lock().families[number(family)].enabled = false;
+    }
+
+    fn set_min_size(&self, family: Family, bytes: u32) -> Result<(), OutOfRange> {
         if bytes < LEAST_MIN_SIZE {
             return Err(OutOfRange);
         }
@@ -358,12 +379,7 @@ impl<T> Fragments<T> {
         Ok(())
     }
 
-    /// Sets the largest number of fragments that wait.
-    ///
-    /// # Errors
-    ///
-    /// The number is above [`MOST_FRAGMENTS`].
-    pub fn set_max_fragments(&self, max: u32) -> Result<(), OutOfRange> {
+    fn set_max_fragments(&self, max: u32) -> Result<(), OutOfRange> {
         if max > MOST_FRAGMENTS {
             return Err(OutOfRange);
         }
@@ -371,18 +387,15 @@ impl<T> Fragments<T> {
         Ok(())
     }
 
-    /// Returns the counters of a family.
-    pub fn counters(&self, family: Family) -> FragmentCounters {
+    fn counters(&self, family: Family) -> FragmentCounters {
         self.lock().families[number(family)].counters
     }
 
-    /// Returns the numbers of verified and of wrong checksums of IPv4 headers.
-    pub fn checksums(&self) -> (u64, u64) {
+    fn checksums(&self) -> (u64, u64) {
         self.lock().checksums
     }
 
-    /// Returns the answer of `dpctl/ipf-get-status`; with `lists`, that of its option `-m`.
-    pub fn status_text(&self, lists: StatusDetail) -> String {
+    fn status_text(&self, lists: StatusDetail) -> String {
         let state = self.lock();
         let [v4, v6] = &state.families;
         let mut text = format!(

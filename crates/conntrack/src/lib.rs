@@ -99,7 +99,7 @@ pub use extract::{Checksums, Extracted, Family, Inner, Untrackable, extract};
 pub use flush::{Flush, NotFound, ParseError, TupleFilter};
 pub use fragments::{
     BadFragment, FragmentCounters, Fragments, Held, LEAST_MIN_SIZE, MOST_FRAGMENTS, OutOfRange,
-    PURGE_AFTER, Reassembled, StatusDetail, Submitted,
+    PURGE_AFTER, Reassembled, Reassembly, StatusDetail, Submitted,
 };
 pub use head::{Head, Phase};
 pub use helper::Edit;

@@ -19,25 +19,7 @@ use crate::tuple::{Ports, Tuple};
 use crate::zones::Exceeded;
 use std::sync::Arc;
 
-/// Bits of the field `ct_state`.
-pub mod ct_state {
-    /// The packet begins a connection, or its connection has no reply yet.
-    pub const NEW: u8 = 1;
-    /// The packet's connection is established.
-    pub const EST: u8 = 2;
-    /// The packet is an error about a connection, or its connection was expected.
-    pub const REL: u8 = 4;
-    /// The packet is of the reply direction.
-    pub const RPL: u8 = 8;
-    /// The packet has no connection and cannot begin one.
-    pub const INV: u8 = 16;
-    /// The packet was tracked.
-    pub const TRK: u8 = 32;
-    /// The source was translated.
-    pub const SNAT: u8 = 64;
-    /// The destination was translated.
-    pub const DNAT: u8 = 128;
-}
+pub use flow::ct_state;
 
 use ct_state::{DNAT, EST, INV, NEW, REL, RPL, SNAT, TRK};
 

@@ -361,6 +361,10 @@ impl Datapath for Chaos {
     fn meters(&self) -> Option<&dyn Meters> {
         self.inner.meters().map(|_| self as &dyn Meters)
     }
+    fn connections(&self) -> Option<&dyn datapath::Connections> {
+        self.inner.connections()
+    }
+
     fn supports(&self, action: &Action) -> bool {
         self.inner.supports(action)
     }

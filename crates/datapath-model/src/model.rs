@@ -281,6 +281,7 @@ impl Model {
                     return Err(DropReason::Meter);
                 }
             }
+            Action::Ct(_) | Action::CtClear => return Err(DropReason::UnsupportedAction),
             Action::CheckPktLen { len, greater, not_greater } => {
                 let is_longer = edit::checked_len(&p.packet) > usize::from(*len);
                 self.run(p.clone(), if is_longer { greater } else { not_greater });
@@ -513,6 +514,10 @@ impl Datapath for Model {
 
     fn meters(&self) -> Option<&dyn Meters> {
         Some(self)
+    }
+
+    fn connections(&self) -> Option<&dyn datapath::Connections> {
+        None
     }
 
     fn supports(&self, action: &Action) -> bool {

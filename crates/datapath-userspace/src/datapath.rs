@@ -610,6 +610,10 @@ impl Datapath for UserspaceDatapath {
         Some(self)
     }
 
+    fn connections(&self) -> Option<&dyn datapath::Connections> {
+        None
+    }
+
     fn supports(&self, action: &Action) -> bool {
         is_shallow(std::slice::from_ref(action), ACTION_DEPTH_LIMIT)
     }

@@ -99,6 +99,10 @@ impl Engine {
                     self.run(shared, own, actions, depth);
                 }
                 Action::Meter(id) => self.meter(shared, &mut batch, *id),
+                Action::Ct(_) | Action::CtClear => {
+                    shared.drops.add(DropReason::UnsupportedAction, batch.len() as u64);
+                    break;
+                }
                 Action::CheckPktLen { len, greater, not_greater } => {
                     let (mut long, mut short) = (Vec::new(), Vec::new());
                     for work in self.own(&mut batch, last) {

@@ -9,6 +9,7 @@ use flow::Key;
 use netdev::Device;
 use packet::Packet;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Devices of a datapath. Called by the control thread; may take milliseconds.
 pub trait Ports: Send + Sync {
@@ -135,6 +136,20 @@ pub trait Meters: Send + Sync {
     fn stats(&self, id: u32) -> Option<MeterStats>;
 }
 
+/// Connections that [`Action::Ct`] tracks. Called by the control thread.
+pub trait Connections: Send + Sync {
+    /// The tracker with its table.
+    fn tracker(&self) -> &conntrack::Tracker;
+    /// Reassembly of fragments.
+    fn fragments(&self) -> &dyn conntrack::Reassembly;
+    /// The time now, on the clock of the table.
+    fn now(&self) -> conntrack::Ticks;
+    /// The time between the starts of two passes over all connections.
+    fn sweep_interval(&self) -> Duration;
+    /// Sets it; zero is not allowed.
+    fn set_sweep_interval(&self, interval: Duration);
+}
+
 /// Counters of a datapath, in addition to those of flows and ports.
 pub trait Counters: Send + Sync {
     /// Lookups since start.
@@ -149,6 +164,8 @@ pub trait Datapath: Ports + Flows + Packets + Counters {
     fn name(&self) -> &str;
     /// Meters, when it has them.
     fn meters(&self) -> Option<&dyn Meters>;
+    /// Connections, when it tracks them.
+    fn connections(&self) -> Option<&dyn Connections>;
     /// True when a megaflow may match or set all fields that `action` and its nested actions need.
     fn supports(&self, action: &Action) -> bool;
     /// Housekeeping that neither packets nor passes over megaflows wait for. Called twice a second

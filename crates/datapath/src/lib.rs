@@ -10,6 +10,7 @@
 //! | [`Flows`] | megaflows: install, modify, remove, statistics, dump |
 //! | [`Packets`] | run actions on a packet; register the factory of upcall handlers |
 //! | [`Meters`] | optional: rate limits that actions refer to |
+//! | [`Connections`] | optional: connections that the action `ct` tracks |
 //! | [`Counters`] | lookups and drops |
 //!
 //! [`Datapath`] joins them. One behaviour suite (`tests/behaviour`) runs over every datapath;
@@ -51,7 +52,7 @@ pub const RECIRCULATION_LIMIT: u32 = 6;
 pub const ACTION_DEPTH_LIMIT: usize = text::MAX_DEPTH;
 
 pub use action::{Action, Actions, Masked, Set, Userdata};
-pub use contract::{Counters, Datapath, Flows, Meters, Packets, Ports};
+pub use contract::{Connections, Counters, Datapath, Flows, Meters, Packets, Ports};
 pub use counters::{DropReason, LookupStats};
 pub use joined::{AdoptedPort, MissOrigin, PortCounts, Side};
 pub use megaflow::{FlowDump, FlowStats, Megaflow, Offloaded, Ufid, exact_mask, is_exact};

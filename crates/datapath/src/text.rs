@@ -8,6 +8,7 @@
 //! (one decimal in the text), reasons of drops (the text is "drop") and masked MPLS entries whose
 //! mask is not a whole number of fields.
 
+mod ct;
 mod parse;
 #[cfg(test)]
 mod tests;
@@ -60,6 +61,8 @@ macro_rules! put {
         let _ = write!($out, $($arg)*);
     }};
 }
+
+use put;
 
 /// C's `%#x`: zero has no prefix.
 struct Hex(u64);
@@ -139,6 +142,8 @@ fn push_action(out: &mut String, action: &Action, style: Style<'_>) {
             list(out, not_greater, style);
             out.push_str("))");
         }
+        Action::Ct(request) => ct::push(out, request),
+        Action::CtClear => out.push_str("ct_clear"),
     }
 }
 

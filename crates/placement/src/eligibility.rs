@@ -98,7 +98,9 @@ impl Eligibility {
                 | Action::PopVlan
                 | Action::PushMpls { .. }
                 | Action::PopMpls { .. }
-                | Action::Set(_) => {}
+                | Action::Set(_)
+                | Action::Ct(_)
+                | Action::CtClear => {}
             }
             if verdict.tiers.is_empty() {
                 return;

@@ -321,6 +321,10 @@ impl Datapath for PlacedDatapath {
         self.base.meters().map(|_| self as &dyn Meters)
     }
 
+    fn connections(&self) -> Option<&dyn datapath::Connections> {
+        self.base.connections()
+    }
+
     fn supports(&self, action: &Action) -> bool {
         self.base.supports(action)
     }

@@ -229,6 +229,10 @@ impl Datapath for Driver {
     fn meters(&self) -> Option<&dyn Meters> {
         self.chaos.meters().map(|_| self as &dyn Meters)
     }
+    fn connections(&self) -> Option<&dyn datapath::Connections> {
+        self.chaos.connections()
+    }
+
     fn supports(&self, action: &Action) -> bool {
         self.chaos.supports(action)
     }

@@ -89,6 +89,7 @@ impl Context<'_> {
             Action::Enqueue { port, queue } => self.enqueue(*port, *queue),
             Action::Bundle(b) => self.bundle_action(b, last),
             Action::Group(id) => self.group(*id, last),
+            Action::Ct(_) | Action::Nat(_) | Action::CtClear => {}
             Action::Meter(id) => {
                 if let Some(meter) = self.bridge.meters.get(id).copied() {
                     self.commit();

@@ -18,7 +18,7 @@ pub struct ParseError {
     pub problem: String,
 }
 
-type Result<T> = std::result::Result<T, ParseError>;
+pub(super) type Result<T> = std::result::Result<T, ParseError>;
 
 /// Reads a list of actions; "drop" and the empty text are the empty list. `port` finds a port by
 /// its name; numbers need no help. Commas and blanks separate, as in OVS.
@@ -39,9 +39,9 @@ pub fn parse(text: &str, port: &dyn Fn(&str) -> Option<PortNo>) -> Result<Vec<Ac
 const SLOW_PATH_REASONS: [&str; 9] =
     ["cfm", "bfd", "lacp", "stp", "lldp", "action", "match", "controller", "0"];
 
-struct Parser<'a> {
+pub(super) struct Parser<'a> {
     text: &'a str,
-    at: usize,
+    pub(super) at: usize,
     port: &'a dyn Fn(&str) -> Option<PortNo>,
 }
 
@@ -62,12 +62,12 @@ impl<'a> Parser<'a> {
         self.text.get(self.at..).unwrap_or_default()
     }
 
-    fn skip_separators(&mut self) {
+    pub(super) fn skip_separators(&mut self) {
         let rest = self.rest();
         self.at += rest.len() - rest.trim_start_matches([',', ' ', '\t', '\n', '\r']).len();
     }
 
-    fn take(&mut self, token: &str) -> bool {
+    pub(super) fn take(&mut self, token: &str) -> bool {
         let found = self.rest().starts_with(token);
         if found {
             self.at += token.len();
@@ -75,12 +75,12 @@ impl<'a> Parser<'a> {
         found
     }
 
-    fn expect(&mut self, token: &str) -> Result<()> {
+    pub(super) fn expect(&mut self, token: &str) -> Result<()> {
         if self.take(token) { Ok(()) } else { self.fail(format!("expected \"{token}\"")) }
     }
 
     /// Everything up to a separator or parenthesis.
-    fn word(&mut self) -> &'a str {
+    pub(super) fn word(&mut self) -> &'a str {
         let rest = self.rest();
         let end = rest.find([',', ' ', '\t', '\n', '\r', '(', ')']).unwrap_or(rest.len());
         self.at += end;
@@ -125,8 +125,11 @@ impl<'a> Parser<'a> {
 
     fn action(&mut self, start: usize, word: &'a str, depth: usize) -> Result<Action> {
         if !self.rest().starts_with('(') {
-            if word == "pop_vlan" {
-                return Ok(Action::PopVlan);
+            match word {
+                "pop_vlan" => return Ok(Action::PopVlan),
+                "ct_clear" => return Ok(Action::CtClear),
+                "ct" => return Ok(Action::Ct(Box::default())),
+                _ => {}
             }
             return match self.find_port(word) {
                 Some(port) => Ok(Action::Output(port)),
@@ -174,6 +177,7 @@ impl<'a> Parser<'a> {
             "meter" => Ok(Action::Meter(self.one_number()?)),
             "push_vlan" => self.push_vlan(),
             "push_mpls" => self.push_mpls(),
+            "ct" => self.ct(),
             "pop_mpls" => {
                 let mut ethertype = None;
                 for item in self.items()? {
@@ -205,7 +209,7 @@ impl<'a> Parser<'a> {
         Ok(n)
     }
 
-    fn convert<T: TryFrom<u64>>(&self, at: usize, word: &str) -> Result<T> {
+    pub(super) fn convert<T: TryFrom<u64>>(&self, at: usize, word: &str) -> Result<T> {
         number(word).and_then(|n| T::try_from(n).ok()).ok_or_else(|| ParseError {
             at,
             problem: format!("\"{word}\" is not a number in range"),
@@ -654,7 +658,7 @@ impl<'a> Parser<'a> {
 }
 
 /// A decimal or 0x number.
-fn number(text: &str) -> Option<u64> {
+pub(super) fn number(text: &str) -> Option<u64> {
     let (digits, radix) = match text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
         Some(hex) => (hex, 16),
         None => (text, 10),

@@ -11,7 +11,14 @@ fn no_name(_: &str) -> Option<PortNo> {
 /// Texts in the shapes that the real `ovs-appctl dpctl/dump-flows` and `ofproto/trace` (3.1) wrote,
 /// some with other values. Not seen from it: `sym_l4`, a nonzero `rule_cookie`, `continuation=1`,
 /// a ToS set to 0. Values are zero outside their masks, as [`Masked`] has them.
-const SAME: [&str; 55] = [
+const SAME: [&str; 62] = [
+    "ct,recirc(0x1)",
+    "ct_clear,2",
+    "ct(zone=4),recirc(0x1)",
+    "ct(zone=4,nat),recirc(0x1)",
+    "ct(commit,zone=10,mark=0x11/0xffffffff,label=0x22/0xffffffffffffffffffffffffffffffff,helper=ftp,timeout=1,nat(src=1.2.3.4-1.2.3.9:10-20,persistent,random)),recirc(0x1)",
+    "ct(force_commit,nat(dst=[fd00::1]-[fd00::2]:80)),2",
+    "ct(commit,nat(dst=fd00::1-fd00::2,random)),2",
     "drop",
     "2",
     "1,2",

@@ -221,6 +221,10 @@ impl Datapath for FakeBase {
     fn meters(&self) -> Option<&dyn Meters> {
         self.model.meters()
     }
+    fn connections(&self) -> Option<&dyn datapath::Connections> {
+        None
+    }
+
     fn supports(&self, action: &Action) -> bool {
         self.model.supports(action)
     }
