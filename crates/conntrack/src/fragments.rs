@@ -8,6 +8,7 @@ use packet::checksum::internet;
 use std::collections::{HashMap, VecDeque};
 use std::fmt::Write;
 use std::net::IpAddr;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -90,6 +91,11 @@ pub struct Reassembled<T> {
 }
 
 impl<T> Reassembled<T> {
+    /// Returns the value of the first fragment.
+    pub fn first(&self) -> Option<&T> {
+        self.fragments.first().map(|held| &held.token)
+    }
+
     /// Returns the fragments, with addresses and data as `bytes` has them now: after NAT.
     pub fn into_fragments(self) -> Vec<Held<T>> {
         let mut fragments = self.fragments;
@@ -157,7 +163,11 @@ struct State<T> {
 /// All fragments that wait. Any thread may use it; a lock is held for one fragment. `T` is what the
 /// caller needs to go on with a fragment.
 #[derive(Debug)]
-pub struct Fragments<T>(Mutex<State<T>>);
+pub struct Fragments<T> {
+    state: Mutex<State<T>>,
+    /// The number of fragments that wait, for readers without the lock.
+    waiting: AtomicUsize,
+}
 
 /// A setting is out of its range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -177,7 +187,7 @@ impl<T> Default for Fragments<T> {
             min_size,
             counters: FragmentCounters::default(),
         };
-        Fragments(Mutex::new(State {
+        let state = State {
             families: [family(1_200), family(1_280)],
             max_fragments: 1_000,
             lists: HashMap::new(),
@@ -185,7 +195,8 @@ impl<T> Default for Fragments<T> {
             fragments: 0,
             bytes: 0,
             checksums: (0, 0),
-        }))
+        };
+        Fragments { state: Mutex::new(state), waiting: AtomicUsize::new(0) }
     }
 }
 
@@ -224,7 +235,16 @@ impl<T> State<T> {
 
 impl<T> Fragments<T> {
     fn lock(&self) -> MutexGuard<'_, State<T>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn publish(&self, state: &State<T>) {
+        self.waiting.store(state.fragments, Ordering::SeqCst);
+    }
+
+    /// Returns true when no fragment waits. Takes no lock.
+    pub fn is_empty(&self) -> bool {
+        self.waiting.load(Ordering::SeqCst) == 0
     }
 
     /// Takes a packet from its IP header on, of a zone and a recirculation.
@@ -265,6 +285,7 @@ impl<T> Fragments<T> {
             // The identification is used again: the old fragments are not of this packet.
             if let Some(old) = state.remove(&key) {
                 state.families[number(family)].counters.purged += old.held.len() as u64;
+                self.publish(&state);
             }
         }
         if state.fragments >= state.max_fragments as usize || state.bytes + bytes.len() > MAX_BYTES
@@ -299,9 +320,11 @@ impl<T> Fragments<T> {
         let at = list.held.partition_point(|held| held.part.offset < part.offset);
         list.held.insert(at, Held { bytes, token, family, part });
         if !list.is_complete() {
+            self.publish(&state);
             return Submitted::Held;
         }
         let held = state.remove(&key).map(|list| list.held).unwrap_or_default();
+        self.publish(&state);
         match merge(&held) {
             Some(bytes) => {
                 state.families[number(family)].counters.completed += held.len() as u64;
@@ -318,6 +341,7 @@ impl<T> Fragments<T> {
             return Vec::new();
         };
         state.families[number(family)].counters.expired += list.held.len() as u64;
+        self.publish(&state);
         list.held
     }
 
@@ -332,6 +356,7 @@ impl<T> Fragments<T> {
             state.families[number(family)].counters.purged += list.held.len() as u64;
             purged += list.held.len();
         }
+        self.publish(&state);
         purged
     }
 }

@@ -52,7 +52,7 @@
 //! When a connection cannot be made, the packet goes on as a packet of a new connection, and the
 //! reason is counted. Established connections are never removed to make room.
 //!
-//! The crate has no I/O and no thread of its own. No other crate uses it yet.
+//! The crate has no I/O and no thread of its own.
 #![forbid(unsafe_code)]
 
 mod conn;
@@ -72,6 +72,7 @@ mod index;
 pub mod layout;
 mod machine;
 mod memory;
+mod metadata;
 mod nat;
 mod policy;
 mod reassembly;

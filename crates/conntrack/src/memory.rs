@@ -8,6 +8,7 @@ use crate::layout::{
 use std::fmt::Debug;
 use std::sync::OnceLock;
 use std::sync::atomic::AtomicU64;
+use zerocopy::FromZeros;
 
 /// Memory that could not be had.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,8 +100,11 @@ pub struct PlainMemory {
     chunks: Vec<OnceLock<Box<[AtomicU64]>>>,
 }
 
+/// Returns zeros. Large arrays take no memory until they are used: the kernel's fresh pages are
+/// zero.
 fn words(len: usize) -> Box<[AtomicU64]> {
-    (0..len).map(|_| AtomicU64::new(0)).collect()
+    FromZeros::new_box_zeroed_with_elems(len)
+        .unwrap_or_else(|_| (0..len).map(|_| AtomicU64::new(0)).collect())
 }
 
 impl PlainMemory {

@@ -8,7 +8,7 @@ use crate::extensions::Extensions;
 use crate::head::{Head, Phase};
 use crate::index::{HashKey, Index, entry};
 use crate::layout::{CHUNK_SHIFT, CHUNKS, RINGS, VERSION, config, config_flags, conn, flags};
-use crate::memory::Memory;
+use crate::memory::{Memory, PlainMemory, Sizes};
 use crate::policy::Policies;
 use crate::ring::Ring;
 use crate::ticks::Ticks;
@@ -59,6 +59,23 @@ pub struct Table {
     pub(crate) extensions: Extensions,
 }
 
+/// Writes the configuration of a fresh table.
+fn format(memory: &dyn Memory, secret: [u64; 2]) {
+    let [seed, multiplier] = secret;
+    for (at, value) in [
+        (config::SEED, seed),
+        (config::MULTIPLIER, multiplier | 1),
+        (config::MAX_CONNS, DEFAULT_MAX_CONNS.into()),
+        (config::HALF_OPEN_PERCENT, DEFAULT_HALF_OPEN_PERCENT.into()),
+        (config::INDEX, config::NO_INDEX << 8),
+        (config::MAGIC, config::MAGIC_VALUE | VERSION),
+    ] {
+        if let Some(word) = memory.config().get(at) {
+            word.store(value, Ordering::SeqCst);
+        }
+    }
+}
+
 impl Table {
     /// Opens the table in `memory`: a fresh one gets the `secret` of its hash and the default
     /// limits; one that exists is continued.
@@ -68,31 +85,30 @@ impl Table {
     /// The memory has another layout. It is left as it is.
     pub fn open(memory: Arc<dyn Memory>, secret: [u64; 2]) -> Result<Table, WrongLayout> {
         let config = memory.config();
-        let load = |at: usize| config.get(at).map_or(0, |word| word.load(Ordering::Acquire));
-        let store = |at: usize, value| {
-            if let Some(word) = config.get(at) {
-                word.store(value, Ordering::SeqCst);
-            }
-        };
-        let expected = config::MAGIC_VALUE | VERSION;
         if config.len() < config::WORDS {
             return Err(WrongLayout(0));
         }
-        match load(config::MAGIC) {
-            0 => {
-                store(config::SEED, secret[0]);
-                store(config::MULTIPLIER, secret[1] | 1);
-                store(config::MAX_CONNS, DEFAULT_MAX_CONNS.into());
-                store(config::HALF_OPEN_PERCENT, DEFAULT_HALF_OPEN_PERCENT.into());
-                store(config::INDEX, config::NO_INDEX << 8);
-                store(config::MAGIC, expected);
-            }
-            magic if magic == expected => {}
+        match config.get(config::MAGIC).map_or(0, |word| word.load(Ordering::Acquire)) {
+            0 => format(&*memory, secret),
+            magic if magic == config::MAGIC_VALUE | VERSION => {}
             other => return Err(WrongLayout(other)),
         }
+        Ok(Table::adopt(memory))
+    }
+
+    /// Makes a table in memory of this process alone.
+    pub fn in_plain_memory(secret: [u64; 2]) -> Table {
+        let memory = Arc::new(PlainMemory::new(Sizes::default()));
+        format(&*memory, secret);
+        Table::adopt(memory)
+    }
+
+    fn adopt(memory: Arc<dyn Memory>) -> Table {
+        let config = memory.config();
+        let load = |at: usize| config.get(at).map_or(0, |word| word.load(Ordering::Acquire));
         let hash = HashKey { seed: load(config::SEED), multiplier: load(config::MULTIPLIER) };
         let extensions = Extensions::adopt(&*memory);
-        Ok(Table { memory, hash, epochs: Epochs::default(), extensions })
+        Table { memory, hash, epochs: Epochs::default(), extensions }
     }
 
     /// Adds a packet thread.

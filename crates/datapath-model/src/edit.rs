@@ -11,37 +11,37 @@ pub(crate) struct Malformed;
 
 type Edited = Result<(), Malformed>;
 
-fn be16(data: &[u8], at: usize) -> Option<u16> {
+pub(crate) fn be16(data: &[u8], at: usize) -> Option<u16> {
     Some(u16::from_be_bytes([*data.get(at)?, *data.get(at + 1)?]))
 }
 
 /// The headers of a frame, and their offsets in bytes.
 #[derive(Clone, Debug, Default)]
-struct Frame {
+pub(crate) struct Frame {
     tags: usize,
     /// Ethernet type after tags and SNAP.
-    kind: u16,
+    pub(crate) kind: u16,
     /// Offset after the type: of the label stack, or of L3.
     after_type: usize,
     /// Offset after the labels.
-    l3: usize,
-    ip: Option<Ip>,
+    pub(crate) l3: usize,
+    pub(crate) ip: Option<Ip>,
 }
 
 #[derive(Clone, Debug)]
-struct Ip {
-    v6: bool,
-    l4: usize,
+pub(crate) struct Ip {
+    pub(crate) v6: bool,
+    pub(crate) l4: usize,
     /// End of the packet, without padding.
-    end: usize,
-    proto: u8,
+    pub(crate) end: usize,
+    pub(crate) proto: u8,
     later_fragment: bool,
     /// A routing header has segments left, so that the destination is not the final one.
     routed: bool,
 }
 
 /// Finds the headers of a frame, after at most `tags` VLAN headers.
-fn frame(data: &[u8], tags: usize) -> Option<Frame> {
+pub(crate) fn frame(data: &[u8], tags: usize) -> Option<Frame> {
     if data.len() < 14 {
         return None;
     }
@@ -176,7 +176,7 @@ impl Ip {
 }
 
 /// One's complement sum as a number modulo 65535.
-fn sum(bytes: &[u8]) -> u64 {
+pub(crate) fn sum(bytes: &[u8]) -> u64 {
     bytes
         .chunks(2)
         .map(|w| u64::from(w[0]) << 8 | w.get(1).map_or(0, |b| u64::from(*b)))
@@ -186,17 +186,17 @@ fn sum(bytes: &[u8]) -> u64 {
 
 /// Returns a stored sum, moved from `before` to `after`; never the zero that means "nothing was
 /// summed".
-fn moved(stored: u16, before: u64, after: u64) -> u16 {
+pub(crate) fn moved(stored: u16, before: u64, after: u64) -> u16 {
     let value = (u64::from(stored) + after + 0xffff - before) % 0xffff;
     if value == 0 { 0xffff } else { value as u16 } // below 65536
 }
 
-fn store16(data: &mut [u8], at: usize, value: u16) {
+pub(crate) fn store16(data: &mut [u8], at: usize, value: u16) {
     data[at..at + 2].copy_from_slice(&value.to_be_bytes());
 }
 
 /// Makes `change`, and moves the checksums that cover the changed bytes.
-fn change(packet: &mut Packet, f: &Frame, change: impl FnOnce(&mut [u8])) {
+pub(crate) fn change(packet: &mut Packet, f: &Frame, change: impl FnOnce(&mut [u8])) {
     let before = packet.data().to_vec();
     change(packet.data_mut());
     let unfinished = packet.offload.csum;
@@ -456,7 +456,7 @@ pub(crate) fn checked_len(packet: &Packet) -> usize {
 }
 
 /// CRC32c of an SCTP packet with its checksum field taken as zero, bit by bit.
-fn crc(bytes: &[u8]) -> u32 {
+pub(crate) fn crc(bytes: &[u8]) -> u32 {
     let mut crc = u32::MAX;
     for (i, byte) in bytes.iter().enumerate() {
         crc ^= u32::from(if (8..12).contains(&i) { 0 } else { *byte });

@@ -5,7 +5,9 @@
 //! are queues in memory. It processes packets on the caller's thread, one at a time, to the end.
 //! The module `edit` implements the effects of actions on bytes a second time, by computing whole
 //! checksums, so that it can be the oracle for faster datapaths. The model follows the contract of
-//! the `datapath` crate, and the behaviour suite runs over it as over the others.
+//! the `datapath` crate, and the behaviour suite runs over it as over the others. The module
+//! `connections` tracks connections a second time, for the action `ct` without helpers and
+//! reassembly: a fragment is invalid.
 //!
 //! [`Card`] is an offload provider that takes, refuses and loses flows as the test sets it.
 //!
@@ -15,6 +17,7 @@
 
 mod card;
 pub mod chaos;
+mod connections;
 mod edit;
 mod model;
 mod tokens;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The model datapath.
 
+use crate::connections::{self, Cached, Connections};
 use crate::edit::{self, Malformed};
 use crate::tokens::ModelMeter;
 use clock::Clock;
@@ -35,6 +36,7 @@ struct State {
     reported: BTreeMap<Ufid, FlowStats>,
     limit: usize,
     meters: BTreeMap<u32, ModelMeter>,
+    connections: Connections,
     lookups: LookupStats,
     drops: BTreeMap<DropReason, u64>,
     /// Number of megaflows that were reported as used, by the port of their upcalls.
@@ -59,11 +61,20 @@ struct InFlight {
     tags: usize,
     cut: Option<u32>,
     passes: u32,
+    /// The connection of the last `ct` action.
+    cached: Cached,
 }
 
 impl InFlight {
     fn new(packet: Packet, key: Key) -> InFlight {
-        InFlight { packet, key, tags: vlan_limit(), cut: None, passes: 0 }
+        InFlight {
+            packet,
+            key,
+            tags: vlan_limit(),
+            cut: None,
+            passes: 0,
+            cached: Cached::default(),
+        }
     }
 
     /// The key of a packet that comes in as this one is now; edits go by that from then on.
@@ -80,6 +91,17 @@ impl InFlight {
         key.pkt_mark = old.pkt_mark;
         key.conj_id = old.conj_id;
         key.packet_type = old.packet_type;
+        key.ct_state = old.ct_state;
+        key.ct_nw_proto = old.ct_nw_proto;
+        key.ct_zone = old.ct_zone;
+        key.ct_mark = old.ct_mark;
+        key.ct_label = old.ct_label;
+        key.ct_nw_src = old.ct_nw_src;
+        key.ct_nw_dst = old.ct_nw_dst;
+        key.ct_ipv6_src = old.ct_ipv6_src;
+        key.ct_ipv6_dst = old.ct_ipv6_dst;
+        key.ct_tp_src = old.ct_tp_src;
+        key.ct_tp_dst = old.ct_tp_dst;
         key
     }
 }
@@ -100,6 +122,7 @@ impl Model {
                 reported: BTreeMap::new(),
                 limit,
                 meters: BTreeMap::new(),
+                connections: Connections::default(),
                 lookups: LookupStats::default(),
                 drops: BTreeMap::new(),
                 used: BTreeMap::new(),
@@ -266,7 +289,10 @@ impl Model {
                 let old = p.key.pkt_mark.get();
                 p.key.pkt_mark.set(old & !m.mask | m.value & m.mask);
             }
-            Action::Set(set) => edit::set(&mut p.packet, p.tags, set).map_err(malformed)?,
+            Action::Set(set) => {
+                p.cached = Cached::default();
+                edit::set(&mut p.packet, p.tags, set).map_err(malformed)?;
+            }
             Action::Sample { probability, actions } => {
                 if *probability == u32::MAX || lock(&self.state).rng.u32(..) < *probability {
                     self.run(p.clone(), actions);
@@ -281,7 +307,18 @@ impl Model {
                     return Err(DropReason::Meter);
                 }
             }
-            Action::Ct(_) | Action::CtClear => return Err(DropReason::UnsupportedAction),
+            Action::Ct(request) if request.helper.is_some() || request.policy != 0 => {
+                return Err(DropReason::UnsupportedAction);
+            }
+            Action::Ct(request) => {
+                let now = self.clock.now();
+                let connections = &mut lock(&self.state).connections;
+                connections.ct(&mut p.packet, p.tags, &mut p.key, &mut p.cached, request, now);
+            }
+            Action::CtClear => {
+                connections::clear(&mut p.key);
+                p.cached = Cached::default();
+            }
             Action::CheckPktLen { len, greater, not_greater } => {
                 let is_longer = edit::checked_len(&p.packet) > usize::from(*len);
                 self.run(p.clone(), if is_longer { greater } else { not_greater });

@@ -11,6 +11,7 @@ use crate::rxq::{self, Assignment, ThreadInfo};
 use crate::shared::Shared;
 use crate::stats::PmdStats;
 use crate::table::MOVED_AT_ONCE;
+use crate::tracking::ConnectionTable;
 use clock::Clock;
 use datapath::scratch::Scratch;
 use datapath::{
@@ -84,10 +85,26 @@ impl UserspaceDatapath {
     /// Creates a datapath without ports, called `name` in texts ("netdev@ovs-netdev"). Packet
     /// threads start with the first port that needs one, in the network namespace of the thread
     /// that adds it.
+    /// Connections are tracked in memory of this process.
     pub fn new(name: impl Into<String>, clock: Clock, config: Config) -> Arc<UserspaceDatapath> {
+        UserspaceDatapath::with_connections(name, clock, config, ConnectionTable::default())
+    }
+
+    /// Creates a datapath as [`UserspaceDatapath::new`] does, which tracks connections in a given
+    /// table.
+    pub fn with_connections(
+        name: impl Into<String>,
+        clock: Clock,
+        config: Config,
+        connections: ConnectionTable,
+    ) -> Arc<UserspaceDatapath> {
+        let shared = Arc::new(Shared::new(clock, &config, connections));
+        if shared.tracking.is_in_use() {
+            shared.tracking.wake_cleaner();
+        }
         Arc::new(UserspaceDatapath {
             name: name.into(),
-            shared: Arc::new(Shared::new(clock, &config)),
+            shared,
             engines: Arc::default(),
             control: Mutex::new(Control {
                 config,
@@ -264,6 +281,7 @@ impl UserspaceDatapath {
             (control.assignment.take(), miss_queues, is_packet_thread, ports)
         };
         drop(rxq::join(threads, &self.shared));
+        self.shared.tracking.cleaner.stop();
         for queue in miss_queues.into_values() {
             queue.close();
         }
@@ -590,6 +608,9 @@ impl Counters for UserspaceDatapath {
     }
 
     fn drops(&self, reason: DropReason) -> u64 {
+        if reason == DropReason::FragmentsPurged {
+            return self.shared.tracking.purged();
+        }
         if !BY_DEVICES.contains(&reason) {
             return self.shared.drops.of(reason);
         }
@@ -611,7 +632,7 @@ impl Datapath for UserspaceDatapath {
     }
 
     fn connections(&self) -> Option<&dyn datapath::Connections> {
-        None
+        Some(&*self.shared.tracking)
     }
 
     fn supports(&self, action: &Action) -> bool {

@@ -3,6 +3,7 @@
 //! threads bring (`execute`, `inject`, dummy ports).
 
 use crate::cache::Cache;
+use crate::ct::CtRest;
 use crate::edit::{self, Parsed};
 use crate::megaflow::Flow;
 use crate::miss_queue::MissedPacket;
@@ -36,6 +37,8 @@ pub(crate) struct Work {
     pub(crate) tags: usize,
     /// Maximum length in bytes at the next output, set by `trunc`.
     pub(crate) cut: Option<u32>,
+    /// With the fields `ct_*` of `key`: the metadata of connection tracking.
+    pub(crate) ct: CtRest,
 }
 
 impl Work {
@@ -43,7 +46,16 @@ impl Work {
     pub(crate) fn received(packet: Packet, port: PortNo) -> Work {
         let tags = vlan_limit();
         let (key, layers) = extract_limited(packet.data(), port.0, tags);
-        Work { packet, key, layers, changed: false, moved: false, tags, cut: None }
+        Work {
+            packet,
+            key,
+            layers,
+            changed: false,
+            moved: false,
+            tags,
+            cut: None,
+            ct: CtRest::default(),
+        }
     }
 
     /// Creates the work for a packet with the metadata of `key`.
@@ -56,6 +68,7 @@ impl Work {
             moved: true,
             tags: 0,
             cut: None,
+            ct: CtRest::default(),
         };
         work.refresh();
         work
@@ -156,6 +169,8 @@ pub(crate) struct Engine {
     /// The time of the present batch.
     pub(crate) now: Millis,
     upcall_meter: UpcallMeter,
+    /// The entrance to the connection table; made by the first `ct` action.
+    pub(crate) worker: Option<conntrack::Worker>,
     /// A faster tier has applied the upcall limit to the packets of the present batch.
     is_admitted: bool,
 }
@@ -172,6 +187,7 @@ impl Engine {
             outputs: Vec::new(),
             now: Millis(0),
             upcall_meter: UpcallMeter::default(),
+            worker: None,
             is_admitted: false,
         }
     }
@@ -446,6 +462,7 @@ impl Engine {
             moved: work.moved,
             tags: work.tags,
             cut: work.cut,
+            ct: work.ct,
         }
     }
 

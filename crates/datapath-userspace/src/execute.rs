@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Execution of actions on a batch of packets.
 
+use crate::ct::Resumed;
 use crate::edit;
 use crate::engine::{Engine, Work};
 use crate::shared::Shared;
@@ -99,10 +100,18 @@ impl Engine {
                     self.run(shared, own, actions, depth);
                 }
                 Action::Meter(id) => self.meter(shared, &mut batch, *id),
-                Action::Ct(_) | Action::CtClear => {
-                    shared.drops.add(DropReason::UnsupportedAction, batch.len() as u64);
-                    break;
+                Action::Ct(request) => {
+                    let resumed = self.ct(shared, &mut batch, request, tail, depth);
+                    if resumed.is_empty() {
+                        continue;
+                    }
+                    self.run(shared, batch, tail, depth);
+                    for Resumed { works, actions, depth } in resumed {
+                        self.run(shared, works, &actions, depth);
+                    }
+                    return;
                 }
+                Action::CtClear => batch.iter_mut().for_each(Work::clear_ct),
                 Action::CheckPktLen { len, greater, not_greater } => {
                     let (mut long, mut short) = (Vec::new(), Vec::new());
                     for work in self.own(&mut batch, last) {
@@ -195,6 +204,9 @@ impl Engine {
                 _ => Err(DropReason::UnsupportedAction),
             };
             work.changed = true;
+            if matches!(action, Action::Set(set) if is_of_connection(set)) {
+                work.ct.cached = None;
+            }
             work.tags = match action {
                 Action::PushVlan { .. } => work.tags.saturating_add(1),
                 Action::PopVlan => work.tags.saturating_sub(1),
@@ -227,5 +239,24 @@ impl Engine {
             });
         }
         shared.drops.add(DropReason::Meter, dropped);
+    }
+}
+
+/// Returns true when `set` may change addresses or ports, and so the packet's connection.
+fn is_of_connection(set: &Set) -> bool {
+    match set {
+        Set::Ipv4 { .. }
+        | Set::Ipv6 { .. }
+        | Set::Tcp { .. }
+        | Set::Udp { .. }
+        | Set::Sctp { .. }
+        | Set::Icmp { .. } => true,
+        Set::Ethernet { .. }
+        | Set::Arp { .. }
+        | Set::Nd { .. }
+        | Set::NdExtensions { .. }
+        | Set::Mpls(_)
+        | Set::Priority(_)
+        | Set::Mark(_) => false,
     }
 }

@@ -38,7 +38,9 @@
 #![forbid(unsafe_code)]
 
 mod cache;
+mod cleaner;
 mod config;
+mod ct;
 mod datapath;
 mod edit;
 mod engine;
@@ -57,6 +59,7 @@ mod shared;
 mod stats;
 mod table;
 mod thread;
+mod tracking;
 mod upcall_limiter;
 
 pub use config::{Config, UpcallShare};
@@ -64,6 +67,7 @@ pub use datapath::UserspaceDatapath;
 pub use miss_queue::{MissSource, MissSourceId, MissedPacket};
 pub use rxq::ThreadInfo;
 pub use stats::PmdStats;
+pub use tracking::{ConnectionTable, Makers};
 
 /// Maximum number of packets that a queue delivers in one turn.
 pub const BATCH: usize = 32;

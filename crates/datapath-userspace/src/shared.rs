@@ -7,6 +7,7 @@ use crate::moved::Moved;
 use crate::ports::PortMap;
 use crate::stats::{Drops, PmdStats, ThreadStats};
 use crate::table::{Limits, Table};
+use crate::tracking::{ConnectionTable, Tracking};
 use crate::upcall_limiter::{Nanos, UpcallCost, UpcallLimiter};
 use clock::{Clock, Millis, OncePer};
 use datapath::{DropReason, PortNo, UpcallFactory, Upcaller};
@@ -31,6 +32,7 @@ pub(crate) struct Shared {
     /// True after shutdown: engines make no upcalls.
     pub(crate) closed: AtomicBool,
     pub(crate) upcall_limiter: UpcallLimiter,
+    pub(crate) tracking: Arc<Tracking>,
     /// The table's megaflows that have counted since the last sweep of those.
     pub(crate) moved: Arc<Moved>,
     table: RwLock<Table>,
@@ -65,10 +67,11 @@ fn write<T>(lock: &RwLock<T>) -> RwLockWriteGuard<'_, T> {
 }
 
 impl Shared {
-    pub(crate) fn new(clock: Clock, config: &Config) -> Shared {
+    pub(crate) fn new(clock: Clock, config: &Config, connections: ConnectionTable) -> Shared {
         let limits = Limits { flows: config.max_flows, masks: config.max_masks };
         let table = Table::new(limits);
         Shared {
+            tracking: Arc::new(Tracking::new(clock.clone(), connections)),
             clock,
             drops: Drops::default(),
             seed: config.seed,

@@ -93,8 +93,8 @@ pub enum Action {
         not_greater: Vec<Action>,
     },
     /// Track the packet's connection (ovs-actions(7), `ct`), and set its fields `ct_*` to what was
-    /// found. A packet of another protocol than IP stays as it is. A fragment waits until its
-    /// packet is whole; the actions after this one then run for each fragment.
+    /// found. A packet of another protocol than IP is invalid. A fragment waits until its packet is
+    /// whole; the actions after this one then run for each fragment.
     Ct(Box<conntrack::Request>),
     /// Forget what [`Action::Ct`] found: the fields `ct_*` become zero.
     CtClear,

@@ -31,11 +31,15 @@ pub enum DropReason {
     UnsupportedAction,
     /// An ingress policer.
     Policing,
+    /// The fragments of a packet that would be longer than 65,535 bytes.
+    FragmentsTooLong,
+    /// Fragments whose packet was never complete, and that no later packet released.
+    FragmentsPurged,
 }
 
 impl DropReason {
     /// All of them, in numeric order.
-    pub const ALL: [DropReason; 13] = [
+    pub const ALL: [DropReason; 15] = [
         DropReason::Flow,
         DropReason::TranslationError,
         DropReason::RecirculationLimit,
@@ -49,6 +53,8 @@ impl DropReason {
         DropReason::Malformed,
         DropReason::UnsupportedAction,
         DropReason::Policing,
+        DropReason::FragmentsTooLong,
+        DropReason::FragmentsPurged,
     ];
 
     /// That with this number; `None`: there is none.
@@ -72,6 +78,8 @@ impl DropReason {
             DropReason::Malformed => "datapath_drop_malformed",
             DropReason::UnsupportedAction => "datapath_drop_unsupported_action",
             DropReason::Policing => "datapath_drop_policing",
+            DropReason::FragmentsTooLong => "datapath_drop_fragments_too_long",
+            DropReason::FragmentsPurged => "datapath_drop_fragments_purged",
         }
     }
 }
