@@ -53,7 +53,8 @@ pub enum Untrackable {
     TransportChecksum,
     /// A port is zero.
     PortZero,
-    /// An ICMP message that is neither request, reply nor error.
+    /// An ICMP message that is neither request, reply nor error, or a request or reply with a
+    /// code.
     IcmpKind,
     /// An ICMP error whose inner packet has no tuple, or does not come from the receiver.
     InnerPacket,
@@ -274,6 +275,9 @@ fn transport(network: &Network<'_>, family: Family) -> Result<Transport, Untrack
                 return Ok(Transport::Error);
             }
             let (class, request) = class.ok_or(Untrackable::IcmpKind)?;
+            if header.code != 0 {
+                return Err(Untrackable::IcmpKind);
+            }
             let id = (header.rest.get() >> 16) as u16;
             Ok(Transport::Ports(Ports::Icmp(Icmp { class, request, code: header.code, id })))
         }

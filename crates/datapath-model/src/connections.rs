@@ -37,10 +37,6 @@ struct Flow {
 /// Requests of ICMP and ICMPv6, and their replies.
 const PAIRS: [(u8, u8, u8); 4] = [(1, 8, 0), (1, 13, 14), (1, 15, 16), (58, 128, 129)];
 
-fn is_icmp(proto: u8) -> bool {
-    matches!(proto, 1 | 58)
-}
-
 impl Flow {
     fn back(&self) -> Flow {
         let mut kind = self.kind;
@@ -59,6 +55,11 @@ impl Flow {
             kind,
             ..*self
         }
+    }
+
+    /// ICMP in IPv6 is another protocol without ports, and ICMPv6 in IPv4.
+    fn is_icmp(&self) -> bool {
+        self.proto == if self.src.is_ipv4() { 1 } else { 58 }
     }
 
     fn is_request(&self) -> bool {
@@ -594,7 +595,7 @@ impl Connections {
         let flow = seen.flow;
         let may = match &seen.segment {
             Some(s) => !invalid_flags(s.flags) && s.flags & (SYN | ACK) != SYN | ACK,
-            None => !is_icmp(flow.proto) || flow.is_request(),
+            None => !flow.is_icmp() || flow.is_request(),
         };
         if !may {
             key.ct_state = INV;
@@ -655,7 +656,7 @@ impl Connections {
         }
         let nat = if is_source { SNAT } else { DNAT };
         let is_free = |back: &Flow| self.find(back, now).is_none() && *back != *flow;
-        if is_icmp(flow.proto) {
+        if flow.is_icmp() {
             let ids = (0..=u16::MAX).map(|step| flow.sport.wrapping_add(step));
             let with = ids.map(|id| Flow { sport: id, dport: id, ..back });
             return with.take(128).find(is_free).map(|back| (back, nat));
@@ -738,7 +739,7 @@ fn rewrite(packet: &mut Packet, tags: usize, from: &Flow, to: &Flow) {
         6 => Set::Tcp { src, dst },
         17 => Set::Udp { src, dst },
         132 => Set::Sctp { src, dst },
-        1 | 58 => {
+        _ if from.is_icmp() => {
             let f = frame(packet.data(), tags).expect("it was parsed");
             let at = f.ip.as_ref().expect("it was parsed").l4 + 4;
             change(packet, &f, |data| store16(data, at, to.sport));
@@ -781,10 +782,10 @@ fn rewrite_quoted(data: &mut [u8], v6: bool, to: &Flow) {
         6 => (16, 0..4),
         17 => (6, 0..4),
         132 => (usize::MAX, 0..4),
-        1 | 58 => (2, 4..6),
+        1 | 58 if to.is_icmp() => (2, 4..6),
         _ => return,
     };
-    if is_icmp(proto) {
+    if to.is_icmp() {
         store16(data, l4 + 4, to.sport);
     } else {
         store16(data, l4, to.sport);
@@ -807,8 +808,7 @@ fn store_original(key: &mut Key, flow: &Flow) {
     clear(key);
     (key.ct_state, key.ct_zone, key.ct_mark, key.ct_label) = state;
     key.ct_nw_proto = flow.proto;
-    let icmp = is_icmp(flow.proto) && flow.kind != 0
-        || is_icmp(flow.proto) && flow.proto == if flow.src.is_ipv4() { 1 } else { 58 };
+    let icmp = flow.is_icmp();
     key.ct_tp_src.set(if icmp { flow.kind.into() } else { flow.sport });
     key.ct_tp_dst.set(if icmp { 0 } else { flow.dport });
     match (flow.src, flow.dst) {

@@ -148,6 +148,24 @@ pub trait Connections: Send + Sync {
     fn sweep_interval(&self) -> Duration;
     /// Sets it; zero is not allowed.
     fn set_sweep_interval(&self, interval: Duration);
+
+    /// Returns the counters of connection tracking and reassembly, by their names in
+    /// `coverage/show`.
+    fn coverage(&self) -> Vec<(&'static str, u64)> {
+        let counters = self.tracker().counters();
+        let fragments = self.fragments();
+        let both = [conntrack::Family::V4, conntrack::Family::V6].map(|f| fragments.counters(f));
+        let (checked, wrong) = fragments.checksums();
+        let tracked = conntrack::Counter::ALL.iter();
+        let mut all: Vec<_> = tracked.map(|c| (c.name(), counters.get(*c))).collect();
+        all.extend([
+            ("ipf_stuck_frag_list_expired", both.iter().map(|c| c.expired).sum()),
+            ("ipf_stuck_frag_list_purged", both.iter().map(|c| c.purged).sum()),
+            ("ipf_l3csum_checked", checked),
+            ("ipf_l3csum_err", wrong),
+        ]);
+        all
+    }
 }
 
 /// Counters of a datapath, in addition to those of flows and ports.

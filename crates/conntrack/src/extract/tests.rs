@@ -98,6 +98,7 @@ fn bad_packets_have_a_reason() {
     assert_eq!(tuple_of(v4(A, B).tcp(0, 2, 2), Family::V4), Err(PortZero));
     assert_eq!(tuple_of(v4(A, B).protocol(6).payload(b"short"), Family::V4), Err(TransportHeader));
     assert_eq!(tuple_of(v4(A, B).icmp(9, 0, 0), Family::V4), Err(IcmpKind));
+    assert_eq!(tuple_of(v4(A, B).icmp(8, 1, 0), Family::V4), Err(IcmpKind));
 
     let mut bytes = ip_bytes(v4(A, B).udp(1, 2).payload(b"abc"));
     let all = |bytes: &[u8]| extract(bytes, Family::V4, 0, Checksums::ALL).map(|_| ());

@@ -9,6 +9,7 @@
 use super::World;
 
 mod actions;
+mod connections;
 mod headers;
 mod lookup;
 mod ports;
@@ -91,6 +92,26 @@ macro_rules! behaviour_cases {
                 check_pkt_len_branches,
                 execute_runs_to_the_end,
                 drops_have_reasons;
+            connections:
+                a_connection_is_new_then_established,
+                other_protocols_are_tracked,
+                what_cannot_be_tracked_is_invalid,
+                force_turns_a_connection,
+                zones_are_apart,
+                mark_and_label_stay_with_the_connection,
+                source_nat_translates_both_ways,
+                destination_nat_translates_both_ways,
+                errors_are_translated_with_what_they_quote,
+                clear_forgets,
+                a_changed_packet_is_looked_up_again,
+                tracking_in_a_copy_stays_there,
+                execution_goes_on_with_the_key_s_connection,
+                connections_end_by_the_clock,
+                limits_and_flushes,
+                ended_connections_are_removed,
+                a_helper_translates_what_it_reads,
+                fragments_wait_for_each_other,
+                fragments_without_their_packet_go_on_as_invalid;
             ports:
                 ports_are_listed_added_and_removed,
                 output_to_a_removed_port_is_counted,
