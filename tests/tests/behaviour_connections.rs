@@ -37,7 +37,8 @@ struct Sent {
 const FLAGS: [u16; 9] = [0x02, 0x12, 0x10, 0x18, 0x11, 0x04, 0x14, 0x03, 0x00];
 
 fn sent() -> impl Strategy<Value = Sent> {
-    let proto = prop_oneof![4 => Just(6u8), 3 => Just(17), 2 => Just(1), 1 => Just(132), 1 => Just(47)];
+    let proto =
+        prop_oneof![4 => Just(6u8), 3 => Just(17), 2 => Just(1), 1 => Just(132), 1 => Just(47)];
     let host = || prop_oneof![1u8..4, Just(9)];
     let port = || prop_oneof![Just(1500u16), Just(1501), Just(80), Just(0)];
     let flags = prop::sample::select(&FLAGS[..]);
@@ -218,6 +219,8 @@ proptest! {
             let Some(frame) = frame else { continue };
             let list = &lists[*list];
             let [model, userspace] = [0, 1].map(|at| effects(&worlds[at], list, &frame));
+            let states = [&model, &userspace].map(|(key, _)| key.map(|key| key.ct_state));
+            prop_assert_eq!(states[0], states[1], "{} for {:02x?}", list, frame);
             prop_assert_eq!(&model, &userspace, "{} for {:02x?}", list, frame);
             gone.extend(model.1);
         }

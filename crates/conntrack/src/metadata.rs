@@ -35,7 +35,8 @@ impl Metadata {
         key.ct_tp_src.set(src_port);
         key.ct_tp_dst.set(dst_port);
         let v4 = |address| if let IpAddr::V4(address) = address { address.to_bits() } else { 0 };
-        let v6 = |address| if let IpAddr::V6(address) = address { address.octets() } else { [0; 16] };
+        let v6 =
+            |address| if let IpAddr::V6(address) = address { address.octets() } else { [0; 16] };
         key.ct_nw_src.set(self.original.map_or(0, |tuple| v4(tuple.src)));
         key.ct_nw_dst.set(self.original.map_or(0, |tuple| v4(tuple.dst)));
         key.ct_ipv6_src = self.original.map_or([0; 16], |tuple| v6(tuple.src));

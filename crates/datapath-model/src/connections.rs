@@ -47,14 +47,7 @@ impl Flow {
                 kind = request;
             }
         }
-        Flow {
-            src: self.dst,
-            dst: self.src,
-            sport: self.dport,
-            dport: self.sport,
-            kind,
-            ..*self
-        }
+        Flow { src: self.dst, dst: self.src, sport: self.dport, dport: self.sport, kind, ..*self }
     }
 
     /// ICMP in IPv6 is another protocol without ports, and ICMPv6 in IPv4.
@@ -199,7 +192,8 @@ fn see(packet: &Packet, tags: usize, zone: u16) -> Option<Seen> {
         }
     }
     let pseudo = || {
-        let addresses = if ip.v6 { &data[f.l3 + 8..f.l3 + 40] } else { &data[f.l3 + 12..f.l3 + 20] };
+        let addresses =
+            if ip.v6 { &data[f.l3 + 8..f.l3 + 40] } else { &data[f.l3 + 12..f.l3 + 20] };
         sum(addresses) + u64::from(ip.proto) + payload.len() as u64
     };
     let mut inner = None;
@@ -213,7 +207,9 @@ fn see(packet: &Packet, tags: usize, zone: u16) -> Option<Seen> {
             if header < 20 || header > payload.len() || !verify(true) {
                 return None;
             }
-            let word = |at: usize| Some(u32::from(be16(payload, at)?) << 16 | u32::from(be16(payload, at + 2)?));
+            let word = |at: usize| {
+                Some(u32::from(be16(payload, at)?) << 16 | u32::from(be16(payload, at + 2)?))
+            };
             segment = Some(Segment {
                 seq: word(4)?,
                 ack: word(8)?,
@@ -240,7 +236,8 @@ fn see(packet: &Packet, tags: usize, zone: u16) -> Option<Seen> {
                 return None;
             }
             let kind = payload[0];
-            let is_error = if ip.v6 { matches!(kind, 1..=4) } else { matches!(kind, 3 | 4 | 5 | 11 | 12) };
+            let is_error =
+                if ip.v6 { matches!(kind, 1..=4) } else { matches!(kind, 3 | 4 | 5 | 11 | 12) };
             if is_error {
                 let at = ip.l4 + 8;
                 let quoted = quoted(&data[at..ip.end], ip.v6, zone)?;
@@ -655,7 +652,7 @@ impl Connections {
             *(if is_source { &mut back.dst } else { &mut back.src }) = first;
         }
         let nat = if is_source { SNAT } else { DNAT };
-        let is_free = |back: &Flow| self.find(back, now).is_none() && *back != *flow;
+        let is_free = |back: &Flow| self.find(back, now).is_none();
         if flow.is_icmp() {
             let ids = (0..=u16::MAX).map(|step| flow.sport.wrapping_add(step));
             let with = ids.map(|id| Flow { sport: id, dport: id, ..back });

@@ -220,8 +220,7 @@ impl Tracking {
             if left.is_zero() {
                 return Event::Time;
             }
-            let sleep =
-                if self.clock.is_stopped() { left.min(STOPPED_CLOCK_SLEEP) } else { left };
+            let sleep = if self.clock.is_stopped() { left.min(STOPPED_CLOCK_SLEEP) } else { left };
             state = match self.cleaner.condition.wait_timeout(state, sleep) {
                 Ok((state, _)) => state,
                 Err(poisoned) => poisoned.into_inner().0,

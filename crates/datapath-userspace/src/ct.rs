@@ -226,8 +226,7 @@ impl Ct<'_> {
 
     fn process(&mut self, mut packet: IpPacket<'_>, meta: &mut Metadata) -> Done {
         let now = self.tracking.ticks(self.now);
-        let done =
-            self.tracking.tracker.process(self.pinned, &mut packet, meta, self.request, now);
+        let done = self.tracking.tracker.process(self.pinned, &mut packet, meta, self.request, now);
         if self.request.commit != Commit::No && meta.state & ct_state::NEW != 0 {
             self.made += 1;
         }

@@ -36,6 +36,16 @@ fn state(w: &World, actions: &str, frame: &[u8]) -> u8 {
 }
 
 fn tcp(hosts: (u8, u8), ports: (u16, u16), flags: u16, numbers: (u32, u32)) -> Vec<u8> {
+    tcp_with(hosts, ports, flags, numbers, b"")
+}
+
+fn tcp_with(
+    hosts: (u8, u8),
+    ports: (u16, u16),
+    flags: u16,
+    numbers: (u32, u32),
+    data: &[u8],
+) -> Vec<u8> {
     let header = TcpHeader {
         src: ports.0.into(),
         dst: ports.1.into(),
@@ -46,7 +56,11 @@ fn tcp(hosts: (u8, u8), ports: (u16, u16), flags: u16, numbers: (u32, u32)) -> V
         checksum: 0.into(),
         urgent: 0.into(),
     };
-    Frame::ethernet(B, A).ipv4(v4(hosts.0), v4(hosts.1), 64).tcp_header(header).finish()
+    Frame::ethernet(B, A)
+        .ipv4(v4(hosts.0), v4(hosts.1), 64)
+        .tcp_header(header)
+        .payload(data)
+        .finish()
 }
 
 fn udp(hosts: (u8, u8), ports: (u16, u16)) -> Vec<u8> {
@@ -119,7 +133,10 @@ pub fn other_protocols_are_tracked(w: &World) {
     };
     assert_eq!(out(w, &six(1, 2)), NEW | TRK);
     let k = key(w, "ct", &six(2, 1));
-    assert_eq!((k.ct_state, k.ct_ipv6_src, k.ct_nw_src.get()), (EST | RPL | TRK, v6(1).octets(), 0));
+    assert_eq!(
+        (k.ct_state, k.ct_ipv6_src, k.ct_nw_src.get()),
+        (EST | RPL | TRK, v6(1).octets(), 0)
+    );
     let errors = [error(9, &udp((1, 2), (5, 6))), error(9, &udp((2, 1), (6, 5)))];
     assert_eq!(state(w, "ct", &errors[0]), REL | RPL | TRK);
     assert_eq!(state(w, "ct", &errors[1]), REL | TRK);
@@ -218,11 +235,8 @@ pub fn destination_nat_translates_both_ways(w: &World) {
 }
 
 pub fn errors_are_translated_with_what_they_quote(w: &World) {
-    let (_, out) = tracked(
-        w,
-        "ct(commit,nat(src=10.0.0.9))",
-        Packet::from_slice(&udp((1, 2), (1500, 53))),
-    );
+    let (_, out) =
+        tracked(w, "ct(commit,nat(src=10.0.0.9))", Packet::from_slice(&udp((1, 2), (1500, 53))));
     let (k, back) = tracked(w, "ct(nat)", Packet::from_slice(&error(4, &out)));
     assert_eq!(k.ct_state, REL | RPL | TRK | DNAT);
     assert_eq!(addresses(&back), (4, 1));
@@ -336,16 +350,9 @@ pub fn a_helper_translates_what_it_reads(w: &World) {
     state(w, "ct(nat)", &tcp((2, 240), (21, 1500), SYN | ACK, (499, 100)));
     state(w, "ct(nat)", &tcp((1, 2), (1500, 21), ACK, (100, 500)));
     // The second command is one that the sender's device would complete.
-    for (n, seq) in [(1u8, 100), (2, 118)] {
-        let mut frame = tcp((1, 2), (1500, 21), ACK, (seq, 500));
+    for (n, seq) in [(1u8, 100), (2, 119)] {
         let command = format!("PORT 10,0,0,1,4,{n}\r\n");
-        let header = frame[34..54].to_vec();
-        let header = packet::FromBytes::read_from_bytes(&header).expect("20 bytes");
-        frame = Frame::ethernet(B, A)
-            .ipv4(v4(1), v4(2), 64)
-            .tcp_header(header)
-            .payload(command.as_bytes())
-            .finish();
+        let frame = tcp_with((1, 2), (1500, 21), ACK, (seq, 500), command.as_bytes());
         let packet = if n == 1 { Packet::from_slice(&frame) } else { unfinished(&frame) };
         let (k, out) = tracked(w, "ct(nat)", packet);
         assert_eq!((k.ct_state, addresses(&out)), (EST | TRK | SNAT, (240, 2)));
