@@ -187,8 +187,6 @@ fn effects(w: &World, list: &str, frame: &[u8]) -> (Option<Key>, Vec<Vec<u8>>) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 128, ..ProptestConfig::default() })]
-
     #[test]
     fn the_model_and_userspace_agree(
         lists in prop::collection::vec(list(), 4),

@@ -199,7 +199,7 @@ fn see(packet: &Packet, tags: usize, zone: u16) -> Option<Seen> {
     let mut inner = None;
     let verify = |with_pseudo: bool| {
         let extra = if with_pseudo { pseudo() } else { 0 };
-        left_to_others || (sum(payload) + extra) % 0xffff == 0
+        left_to_others || (sum(payload) + extra).is_multiple_of(0xffff)
     };
     match (ip.proto, ip.v6) {
         (6, _) => {

@@ -45,7 +45,9 @@ struct State {
     thread: Option<JoinHandle<()>>,
     interval: Duration,
     is_stopped: bool,
-    is_woken: bool,
+    /// The time of the first wakeup that the thread has not seen. Work counts from then on, however
+    /// late the thread runs.
+    woken_at: Option<Millis>,
 }
 
 /// The end of a wait.
@@ -75,7 +77,7 @@ impl Cleaner {
                 thread: None,
                 interval: DEFAULT_INTERVAL,
                 is_stopped: false,
-                is_woken: false,
+                woken_at: None,
             }),
             condition: Condvar::new(),
             is_asleep: AtomicBool::new(true),
@@ -130,7 +132,7 @@ impl Tracking {
             return;
         }
         self.cleaner.is_asleep.store(false, Ordering::SeqCst);
-        state.is_woken = true;
+        state.woken_at.get_or_insert(self.clock.now());
         if state.thread.is_none() {
             let tracking = self.clone();
             let started =
@@ -151,9 +153,12 @@ impl Tracking {
 
     /// The thread's work.
     fn clean(&self) {
-        let Some(mut sweeper) = self.cleaner.lock().sweeper.take() else { return };
-        let now = self.clock.now();
-        let mut times = Times { last_pass: now, last_purge: now };
+        let (sweeper, start) = {
+            let mut state = self.cleaner.lock();
+            (state.sweeper.take(), state.woken_at.unwrap_or_else(|| self.clock.now()))
+        };
+        let Some(mut sweeper) = sweeper else { return };
+        let mut times = Times { last_pass: start, last_purge: start };
         let mut is_settled = true;
         loop {
             match self.wait(&mut times, is_settled) {
@@ -178,7 +183,8 @@ impl Tracking {
     fn pass(&self, sweeper: &mut Sweeper) -> bool {
         let mut passes = 0;
         let mut is_settled = false;
-        while !is_settled && passes < MOST_PASSES {
+        // The first pass may have begun earlier, with a wakeup, and is not a whole one here.
+        while !(is_settled && passes > 1) && passes < MOST_PASSES {
             let swept = sweeper.slice(self.ticks(self.clock.now()));
             passes += usize::from(swept.end_of_pass);
             is_settled = swept.settled;
@@ -199,7 +205,7 @@ impl Tracking {
             if state.is_stopped {
                 return Event::Stop;
             }
-            if std::mem::take(&mut state.is_woken) {
+            if state.woken_at.take().is_some() {
                 return Event::Wakeup;
             }
             if is_settled && self.may_sleep() {
@@ -207,8 +213,8 @@ impl Tracking {
                     Ok(state) => state,
                     Err(poisoned) => poisoned.into_inner(),
                 };
-                let now = self.clock.now();
-                *times = Times { last_pass: now, last_purge: now };
+                let start = state.woken_at.unwrap_or_else(|| self.clock.now());
+                *times = Times { last_pass: start, last_purge: start };
                 continue;
             }
             let now = self.clock.now();
