@@ -71,6 +71,10 @@ pub struct CtTuple {
 pub struct CtFlush {
     /// In this zone; `None` in all.
     pub zone: Option<u16>,
+    /// Value and mask of the mark; `None` matches anything.
+    pub mark: Option<(u32, u32)>,
+    /// Value and mask of the label; `None` matches anything.
+    pub label: Option<(u128, u128)>,
     /// IP protocol; 0 for any.
     pub ip_proto: u8,
     /// The direction of the connection's first packet.

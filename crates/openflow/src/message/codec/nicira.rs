@@ -82,6 +82,10 @@ pub(super) fn encode_tlv_table_reply(
 const ORIGINAL: u16 = 0;
 const REPLY: u16 = 1;
 const ZONE: u16 = 2;
+const MARK: u16 = 3;
+const MARK_MASK: u16 = 4;
+const LABEL: u16 = 5;
+const LABEL_MASK: u16 = 6;
 /// Properties of a tuple (NXT_CT_TUPLE_*).
 const SRC: u16 = 0;
 const DST: u16 = 1;
@@ -134,16 +138,32 @@ pub(super) fn decode_ct_flush(mut r: Reader<'_>) -> Result<CtFlush> {
     }
     let mut f = CtFlush { ip_proto, ..CtFlush::default() };
     let mut v4 = None;
+    let (mut mark, mut label) = ((None, None), (None, None));
     while !r.is_empty() {
         let prop = property::next(&mut r)?;
         match prop.kind {
             Kind::Standard(ORIGINAL) => f.original = decode_tuple(prop.aligned()?, &mut v4)?,
             Kind::Standard(REPLY) => f.reply = decode_tuple(prop.aligned()?, &mut v4)?,
             Kind::Standard(ZONE) => f.zone = Some(prop.u16()?),
+            Kind::Standard(MARK) => mark.0 = Some(prop.u32()?),
+            Kind::Standard(MARK_MASK) => mark.1 = Some(prop.u32()?),
+            Kind::Standard(LABEL) => label.0 = Some(prop.u128()?),
+            Kind::Standard(LABEL_MASK) => label.1 = Some(prop.u128()?),
             _ => return Err(prop.unknown()),
         }
     }
+    // A value without a mask is exact. A mask of zeros matches anything.
+    let or_ones = |mask: Option<u32>| mask.unwrap_or(u32::MAX);
+    f.mark = pair(mark).map(|(value, mask)| (value, or_ones(mask))).filter(|(_, mask)| *mask != 0);
+    let or_ones = |mask: Option<u128>| mask.unwrap_or(u128::MAX);
+    f.label =
+        pair(label).map(|(value, mask)| (value, or_ones(mask))).filter(|(_, mask)| *mask != 0);
     Ok(f)
+}
+
+/// Returns a value and its mask, when either is given. A mask alone is one of the value 0.
+fn pair<T: Default>((value, mask): (Option<T>, Option<T>)) -> Option<(T, Option<T>)> {
+    (value.is_some() || mask.is_some()).then(|| (value.unwrap_or_default(), mask))
 }
 
 fn put_tuple(t: &CtTuple, ty: u16, out: &mut Vec<u8>) {
@@ -183,6 +203,18 @@ pub(super) fn encode_ct_flush(
     put_tuple(&f.reply, REPLY, out);
     if let Some(zone) = f.zone {
         property::put_small(out, ZONE, &zone.to_be_bytes());
+    }
+    if let Some((value, mask)) = f.mark {
+        if mask != u32::MAX {
+            property::put_small(out, MARK_MASK, &mask.to_be_bytes());
+        }
+        property::put_small(out, MARK, &value.to_be_bytes());
+    }
+    if let Some((value, mask)) = f.label {
+        if mask != u128::MAX {
+            property::put(out, LABEL_MASK, &mask.to_be_bytes());
+        }
+        property::put(out, LABEL, &value.to_be_bytes());
     }
     finish(out, at, "NXT_CT_FLUSH")
 }

@@ -93,6 +93,17 @@ impl<'a> Property<'a> {
         v.u64()
     }
 
+    /// A 128-bit number, which 4 bytes of padding may precede.
+    pub(super) fn u128(&self) -> Result<u128> {
+        let mut v = self.value;
+        match v.len() {
+            16 => {}
+            20 => v.skip(4)?,
+            _ => return Err(OfError::OFPBPC_BAD_LEN),
+        }
+        Ok(u128::from_be_bytes(v.array()?))
+    }
+
     /// The value after 4 bytes of padding.
     pub(super) fn aligned(&self) -> Result<Reader<'a>> {
         let mut v = self.value;

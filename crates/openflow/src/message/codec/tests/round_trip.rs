@@ -4,6 +4,7 @@
 use super::*;
 use crate::PortNo;
 use crate::action::{Action, LearnTarget};
+use crate::hex::unhex;
 use ::flow::{Field, Match};
 use proptest::prelude::*;
 use std::time::Duration;
@@ -524,4 +525,50 @@ fn group_features_of_early_versions_name_their_actions() {
     let told = |actions| told_by(Version::V11, actions);
     assert_eq!(told(1 << 0 | 1 << 18 | 1 << 21), 1 << 0 | 1 << 18 | 1 << 21);
     assert_eq!(told(1 << 25), 0x67fe); // all SET_*, and no SET_FIELD
+}
+
+proptest! {
+    #[test]
+    fn ct_flush_goes_round(
+        version in version(Version::V10),
+        ip_proto in any::<u8>(),
+        zone in proptest::option::of(any::<u16>()),
+        mark in proptest::option::of((any::<u32>(), 1..=u32::MAX)),
+        label in proptest::option::of((any::<u128>(), 1..=u128::MAX)),
+        port in proptest::option::of(any::<u16>()),
+    ) {
+        let reply = CtTuple { dst_port: port, ..CtTuple::default() };
+        let expected =
+            Body::CtFlush(CtFlush { zone, ip_proto, mark, label, reply, ..CtFlush::default() });
+        prop_assert_eq!(back(expected.clone(), &Protocol::new(version)), expected);
+    }
+}
+
+/// Properties that only Open vSwitch 3.5 sends, in its form: a mask before its value, none where
+/// it is all ones.
+#[test]
+fn marks_and_labels_of_ct_flush() {
+    let decode = |properties: &str| {
+        let body = format!("00002320000000200000000000000000{properties}");
+        let bytes = unhex(&format!("0104{:04x}00000002{body}", body.len() / 2 + 8));
+        Message::decode(&bytes, &Protocol::new(Version::V10)).map(|m| (m.body, bytes))
+    };
+    for (properties, mark, label) in [
+        ("0003000800000011", Some((0x11, u32::MAX)), None),
+        ("00040008000000ff0003000800000011", Some((0x11, 0xff)), None),
+        ("00050014000000000000000000000000000000220000000000", None, Some((0x22, u128::MAX))),
+    ] {
+        let Ok((body, bytes)) = decode(properties) else { panic!("{properties}") };
+        assert_eq!(body, Body::CtFlush(CtFlush { mark, label, ..CtFlush::default() }));
+        assert_eq!(Message::new(2, body).encode(&Protocol::new(Version::V10)).unwrap(), bytes);
+    }
+    // Padding may stand between a label's header and its value.
+    let (body, _) = decode("000500180000000000000000000000000000000000000022").unwrap();
+    let label = Some((0x22, u128::MAX));
+    assert_eq!(body, Body::CtFlush(CtFlush { label, ..CtFlush::default() }));
+    // Masks of zeros match anything; a label of 8 bytes is none.
+    let (body, _) = decode("00040008000000000003000800000011").unwrap();
+    assert_eq!(body, Body::CtFlush(CtFlush::default()));
+    let error = decode("0005000c000000000000000000000000").unwrap_err().error;
+    assert_eq!(error, OfError::OFPBPC_BAD_LEN);
 }
