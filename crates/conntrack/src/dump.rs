@@ -14,7 +14,8 @@ use std::fmt::{Display, Formatter, Result, Write};
 use std::time::Duration;
 
 /// Slots that [`Table::dump`] visits at most in a slice.
-pub const DUMP_SLICE: usize = 4_096;
+/// A line takes about a microsecond to make, and the control thread may be held for 10 ms.
+pub const DUMP_SLICE: usize = 1_024;
 
 /// A connection at the moment of a dump.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

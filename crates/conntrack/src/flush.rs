@@ -112,7 +112,24 @@ impl TupleFilter {
     ///
     /// The text of Open vSwitch's answer.
     pub fn parse(text: &str) -> Result<TupleFilter, ParseError> {
-        let mut filter = TupleFilter::default();
+        TupleFilter::default().parse_more(text)
+    }
+
+    /// Parses the tuple of the reply direction: the protocol and the family of this one, which is
+    /// the original direction's, hold for it, too.
+    fn parse_reply(&self, text: &str) -> Result<TupleFilter, ParseError> {
+        let reply = TupleFilter { proto: self.proto, ..TupleFilter::default() }.parse_more(text)?;
+        let family = |filter: &TupleFilter| filter.src.or(filter.dst);
+        match (family(self), family(&reply)) {
+            (Some(ours), Some(theirs)) if ours.is_ipv4() != theirs.is_ipv4() => {
+                Err(ParseError(format!("the L3 protocol does not match {theirs}")))
+            }
+            _ => Ok(reply),
+        }
+    }
+
+    fn parse_more(self, text: &str) -> Result<TupleFilter, ParseError> {
+        let mut filter = self;
         for field in text.split([',', ' ']).filter(|field| !field.is_empty()) {
             let (key, value) = field.split_once('=').unwrap_or((field, ""));
             if value.is_empty() {
@@ -130,13 +147,8 @@ impl TupleFilter {
 
     fn set(&mut self, key: &str, value: &str) -> Result<(), ParseError> {
         let bad = || ParseError(format!("failed to parse field {key}"));
-        let number = |max: u64| {
-            let parsed = match value.strip_prefix("0x").or_else(|| value.strip_prefix("0X")) {
-                Some(hex) => u64::from_str_radix(hex, 16),
-                None => value.parse(),
-            };
-            parsed.ok().filter(|number| *number <= max).ok_or_else(bad)
-        };
+        let number =
+            |max: u128| parse_number(value).filter(|number| *number <= max).ok_or_else(bad);
         let is_icmp = matches!(self.proto, ip_proto::ICMP | ip_proto::ICMPV6);
         let l4 = || ParseError("invalid L4 fields".into());
         match key {
@@ -174,7 +186,64 @@ impl TupleFilter {
     }
 }
 
+/// Parses a decimal or hexadecimal number without a sign.
+fn parse_number(text: &str) -> Option<u128> {
+    let number = match text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
+        Some(hex) => u128::from_str_radix(hex, 16),
+        None => text.parse(),
+    };
+    number.ok().filter(|_| !text.contains('+'))
+}
+
+/// Parses `VALUE` or `VALUE/MASK`; both are at most `max`, which is the mask of a value alone.
+fn parse_masked(text: &str, max: u128) -> Option<(u128, u128)> {
+    let number = |text: &str| parse_number(text).filter(|number| *number <= max);
+    match text.split_once('/') {
+        Some((value, mask)) => Some((number(value)?, number(mask)?)),
+        None => Some((number(text)?, max)),
+    }
+}
+
 impl Flush {
+    /// Parses the words of `dpctl/flush-conntrack`: zone, mark, label, original and reply tuple, in
+    /// this order. Each may be left out.
+    ///
+    /// # Errors
+    ///
+    /// The text of Open vSwitch's answer.
+    pub fn parse(words: &[&str]) -> Result<Flush, ParseError> {
+        let mut flush = Flush::default();
+        let mut words = words.iter().copied().peekable();
+        let failed = |what: &str| ParseError(format!("failed to parse {what}"));
+        let mut after = |prefix: &str| {
+            let word = words.next_if(|word| word.starts_with(prefix))?;
+            word.strip_prefix(prefix)
+        };
+        if let Some(text) = after("zone=") {
+            let zone = parse_number(text).and_then(|zone| u16::try_from(zone).ok());
+            flush.zone = Some(zone.ok_or_else(|| failed("zone"))?);
+        }
+        if let Some(text) = after("mark=") {
+            let (value, mask) =
+                parse_masked(text, u32::MAX.into()).ok_or_else(|| failed("mark"))?;
+            flush.mark = Some((value as u32, mask as u32)).filter(|(_, mask)| *mask != 0);
+        }
+        if let Some(text) = after("labels=") {
+            let label = parse_masked(text, u128::MAX).ok_or_else(|| failed("labels"))?;
+            flush.label = Some(label).filter(|(_, mask)| *mask != 0);
+        }
+        if let Some(text) = words.next() {
+            flush.original = TupleFilter::parse(text)?;
+        }
+        if let Some(text) = words.next().filter(|text| !text.is_empty()) {
+            flush.reply = flush.original.parse_reply(text)?;
+        }
+        if words.next().is_some() {
+            return Err(ParseError("invalid arguments".into()));
+        }
+        Ok(flush)
+    }
+
     /// Returns true when all connections match.
     pub fn is_all(&self) -> bool {
         *self == Flush::default()

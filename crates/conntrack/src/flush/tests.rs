@@ -88,7 +88,51 @@ fn errors_have_the_texts_of_open_vswitch() {
     }
 }
 
+#[test]
+fn words_of_a_command() {
+    let parsed = |text: &str| {
+        let words: Vec<&str> = text.split_whitespace().collect();
+        Flush::parse(&words).map_err(|error| error.to_string())
+    };
+    assert_eq!(parsed(""), Ok(Flush::default()));
+    let original = parse("ct_nw_src=10.1.1.1,ct_nw_proto=17");
+    let reply = parse("ct_nw_proto=17,ct_tp_dst=3");
+    assert_eq!(
+        parsed("zone=5 mark=0x11/0xff labels=3 ct_nw_src=10.1.1.1,ct_nw_proto=17 ct_tp_dst=3"),
+        Ok(Flush {
+            zone: Some(5),
+            mark: Some((0x11, 0xff)),
+            label: Some((3, u128::MAX)),
+            original,
+            reply
+        })
+    );
+    assert_eq!(parsed("mark=7"), Ok(Flush { mark: Some((7, u32::MAX)), ..Flush::default() }));
+    assert_eq!(parsed("mark=7/0 labels=1/0"), Ok(Flush::default()));
+    for (text, error) in [
+        ("zone=x", "failed to parse zone"),
+        ("zone=", "failed to parse zone"),
+        ("zone=65536", "failed to parse zone"),
+        ("mark=x", "failed to parse mark"),
+        ("mark=1/0x100000000", "failed to parse mark"),
+        ("zone=1 labels=1/", "failed to parse labels"),
+        ("zone=3 zone=3", "invalid conntrack tuple field: zone"),
+        ("foo zone=3", "field foo missing value"),
+        ("ct_nw_src=1.1.1.1 ct_nw_src=1.1.1.1 x", "invalid arguments"),
+        ("ct_nw_src=1.1.1.1 ct_ipv6_src=::1", "the L3 protocol does not match ::1"),
+        ("ct_nw_src=1.1.1.1 ct_tp_src=1", "port is set without protocol"),
+    ] {
+        assert_eq!(parsed(text), Err(error.to_owned()), "{text}");
+    }
+}
+
 proptest! {
+    #[test]
+    fn any_words(words in proptest::collection::vec("(zone|mark|labels|x)?=?[0-9a-fx/]{0,9}", 0..5)) {
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        let _ = Flush::parse(&words);
+    }
+
     #[test]
     fn any_text(text in "[a-z0-9_=,.: x]{0,60}|(ct_nw_src|ct_tp_src|icmp_id|ct_nw_proto)=[0-9.:a-fx]{0,8}") {
         let _ = TupleFilter::parse(&text);
