@@ -22,12 +22,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub(crate) const TABLES: usize = 255;
 
 /// All bridges of the switch that share one datapath.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Snapshot {
     /// Bridges by [`BridgeIndex`]. A removed bridge leaves `None`.
     pub bridges: Vec<Option<Arc<BridgeView>>>,
     /// Bridge and OpenFlow port of each datapath port.
     pub ports: Arc<HashMap<DpPort, (BridgeIndex, PortNo)>>,
+    /// Number of the timeout policy of connections, by zone. Zones without a row use policy 0, the
+    /// default.
+    pub timeout_policies: Arc<HashMap<u16, u16>>,
 }
 
 impl Snapshot {

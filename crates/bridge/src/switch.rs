@@ -564,7 +564,7 @@ impl Switch {
     /// Returns the snapshot that a publication of all changes would make.
     pub(crate) fn draft(&mut self) -> Snapshot {
         let old = self.slow.published.newest();
-        let mut next = Snapshot { bridges: old.bridges.clone(), ports: Arc::clone(&old.ports) };
+        let mut next = Snapshot::clone(&old);
         next.bridges.resize(self.bridges.len(), None);
         let dirty = std::mem::take(&mut self.dirty);
         for (index, dirty) in &dirty {
@@ -651,6 +651,21 @@ impl Switch {
         if let Some(left) = self.wait_budget.available(state.until_passed(), Instant::now()) {
             thread.wait(&self.slow, left, || state.is_done(version));
             self.wait_budget.spend(Instant::now());
+        }
+    }
+
+    /// Sets the timeout policies of connections, by zone: the policy of a zone is named by the
+    /// actions that commit connections in it. Megaflows follow a change.
+    pub fn set_timeout_policies(&mut self, policies: impl IntoIterator<Item = (u16, u16)>) {
+        self.publish();
+        let newest = self.slow.published.newest();
+        let timeout_policies: HashMap<u16, u16> = policies.into_iter().collect();
+        if *newest.timeout_policies != timeout_policies {
+            self.counters.revalidations.reconfigured += 1;
+            let timeout_policies = Arc::new(timeout_policies);
+            let next = Snapshot { timeout_policies, ..Snapshot::clone(&newest) };
+            self.slow.published.publish(Arc::new(next));
+            self.revalidate_soon();
         }
     }
 
