@@ -47,6 +47,7 @@ mod asynchronous;
 mod bundle;
 mod change;
 mod flow_text;
+mod flush;
 mod handler;
 mod monitor;
 mod origin;
@@ -144,6 +145,12 @@ impl Connections {
     /// false, the daemon does not read from the transport, so that flow control slows the peer.
     pub fn wants_input(&self, id: ConnectionId) -> bool {
         self.sessions.get(&id).is_some_and(Session::wants_input)
+    }
+
+    /// Returns true while a request of the peer needs more time than one step may take. The daemon
+    /// calls [`Connections::run`] then, after other tasks had their turn.
+    pub fn has_unfinished_request(&self, id: ConnectionId) -> bool {
+        self.sessions.get(&id).is_some_and(Session::is_flushing)
     }
 
     /// Returns true when [`Connections::take_output`] has bytes to return.

@@ -2,9 +2,9 @@
 //! Dispatch of received messages to their handlers.
 
 use super::origin::{Kind, Origin, VISIBLE_TABLES};
-use super::reply::Reply;
+use super::reply::{Job, Reply};
 use super::session::CloseCause;
-use super::{ConnectionId, Connections};
+use super::{ConnectionId, Connections, Session, flush};
 use crate::switch::Switch;
 use clock::Millis;
 use openflow::message::{
@@ -27,9 +27,14 @@ impl Connections {
             if session.closing.is_some() || session.output.is_full_for_requests() {
                 break;
             }
-            // An unfinished reply is completed before the next message is carried out.
+            // An unfinished request is completed before the next message is carried out.
             if let Some(job) = session.job.take() {
-                self.step(id, job, now);
+                let is_flush = matches!(job, Job::Flush(_));
+                self.step(id, job, switch, now);
+                // One step of a flush takes all the time that a connection may take at once.
+                if is_flush && self.sessions.get(&id).is_none_or(|s| s.job.is_some()) {
+                    break;
+                }
                 continue;
             }
             if session.monitors.is_behind() {
@@ -41,7 +46,12 @@ impl Connections {
             }
             match frames.next_message() {
                 Ok(None) => break,
-                Ok(Some(bytes)) => self.message(id, bytes, switch, now),
+                Ok(Some(bytes)) => {
+                    self.message(id, bytes, switch, now);
+                    if self.sessions.get(&id).is_some_and(Session::is_flushing) {
+                        break;
+                    }
+                }
                 Err(e) => session.close(CloseCause::Protocol, e.to_string()),
             }
         }
@@ -84,7 +94,7 @@ impl Connections {
             Ok(Reply::One(body)) => {
                 self.send(id, &Message { xid, body: *body });
             }
-            Ok(Reply::Long(job)) => self.step(id, job, now),
+            Ok(Reply::Long(job)) => self.step(id, job, switch, now),
             Err(error) => self.send_error(id, xid, error, bytes),
         }
     }
@@ -165,8 +175,8 @@ impl Connections {
                 TlvTableCommand::Add => Err(OfError::NXTTMFC_TABLE_FULL),
                 TlvTableCommand::Delete => Err(OfError::NXTTMFC_BAD_FIELD_IDX),
             },
-            // There is no connection tracker to flush.
-            Body::CtFlushZone(_) | Body::CtFlush(_) => Err(OfError::OFPBRC_BAD_SUBTYPE),
+            Body::CtFlushZone(zone) => flush::of_zone(zone, switch),
+            Body::CtFlush(wanted) => flush::of_connections(&wanted, switch),
             Body::Resume(packet_in) => self.resume(origin, &packet_in, switch),
             // Messages that only a switch sends.
             Body::MultipartReply { .. } => Err(OfError::OFPBRC_BAD_STAT),
@@ -191,7 +201,7 @@ impl Connections {
     fn with_session(
         &mut self,
         id: ConnectionId,
-        change: impl FnOnce(&mut super::Session),
+        change: impl FnOnce(&mut Session),
     ) -> Result<Reply, OfError> {
         if let Some(session) = self.sessions.get_mut(&id) {
             change(session);

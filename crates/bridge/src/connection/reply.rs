@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Replies, short and long.
 
+use super::flush::Flushing;
 use super::{ConnectionId, Connections};
 use crate::rule::Rule;
+use crate::switch::Switch;
 use clock::Millis;
 use openflow::Action;
 use openflow::message::{Body, FlowStats, Message, MultipartReply};
@@ -33,17 +35,39 @@ impl Reply {
     }
 }
 
-/// A long reply: the flows of a dump that are not written yet.
+/// A request that is carried out in steps. The requests that follow it wait for its end.
 #[derive(Debug)]
-pub(super) struct Job {
+pub(super) enum Job {
+    /// A long reply.
+    Dump(FlowDump),
+    /// The removal of connections from the connection tracker.
+    Flush(Flushing),
+}
+
+/// The flows of a dump that are not written yet.
+#[derive(Debug)]
+pub(super) struct FlowDump {
     pub(super) xid: u32,
     pub(super) rules: std::vec::IntoIter<Arc<Rule>>,
     pub(super) nicira: bool,
 }
 
 impl Connections {
-    /// Writes the next piece of `job`. A remainder becomes the session's job again.
-    pub(super) fn step(&mut self, id: ConnectionId, mut job: Job, now: Millis) {
+    /// Does the next step of `job`. A remainder becomes the session's job again.
+    pub(super) fn step(&mut self, id: ConnectionId, job: Job, switch: &Switch, now: Millis) {
+        match job {
+            Job::Dump(dump) => self.step_dump(id, dump, now),
+            Job::Flush(flushing) => {
+                let rest = flushing.step(switch);
+                if let Some(session) = self.sessions.get_mut(&id) {
+                    session.job = rest.map(Job::Flush);
+                }
+            }
+        }
+    }
+
+    /// Writes the next piece of a dump.
+    fn step_dump(&mut self, id: ConnectionId, mut job: FlowDump, now: Millis) {
         let mut flows: Vec<FlowStats> = Vec::new();
         let mut bytes = 0;
         while bytes < STEP
@@ -55,7 +79,7 @@ impl Connections {
         let more = job.rules.len() > 0;
         let (xid, nicira) = (job.xid, job.nicira);
         if more && let Some(session) = self.sessions.get_mut(&id) {
-            session.job = Some(job);
+            session.job = Some(Job::Dump(job));
         }
         if !self.send(id, &part(xid, nicira, more, &flows)) {
             self.one_by_one(id, xid, nicira, &flows);

@@ -248,6 +248,11 @@ impl Session {
             && !self.output.is_full_for_requests()
     }
 
+    /// Returns true while connections are being removed from the connection tracker for this peer.
+    pub(super) fn is_flushing(&self) -> bool {
+        matches!(self.job, Some(Job::Flush(_)))
+    }
+
     /// Negotiates the version from the first message.
     pub(super) fn negotiate(&mut self, first: &[u8], now: Millis) {
         self.counters.received += 1;

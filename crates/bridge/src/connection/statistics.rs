@@ -4,7 +4,7 @@
 use super::Connections;
 use super::asynchronous::table_desc;
 use super::origin::{Origin, VISIBLE_TABLES};
-use super::reply::{Job, Reply};
+use super::reply::{FlowDump, Job, Reply};
 use super::table_features::{group_features, table_features};
 use crate::bridge::Bridge;
 use crate::group::Group;
@@ -42,9 +42,9 @@ impl Connections {
         let reply = match request {
             Q::Desc => MultipartReply::Desc(Box::new(bridge.description.clone())),
             Q::Flow(q) => {
-                let job =
-                    Job { xid: origin.xid, rules: rules(bridge, &q).into_iter(), nicira: q.nicira };
-                return Ok(Reply::Long(job));
+                let rules = rules(bridge, &q).into_iter();
+                let dump = FlowDump { xid: origin.xid, rules, nicira: q.nicira };
+                return Ok(Reply::Long(Job::Dump(dump)));
             }
             Q::Aggregate(q) => {
                 let mut stats = AggregateStats::default();

@@ -66,14 +66,22 @@ async fn run(
             control.publish_and_wake();
         }
         stream.flush().await?;
-        let reads = {
+        let (reads, is_unfinished) = {
             let mut control = control.borrow_mut();
             let connections = control.parts().connections;
             if let Some(end) = closing(connections, id) {
                 return Ok(end);
             }
-            connections.wants_input(id)
+            (connections.wants_input(id), connections.has_unfinished_request(id))
         };
+        if is_unfinished {
+            tokio::task::yield_now().await;
+            let mut control = control.borrow_mut();
+            let parts = control.parts();
+            parts.connections.run(parts.switch, parts.now);
+            control.publish_and_wake();
+            continue;
+        }
         if spin.is_others_turn() {
             tokio::task::yield_now().await;
         }
