@@ -120,6 +120,22 @@ impl Row {
             .iter()
             .filter_map(|(k, v)| Some((k.as_int()?, v.as_uuid()?)))
     }
+
+    /// A map from strings to references, such as `Open_vSwitch.datapaths`.
+    pub fn str_uuids(&self, column: &str) -> impl Iterator<Item = (&str, Uuid)> + '_ {
+        self.datum(column)
+            .map_or(&[][..], Datum::pairs)
+            .iter()
+            .filter_map(|(k, v)| Some((k.as_str()?, v.as_uuid()?)))
+    }
+
+    /// A map from strings to integers, such as `CT_Timeout_Policy.timeouts`.
+    pub fn str_ints(&self, column: &str) -> impl Iterator<Item = (&str, i64)> + '_ {
+        self.datum(column)
+            .map_or(&[][..], Datum::pairs)
+            .iter()
+            .filter_map(|(k, v)| Some((k.as_str()?, v.as_int()?)))
+    }
 }
 
 /// A view of a string-to-string column, with the conversions that OVS's columns want: a value
