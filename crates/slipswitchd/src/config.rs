@@ -42,6 +42,7 @@ mod state;
 mod status;
 #[cfg(test)]
 mod tests;
+mod tracking;
 mod tunables;
 mod vlan;
 
@@ -138,6 +139,11 @@ impl Configuration {
         self.state.tunables.vlan_limit
     }
 
+    /// Returns true when the database has limits of connections in zones.
+    pub fn has_zone_limits(&self) -> bool {
+        self.state.tracking.has_limits()
+    }
+
     /// Returns the counters of configuration, for `coverage/show`.
     pub fn counters(&self) -> impl Iterator<Item = (&'static str, u64)> + use<> {
         self.state.counts.all().into_iter()
@@ -156,7 +162,7 @@ impl Configuration {
     /// Returns the tables and columns that are read and written.
     pub fn monitor_spec() -> MonitorSpec {
         MonitorSpec::new("Open_vSwitch")
-            .table("Open_vSwitch", ["bridges", "ssl", "other_config", "next_cfg"])
+            .table("Open_vSwitch", ["bridges", "datapaths", "ssl", "other_config", "next_cfg"])
             .written(
                 "Open_vSwitch",
                 [
@@ -263,6 +269,10 @@ impl Configuration {
             )
             .written("Controller", ["is_connected", "role", "status"])
             .table("Flow_Table", ["name", "flow_limit", "overflow_policy", "groups", "prefixes"])
+            .table("Datapath", ["ct_zones", "ct_zone_default_limit"])
+            .written("Datapath", ["capabilities"])
+            .table("CT_Zone", ["timeout_policy", "limit"])
+            .table("CT_Timeout_Policy", ["timeouts"])
     }
 }
 
@@ -317,6 +327,7 @@ impl Configuration {
         tunables::vlan_limit(context, state, &desired.tunables);
         offload::sync(context, state, &desired.tunables);
         tunables::sync(context, state, &desired);
+        tracking::sync(context, state, &desired.tracking);
         if state.tls != tls {
             client.set_tls(controllers::files(state));
         }

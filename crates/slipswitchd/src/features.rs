@@ -1,17 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Features of the datapath, in OVS's words.
 //!
-//! One table ([`of`]) feeds `ovs-appctl dpif/show-dp-features` and the log lines at the creation
-//! of a datapath's first bridge ([`announce`]), which scripts and test suites wait for and read.
+//! One table ([`of`]) feeds `ovs-appctl dpif/show-dp-features`, the column `capabilities` of the
+//! table Datapath ([`capabilities`]), and the log lines at the creation of a datapath's first bridge
+//! ([`announce`]), which scripts and test suites wait for and read.
 //! Names, order and wording are those of ovs-vswitchd 3.1.
 
 use datapath::{Action, Datapath, Masked, Set, Userdata};
+use std::collections::BTreeMap;
 
 /// One feature.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Feature {
     /// Its name in `dpif/show-dp-features`.
     pub name: &'static str,
+    /// Its key in the column `capabilities` of the table Datapath.
+    pub key: &'static str,
     /// `Yes`, `No`, or a number.
     pub value: String,
     /// Text in the log after the datapath's name; `None` where OVS logs nothing.
@@ -27,37 +31,64 @@ pub fn of(datapath: &dyn Datapath) -> Vec<Feature> {
         reserved: Masked { value: 0, mask: u32::MAX },
         options_type: Masked { value: 0, mask: u8::MAX },
     });
+    let has_tracker = datapath.connections().is_some();
     let nesting = datapath::ACTION_DEPTH_LIMIT.to_string();
     let vlans = flow::extract::vlan_limit().to_string();
     let labels = flow::MPLS_LABELS.to_string();
     vec![
-        unsaid("Masked set action", true),
-        unsaid("Tunnel push pop", false),
-        said("Ufid", true, "unique flow ids"),
-        said("Truncate action", can(Action::Trunc(64)), "truncate action"),
-        said("Clone action", can(clone), "clone action"),
-        probed("Sample nesting", nesting, "Max sample nesting level probed as"),
-        said("Conntrack eventmask", false, "eventmask in conntrack action"),
-        said("Conntrack clear", false, "ct_clear action"),
-        probed("Max dp_hash algorithm", "1".to_owned(), "Max dp_hash algorithm probed to be"),
-        said("Check pkt length action", can(check), "check_pkt_len action"),
-        said("Conntrack timeout policy", false, "timeout policy in conntrack action"),
-        unsaid("Explicit Drop action", can(Action::Drop(datapath::DropReason::Flow))),
-        unsaid("Optimized Balance TCP mode", false),
-        said("Conntrack all-zero IP SNAT", false, "ct_zero_snat"),
-        said("MPLS Label add", false, "add_mpls action"),
-        probed("Max VLAN headers", vlans, "VLAN header stack length probed as"),
-        probed("Max MPLS depth", labels, "MPLS label stack length probed as"),
-        said("Recirc", can(Action::Recirc(1)), "recirculation"),
-        said("CT state", false, "ct_state"),
-        said("CT zone", false, "ct_zone"),
-        said("CT mark", false, "ct_mark"),
-        said("CT label", false, "ct_label"),
-        said("CT state NAT", false, "ct_state_nat"),
-        said("CT orig tuple", false, "ct_orig_tuple"),
-        said("CT orig tuple for IPv6", false, "ct_orig_tuple6"),
-        said("IPv6 ND Extension", can(extensions), "IPv6 ND Extensions"),
+        unsaid("Masked set action", "masked_set_action", true),
+        unsaid("Tunnel push pop", "tnl_push_pop", false),
+        said("Ufid", "ufid", true, "unique flow ids"),
+        said("Truncate action", "trunc", can(Action::Trunc(64)), "truncate action"),
+        said("Clone action", "clone", can(clone), "clone action"),
+        probed("Sample nesting", "sample_nesting", nesting, "Max sample nesting level probed as"),
+        said("Conntrack eventmask", "ct_eventmask", has_tracker, "eventmask in conntrack action"),
+        said("Conntrack clear", "ct_clear", has_tracker, "ct_clear action"),
+        probed(
+            "Max dp_hash algorithm",
+            "max_hash_alg",
+            "1".to_owned(),
+            "Max dp_hash algorithm probed to be",
+        ),
+        said("Check pkt length action", "check_pkt_len", can(check), "check_pkt_len action"),
+        said(
+            "Conntrack timeout policy",
+            "ct_timeout",
+            has_tracker,
+            "timeout policy in conntrack action",
+        ),
+        unsaid(
+            "Explicit Drop action",
+            "explicit_drop_action",
+            can(Action::Drop(datapath::DropReason::Flow)),
+        ),
+        unsaid("Optimized Balance TCP mode", "lb_output_action", false),
+        said("Conntrack all-zero IP SNAT", "ct_zero_snat", has_tracker, "ct_zero_snat"),
+        said("MPLS Label add", "add_mpls", false, "add_mpls action"),
+        probed("Max VLAN headers", "max_vlan_headers", vlans, "VLAN header stack length probed as"),
+        probed("Max MPLS depth", "max_mpls_depth", labels, "MPLS label stack length probed as"),
+        said("Recirc", "recirc", can(Action::Recirc(1)), "recirculation"),
+        said("CT state", "ct_state", has_tracker, "ct_state"),
+        said("CT zone", "ct_zone", has_tracker, "ct_zone"),
+        said("CT mark", "ct_mark", has_tracker, "ct_mark"),
+        said("CT label", "ct_label", has_tracker, "ct_label"),
+        said("CT state NAT", "ct_state_nat", has_tracker, "ct_state_nat"),
+        said("CT orig tuple", "ct_orig_tuple", has_tracker, "ct_orig_tuple"),
+        said("CT orig tuple for IPv6", "ct_orig_tuple6", has_tracker, "ct_orig_tuple6"),
+        said("IPv6 ND Extension", "nd_ext", can(extensions), "IPv6 ND Extensions"),
     ]
+}
+
+/// The column `capabilities` of the table Datapath. Besides the features it has `ct_flush`, which
+/// is true where connections are tracked.
+pub fn capabilities(datapath: &dyn Datapath) -> BTreeMap<&'static str, String> {
+    let value = |value: String| match &*value {
+        "Yes" => "true".to_owned(),
+        "No" => "false".to_owned(),
+        _ => value,
+    };
+    let flush = ("ct_flush", datapath.connections().is_some().to_string());
+    of(datapath).into_iter().map(|f| (f.key, value(f.value))).chain([flush]).collect()
 }
 
 /// Logged before the others, in this order (OVS probes them first).
@@ -84,18 +115,18 @@ fn yes_or_no(there: bool) -> String {
     if there { "Yes" } else { "No" }.to_owned()
 }
 
-fn said(name: &'static str, there: bool, what: &str) -> Feature {
+fn said(name: &'static str, key: &'static str, there: bool, what: &str) -> Feature {
     let verb = if there { "supports" } else { "does not support" };
-    Feature { name, value: yes_or_no(there), line: Some(format!("Datapath {verb} {what}")) }
+    Feature { name, key, value: yes_or_no(there), line: Some(format!("Datapath {verb} {what}")) }
 }
 
-fn unsaid(name: &'static str, there: bool) -> Feature {
-    Feature { name, value: yes_or_no(there), line: None }
+fn unsaid(name: &'static str, key: &'static str, there: bool) -> Feature {
+    Feature { name, key, value: yes_or_no(there), line: None }
 }
 
-fn probed(name: &'static str, value: String, what: &str) -> Feature {
+fn probed(name: &'static str, key: &'static str, value: String, what: &str) -> Feature {
     let line = Some(format!("{what} {value}"));
-    Feature { name, value, line }
+    Feature { name, key, value, line }
 }
 
 #[cfg(test)]
@@ -113,6 +144,8 @@ mod tests {
         let vlans = format!("VLAN header stack length probed as {}", flow::extract::vlan_limit());
         let nesting =
             format!("Max sample nesting level probed as {}", datapath::ACTION_DEPTH_LIMIT);
+        let ct = if datapath.connections().is_some() { "supports" } else { "does not support" };
+        let tracking = |what: &str| format!("Datapath {ct} {what}");
         assert_eq!(
             lines(&features),
             [
@@ -123,23 +156,28 @@ mod tests {
                 "Datapath supports unique flow ids",
                 "Datapath supports clone action",
                 &nesting,
-                "Datapath does not support eventmask in conntrack action",
-                "Datapath does not support ct_clear action",
+                &*tracking("eventmask in conntrack action"),
+                &*tracking("ct_clear action"),
                 "Max dp_hash algorithm probed to be 1",
                 "Datapath supports check_pkt_len action",
-                "Datapath does not support timeout policy in conntrack action",
-                "Datapath does not support ct_zero_snat",
+                &*tracking("timeout policy in conntrack action"),
+                &*tracking("ct_zero_snat"),
                 "Datapath does not support add_mpls action",
-                "Datapath does not support ct_state",
-                "Datapath does not support ct_zone",
-                "Datapath does not support ct_mark",
-                "Datapath does not support ct_label",
-                "Datapath does not support ct_state_nat",
-                "Datapath does not support ct_orig_tuple",
-                "Datapath does not support ct_orig_tuple6",
+                &*tracking("ct_state"),
+                &*tracking("ct_zone"),
+                &*tracking("ct_mark"),
+                &*tracking("ct_label"),
+                &*tracking("ct_state_nat"),
+                &*tracking("ct_orig_tuple"),
+                &*tracking("ct_orig_tuple6"),
                 "Datapath supports IPv6 ND Extensions",
             ]
         );
+        let capabilities = capabilities(&*datapath);
+        assert_eq!(capabilities.len(), features.len() + 1);
+        assert_eq!(capabilities["recirc"], "true");
+        assert_eq!(capabilities["max_mpls_depth"], "3");
+        assert_eq!(capabilities["ct_state"], capabilities["ct_flush"]);
         // Every line once.
         assert_eq!(lines(&features).len(), features.iter().filter(|f| f.line.is_some()).count());
     }

@@ -15,3 +15,4 @@ pub mod daemon;
 pub mod features;
 pub mod openflow;
 pub mod run;
+mod zone_limits;

@@ -5,6 +5,7 @@
 //! with a remark for the log.
 
 use super::address::{parse_datapath_id, parse_station};
+use super::tracking::{self, DesiredTracking};
 use super::vlan;
 use bridge::connection::RateLimit;
 use bridge::pipeline::EvictionConfig;
@@ -42,6 +43,8 @@ pub(super) struct Desired {
     pub bridges: BTreeMap<String, DesiredBridge>,
     /// Settings of the whole switch.
     pub tunables: Tunables,
+    /// Settings of the connection tracker.
+    pub tracking: DesiredTracking,
     /// The SSL table's row.
     pub tls: Option<tls::Files>,
     /// Lines for the log.
@@ -263,6 +266,15 @@ pub(super) fn read(replica: &Replica) -> Option<Desired> {
             wanted.bridges.insert(name.to_owned(), bridge);
         }
     }
+    let used = wanted.bridges.values().map(|bridge| match &*bridge.datapath_type {
+        "" => "system",
+        kind => kind,
+    });
+    wanted.tracking = tracking::read(replica, root, &used.collect(), &mut wanted.remarks);
+    let map = root.map("other_config");
+    let mut other = OtherConfigReader { map, remarks: &mut wanted.remarks };
+    wanted.tracking.half_open_percent =
+        other.number("ct-half-open-percent").map(|percent| percent.min(100) as u8);
     Some(wanted)
 }
 

@@ -4,6 +4,7 @@
 use super::counts::Counts;
 use super::desired::{DesiredController, DesiredTable, FailMode, Map, Tunables};
 use super::device::Form;
+use super::tracking::{DesiredTracking, PolicyNumbers};
 use crate::openflow::{Connector, Listener};
 use bridge::snapshot::BridgeIndex;
 use clock::Millis;
@@ -27,6 +28,10 @@ pub(super) struct SwitchState {
     pub remarks: Remarks,
     /// Settings in force.
     pub tunables: Tunables,
+    /// Settings of the connection tracker in force.
+    pub tracking: DesiredTracking,
+    /// Numbers of the timeout policies in force.
+    pub policy_numbers: PolicyNumbers,
     /// TLS files of the command line.
     pub tls_args: Option<tls::Files>,
     /// TLS files of the database, which take precedence.

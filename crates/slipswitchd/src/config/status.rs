@@ -12,6 +12,7 @@ use super::host;
 use super::interfaces::short;
 use super::state::{BridgeState, ControllerState, InterfaceState, Service, SwitchState};
 use crate::args::DummyLevel;
+use crate::features;
 use bridge::bridge::Bridge;
 use bridge::port::Port;
 use netdev::{DeviceStats, Duplex};
@@ -79,6 +80,12 @@ impl<'a> Writer<'a> {
         self.set("Open_vSwitch", uuid, "iface_types", Datum::set(device::types(context.dummy)));
         self.set("Open_vSwitch", uuid, "dpdk_initialized", false);
         self.set("Open_vSwitch", uuid, "dpdk_version", "none");
+        if !state.tracking.datapaths.is_empty() {
+            let capabilities = features::capabilities(&**context.switch.datapath());
+            for row in state.tracking.datapaths.values() {
+                self.set("Datapath", *row, "capabilities", Datum::map(capabilities.clone()));
+            }
+        }
         if self.has_statistics() {
             let statistics =
                 if state.tunables.host_statistics { host::statistics() } else { BTreeMap::new() };
