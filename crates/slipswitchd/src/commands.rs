@@ -8,7 +8,7 @@
 //!
 //! A command runs on the control thread, borrows the daemon for one synchronous step, and, when
 //! it changed something, ends the step with [`Daemon::publish_and_wake`]. Only `revalidator/wait`
-//! answers later.
+//! and the commands that visit all connections answer later.
 //!
 //! | module | commands |
 //! |---|---|

@@ -7,7 +7,10 @@
 
 mod conntrack;
 mod flows;
+mod fragments;
 mod show;
+mod sliced;
+mod zone_limits;
 
 use super::{ANY, Answer, Commands};
 use crate::args::DummyLevel;
@@ -131,6 +134,7 @@ fn no_datapath() -> String {
 }
 
 const INVALID: &str = "Invalid argument";
+const NOT_PERMITTED: &str = "Operation not permitted";
 const NO_DEVICE: &str = "No such device";
 const NOT_SUPPORTED: &str = "Operation not supported";
 const NO_ENTRY: &str = "No such file or directory";
@@ -140,7 +144,7 @@ const NO_TYPE: &str = "Address family not supported by protocol";
 const FROM_DATABASE: &str = "ports and datapaths are what the database says; use ovs-vsctl";
 
 /// All commands, as `dpctl/list-commands` lists them.
-const USAGES: [(&str, &str); 39] = [
+const USAGES: [(&str, &str); 42] = [
     ("add-dp", "dp [iface...]"),
     ("del-dp", "dp"),
     ("add-if", "dp iface..."),
@@ -158,6 +162,7 @@ const USAGES: [(&str, &str); 39] = [
     ("del-flows", "[dp] [file]"),
     ("offload-stats-show", "[dp]"),
     ("dump-conntrack", "[-m] [-s] [dp] [zone=N]"),
+    ("dump-conntrack-exp", "[dp] [zone=N]"),
     ("flush-conntrack", "[dp] [zone=N] [ct-orig-tuple] [ct-reply-tuple]"),
     ("cache-get-size", "[dp]"),
     ("cache-set-size", "dp cache <size>"),
@@ -169,6 +174,8 @@ const USAGES: [(&str, &str); 39] = [
     ("ct-enable-tcp-seq-chk", "[dp]"),
     ("ct-disable-tcp-seq-chk", "[dp]"),
     ("ct-get-tcp-seq-chk", "[dp]"),
+    ("ct-set-sweep-interval", "[dp] ms"),
+    ("ct-get-sweep-interval", "[dp]"),
     ("ct-set-limits", "[dp] [default=L] [zone=N,limit=L]..."),
     ("ct-del-limits", "[dp] zone=N1[,N2]..."),
     ("ct-get-limits", "[dp] [zone=N1[,N2]...]"),
@@ -182,6 +189,11 @@ const USAGES: [(&str, &str); 39] = [
     ("normalize-actions", "actions"),
 ];
 
+/// The words of `dpctl/NAME`, from [`USAGES`].
+fn usage(name: &str) -> &'static str {
+    USAGES.iter().find(|(n, _)| *n == name).map_or("", |(_, usage)| usage)
+}
+
 /// The registry to which `dpctl/` commands are added.
 struct Dpctl<'a>(&'a Commands<'a>);
 
@@ -194,11 +206,10 @@ impl Dpctl<'_> {
         max: usize,
         answer: impl Fn(&mut Daemon, Words<'_>) -> Answer + 'static,
     ) {
-        let usage = USAGES.iter().find(|(n, _)| *n == name).map_or("", |(_, usage)| usage);
         let run = move |daemon: &mut Daemon, call: Invocation<'_>| {
             answer(daemon, Words::parse(call.args)?)
         };
-        self.0.change(&format!("dpctl/{name}"), usage, min, max, run);
+        self.0.change(&format!("dpctl/{name}"), usage(name), min, max, run);
     }
 
     /// Adds `dpctl/NAME` that this switch does not have.
@@ -211,7 +222,9 @@ pub(super) fn register(commands: &Commands<'_>) {
     let dpctl = Dpctl(commands);
     conntrack::register(&dpctl);
     flows::register(&dpctl);
+    fragments::register(&dpctl);
     show::register(&dpctl);
+    zone_limits::register(&dpctl);
     dpctl.refuse("add-dp", 1, ANY, FROM_DATABASE);
     for (name, min, max) in [("del-dp", 1, 1), ("add-if", 2, ANY), ("del-if", 2, ANY)] {
         dpctl.add(name, min, max, move |daemon, words| {

@@ -44,18 +44,29 @@ impl Rig {
 
     /// Starts `daemon` without bridges.
     pub fn launch(daemon: &str, options: &[&str]) -> Option<Rig> {
+        Rig::launch_with_schema(daemon, options, |schema| schema)
+    }
+
+    /// Starts `daemon` without bridges, on a database whose schema `change` has changed.
+    pub fn launch_with_schema(
+        daemon: &str,
+        options: &[&str],
+        change: impl FnOnce(String) -> String,
+    ) -> Option<Rig> {
         if !Path::new(SCHEMA).exists() || !is_installed("ovsdb-server") || !is_installed(daemon) {
             testing::skip(&format!("{daemon}, ovsdb-server or {SCHEMA} is not installed"));
             return None;
         }
         let mut rig = Rig { processes: Vec::new(), dir: testing::directory() };
-        rig.run("ovsdb-tool", &["create", &rig.file("conf.db"), SCHEMA]);
+        let schema = rig.file("vswitch.ovsschema");
+        std::fs::write(&schema, change(std::fs::read_to_string(SCHEMA).unwrap())).unwrap();
+        rig.run("ovsdb-tool", &["create", &rig.file("conf.db"), &schema]);
         let remote = format!("--remote=punix:{}", rig.file("db.sock"));
         rig.spawn("ovsdb-server", &[&rig.file("conf.db"), &remote]);
         rig.wait_for("db.sock");
         rig.run("ovs-vsctl", &["--no-wait", "init"]);
         let control = format!("--unixctl={}", rig.file("switch.ctl"));
-        let database = format!("unix:{}", rig.file("db.sock"));
+        let database = rig.database();
         let log = format!("--log-file={}", rig.file("switch.log"));
         let mut args = vec!["--disable-system", &control, &log, &database];
         args.extend(options);
@@ -66,6 +77,11 @@ impl Rig {
 
     fn file(&self, name: &str) -> String {
         self.dir.path().join(name).to_str().unwrap().to_owned()
+    }
+
+    /// Returns the address of the database.
+    pub fn database(&self) -> String {
+        format!("unix:{}", self.file("db.sock"))
     }
 
     fn command(&self, program: &str, args: &[&str]) -> Command {
@@ -98,12 +114,18 @@ impl Rig {
 
     /// Runs a program, which must succeed.
     pub fn run(&self, program: &str, args: &[&str]) {
+        self.output(program, args);
+    }
+
+    /// Runs a program, which must succeed. Returns its output.
+    pub fn output(&self, program: &str, args: &[&str]) -> String {
         let output = self.command(program, args).output().unwrap();
         assert!(
             output.status.success(),
             "{program} {args:?}: {}",
             String::from_utf8_lossy(&output.stderr)
         );
+        String::from_utf8(output.stdout).unwrap()
     }
 
     /// Returns the answer to a command; each line of an error is preceded by "error: ".
