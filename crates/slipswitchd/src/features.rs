@@ -79,8 +79,8 @@ pub fn of(datapath: &dyn Datapath) -> Vec<Feature> {
     ]
 }
 
-/// The column `capabilities` of the table Datapath. Besides the features it has `ct_flush`, which
-/// is true where connections are tracked.
+/// The column `capabilities` of the table Datapath. In addition to the features it has
+/// `ct_flush`, which is true where connections are tracked.
 pub fn capabilities(datapath: &dyn Datapath) -> BTreeMap<&'static str, String> {
     let value = |value: String| match &*value {
         "Yes" => "true".to_owned(),
