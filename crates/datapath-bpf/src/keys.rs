@@ -358,7 +358,7 @@ pub fn signature() -> [u64; WORDS] {
     mask.0.tcp_flags.set(0);
     mask.0.pad_l2 = [0; 2];
     mask.0.pad_l3 = [0; 2];
-    mask.0.pad_l4 = [0; 3];
+    mask.0.pad_l4 = [0; 7];
     mask.0.pad_mpls = [0; 4];
     to_words(&mask.0)
 }
@@ -374,11 +374,11 @@ mod tests {
             *byte = i as u8;
         }
         key.regs = Key::ZERO.regs;
-        key.pad_ct = [0; 4];
         for field in LEFT_OUT {
             field.store(&mut key, 0);
         }
         key.pad_l2 = [0; 2];
+        key.pad_l4.iter_mut().skip(3).for_each(|byte| *byte = 0);
         key.in_port.set(0x1234);
         assert_eq!(from_words(&to_words(&key)), key);
         assert!(to_words(&key).iter().take(WORDS - 1).all(|word| *word != 0));

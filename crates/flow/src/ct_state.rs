@@ -23,3 +23,13 @@ pub(crate) const OF_VALID: u8 = NEW | EST | REL | RPL | SNAT | DNAT;
 
 /// Names of the bits, from bit 0.
 pub(crate) const NAMES: [&str; 8] = ["new", "est", "rel", "rpl", "inv", "trk", "snat", "dnat"];
+
+/// Returns the names of the bits of `state`, from bit 0.
+pub fn names(state: u8) -> impl Iterator<Item = &'static str> {
+    NAMES.into_iter().zip(0..).filter(move |(_, bit)| state & 1 << bit != 0).map(|(name, _)| name)
+}
+
+/// Returns the bit with this name.
+pub fn from_name(name: &str) -> Option<u8> {
+    NAMES.iter().position(|n| *n == name).map(|bit| 1 << bit)
+}

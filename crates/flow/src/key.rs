@@ -61,7 +61,8 @@ pub struct Key {
     pub conj_id: U32,
     /// Packet type (OpenFlow 1.5): namespace and type; 0 for Ethernet.
     pub packet_type: U32,
-    // Fields of connections are zero in a packet that the `ct` action has not tracked.
+    // Fields of connections are zero in a packet that the `ct` action has not tracked. As in OVS the
+    // tuple is with L3 and L4: a lookup that fails by the state need not read it.
     /// What the connection tracker found: the bits of [`crate::ct_state`].
     pub ct_state: u8,
     /// IP protocol of the connection's first packet.
@@ -72,21 +73,6 @@ pub struct Key {
     pub ct_mark: U32,
     /// The connection's label.
     pub ct_label: [u8; 16],
-    /// IPv4 source of the connection's first packet.
-    pub ct_nw_src: U32,
-    /// IPv4 destination of the connection's first packet.
-    pub ct_nw_dst: U32,
-    /// IPv6 source of the connection's first packet.
-    pub ct_ipv6_src: [u8; 16],
-    /// IPv6 destination of the connection's first packet.
-    pub ct_ipv6_dst: [u8; 16],
-    /// Source port of the connection's first packet, or its ICMP type.
-    pub ct_tp_src: U16,
-    /// Destination port of the connection's first packet, or its ICMP code.
-    pub ct_tp_dst: U16,
-    /// Padding up to the next field's alignment; always zero, as keys are compared and hashed
-    /// whole.
-    pub pad_ct: [u8; 4],
 
     // L2.
     /// Ethernet destination.
@@ -111,10 +97,18 @@ pub struct Key {
     pub nw_src: U32,
     /// IPv4 destination, or ARP target address.
     pub nw_dst: U32,
+    /// IPv4 source of the connection's first packet.
+    pub ct_nw_src: U32,
+    /// IPv4 destination of the connection's first packet.
+    pub ct_nw_dst: U32,
     /// IPv6 source.
     pub ipv6_src: [u8; 16],
     /// IPv6 destination.
     pub ipv6_dst: [u8; 16],
+    /// IPv6 source of the connection's first packet.
+    pub ct_ipv6_src: [u8; 16],
+    /// IPv6 destination of the connection's first packet.
+    pub ct_ipv6_dst: [u8; 16],
     /// IPv6 flow label, 20 bits.
     pub ipv6_label: U32,
     /// Fragment bits: 1 any fragment, 2 later fragment (see [`crate::extract::FRAG_ANY`] and
@@ -143,6 +137,10 @@ pub struct Key {
     pub tp_src: U16,
     /// TCP, UDP or SCTP destination port, or ICMP code.
     pub tp_dst: U16,
+    /// Source port of the connection's first packet, or its ICMP type.
+    pub ct_tp_src: U16,
+    /// Destination port of the connection's first packet, or its ICMP code.
+    pub ct_tp_dst: U16,
     /// IGMP group address.
     pub igmp_group: U32,
     /// Reserved word of an ND message (holds the NA flags).
@@ -151,7 +149,7 @@ pub struct Key {
     pub nd_options_type: u8,
     /// Padding up to the next field's alignment; always zero, as keys are compared and hashed
     /// whole.
-    pub pad_l4: [u8; 3],
+    pub pad_l4: [u8; 7],
 }
 
 /// 64-bit words in a [`Key`].
@@ -201,6 +199,22 @@ impl Key {
     /// The key's bytes, writable.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         self.as_mut_bytes()
+    }
+
+    /// Takes the fields of connections from another key; those of [`Key::ZERO`] are an untracked
+    /// packet's.
+    pub fn set_connection(&mut self, from: &Key) {
+        self.ct_state = from.ct_state;
+        self.ct_nw_proto = from.ct_nw_proto;
+        self.ct_zone = from.ct_zone;
+        self.ct_mark = from.ct_mark;
+        self.ct_label = from.ct_label;
+        self.ct_nw_src = from.ct_nw_src;
+        self.ct_nw_dst = from.ct_nw_dst;
+        self.ct_ipv6_src = from.ct_ipv6_src;
+        self.ct_ipv6_dst = from.ct_ipv6_dst;
+        self.ct_tp_src = from.ct_tp_src;
+        self.ct_tp_dst = from.ct_tp_dst;
     }
 
     /// The key with only what all fragments of one packet share, so that a hash of it sends all of

@@ -473,8 +473,7 @@ pub(super) const SENT: &[Field] = {
 
 /// Bytes of a key that no field of the table has: padding, what only packets' own bytes are
 /// compared by, and headers below the outermost, as offset and length.
-const WITHOUT_FIELD: [(usize, usize); 9] = [
-    (offset_of!(Key, pad_ct), 4),
+const WITHOUT_FIELD: [(usize, usize); 8] = [
     (offset_of!(Key, pad_l2), 2),
     (offset_of!(Key, vlans), 2),     // the outermost TPID
     (offset_of!(Key, vlans) + 4, 4), // the second VLAN header
@@ -482,7 +481,7 @@ const WITHOUT_FIELD: [(usize, usize); 9] = [
     (offset_of!(Key, pad_mpls), 4),
     (offset_of!(Key, pad_l3), 2),
     (offset_of!(Key, igmp_group), 4),
-    (offset_of!(Key, pad_l4), 3),
+    (offset_of!(Key, pad_l4), 7),
 ];
 
 const _: () = {

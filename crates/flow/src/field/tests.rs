@@ -181,7 +181,9 @@ proptest! {
     #[test]
     fn subfield_store_then_load(field in any_field(), start in 0u16..128, bits in 1u16..129, value: u128) {
         let mut key = Key::ZERO;
-        if let Some(s) = Subfield::new(field, start, bits) && field != Field::IpDscp && field != Field::ArpOp {
+        // A number of 32 bits has room for more states than there are.
+        let is_known = field != Field::CtState || start + bits <= 8;
+        if let Some(s) = Subfield::new(field, start, bits) && is_known && field != Field::IpDscp && field != Field::ArpOp {
             s.store(&mut key, value);
             prop_assert_eq!(s.load(&key), value & ones(bits as u8));
             prop_assert_eq!(s.to_string().parse::<Subfield>(), Ok(s));

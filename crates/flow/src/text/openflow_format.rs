@@ -331,7 +331,7 @@ pub fn format_key(key: &Key, ports: &dyn Fn(u32) -> Option<String>) -> String {
     if key.metadata.get() == 0 {
         m.metadata.set(0);
     }
-    for field in Field::ALL.into_iter().filter(|f| f.is_of_connection()) {
+    for field in [Field::CtState, Field::CtZone, Field::CtMark, Field::CtLabel] {
         if field.load(key) == 0 {
             field.clear(m);
         }
@@ -361,7 +361,7 @@ pub fn packet_mask(key: &Key) -> Mask {
     m.ct_zone = all.ct_zone;
     m.ct_mark = all.ct_mark;
     m.ct_label = all.ct_label;
-    if Prerequisite::Ct.holds(key) {
+    if Prerequisite::Ct.holds(key) && key.ct_nw_proto != 0 {
         match key.dl_type.get() {
             ethertype::IPV4 => (m.ct_nw_src, m.ct_nw_dst) = (all.ct_nw_src, all.ct_nw_dst),
             ethertype::IPV6 => (m.ct_ipv6_src, m.ct_ipv6_dst) = (all.ct_ipv6_src, all.ct_ipv6_dst),
