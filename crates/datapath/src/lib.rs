@@ -44,7 +44,8 @@ mod upcall;
 
 /// How often one packet may be looked up again; a recirculation beyond that drops it with
 /// [`DropReason::RecirculationLimit`]. Actions that the upcall of an [`Action::Userspace`]
-/// answers count as one recirculation, so that upcalls cannot loop either.
+/// answers count as one recirculation, so that upcalls cannot loop either. The value is that of
+/// Open vSwitch 3.1's userspace datapath, with which results are compared.
 pub const RECIRCULATION_LIMIT: u32 = 6;
 
 /// How deep [`Action::Sample`], [`Action::Clone`] and [`Action::CheckPktLen`] may nest; a

@@ -23,7 +23,11 @@ pub(super) fn push(out: &mut String, request: &Request) {
         parts.push(format!("mark={}/{}", Hex(value.into()), Hex(mask.into())));
     }
     if let Some((value, mask)) = request.label {
-        parts.push(format!("label={value:#x}/{mask:#x}"));
+        let hex = |v: u128| if v == 0 { "0".to_owned() } else { format!("{v:#x}") };
+        parts.push(match mask {
+            u128::MAX => format!("label={}", hex(value)),
+            _ => format!("label={}/{}", hex(value), hex(mask)),
+        });
     }
     if let Some(helper) = request.helper {
         parts.push(format!("helper={}", helper.name()));

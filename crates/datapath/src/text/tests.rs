@@ -16,7 +16,7 @@ const SAME: [&str; 62] = [
     "ct_clear,2",
     "ct(zone=4),recirc(0x1)",
     "ct(zone=4,nat),recirc(0x1)",
-    "ct(commit,zone=10,mark=0x11/0xffffffff,label=0x22/0xffffffffffffffffffffffffffffffff,helper=ftp,timeout=1,nat(src=1.2.3.4-1.2.3.9:10-20,persistent,random)),recirc(0x1)",
+    "ct(commit,zone=10,mark=0x11/0xffffffff,label=0x22,helper=ftp,timeout=1,nat(src=1.2.3.4-1.2.3.9:10-20,persistent,random)),recirc(0x1)",
     "ct(force_commit,nat(dst=[fd00::1]-[fd00::2]:80)),2",
     "ct(commit,nat(dst=fd00::1-fd00::2,random)),2",
     "drop",
