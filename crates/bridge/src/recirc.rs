@@ -70,6 +70,9 @@ pub struct FrozenState {
     pub(crate) enters: bool,
     /// The datapath has hashed the packets that come back: their `dp_hash` is valid.
     pub(crate) hashed: bool,
+    /// The datapath has tracked the packets that come back: their fields `ct_*` are valid.
+    /// Otherwise the pipeline reads zeros there.
+    pub(crate) conntracked: bool,
     /// For states that only carry a packet-in's metadata.
     pub(crate) packet_in: Option<FrozenPacketIn>,
 }
@@ -94,7 +97,7 @@ impl FrozenState {
         for step in &self.steps {
             (step.table, step.cookie, step.actions.len()).hash(&mut h);
         }
-        (self.enters, self.hashed).hash(&mut h);
+        (self.enters, self.hashed, self.conntracked).hash(&mut h);
         self.packet_in.hash(&mut h);
         h.finish()
     }
@@ -261,6 +264,7 @@ mod tests {
             steps: vec![FrozenStep { table, cookie: 0, actions: vec![Action::Exit] }],
             enters: false,
             hashed: false,
+            conntracked: false,
             packet_in: None,
         }
     }

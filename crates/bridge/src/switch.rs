@@ -406,8 +406,8 @@ impl Switch {
         effect::apply_but_learning(&translation.effects, &seen, &self.slow.events);
         let port = snapshot.bridge(index).and_then(|bridge| bridge.ports.get(&in_port));
         let dp_in = port.and_then(|p| p.dp_port).unwrap_or(datapath::PortNo::NONE);
-        let dp_key =
-            Key { in_port: dp_in.0.into(), ..flow::extract::key_of(packet.data(), dp_in.0) };
+        let mut dp_key = flow::extract::key_of(packet.data(), dp_in.0);
+        dp_key.set_connection(&key);
         self.datapath.execute(packet, &dp_key, &translation.actions);
         Ok(learned)
     }

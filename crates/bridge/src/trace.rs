@@ -9,13 +9,14 @@
 //! The last item of a list is not indented when it only continues elsewhere (a table, a bridge). So
 //! a chain of resubmits at the ends of rules stays at the left.
 
+use crate::recirc::RecircRef;
 use crate::rule::Rule;
 use crate::snapshot::{BridgeIndex, BridgeView, Snapshot};
 use crate::translation::Translation;
 use flow::text::{format_key, format_match, format_megaflow};
 use flow::{Field, Key, Mask, Match, Subfield};
 use openflow::PortNo;
-use openflow::action::Action;
+use openflow::action::{Action, Nat};
 use std::fmt::Write as _;
 
 /// Kind of a line.
@@ -65,6 +66,26 @@ pub struct Tracer {
     /// Ports are shown by name, not by number.
     by_name: bool,
     mask_reasons: MaskReasons,
+    forks: Vec<Fork>,
+}
+
+/// A tracked copy of the packet that a `ct(table=N)` sends back to the tables.
+#[derive(Debug)]
+pub struct Fork {
+    /// The key of the copy, with the OpenFlow `in_port` and the recirculation id, as it was before
+    /// the tracker saw it.
+    pub key: Key,
+    /// The address translation.
+    pub nat: Option<Nat>,
+    /// Keeps the frozen pipeline.
+    pub(crate) recirc: RecircRef,
+}
+
+impl Fork {
+    /// Returns the id under which the frozen pipeline is found as long as the fork exists.
+    pub fn recirc_id(&self) -> u32 {
+        self.recirc.id()
+    }
 }
 
 /// For each bit of the packet: the part of the pipeline that examined it first. Every megaflow of
@@ -167,6 +188,16 @@ impl Tracer {
     /// Goes back to the place before the last [`Tracer::enter`].
     pub(crate) fn leave(&mut self) {
         self.path.pop();
+    }
+
+    /// Records a copy that will be recirculated.
+    pub(crate) fn fork(&mut self, fork: Fork) {
+        self.forks.push(fork);
+    }
+
+    /// Takes the tracked copies of the packet that come back, in the order in which they leave.
+    pub fn take_forks(&mut self) -> Vec<Fork> {
+        std::mem::take(&mut self.forks)
     }
 
     /// Records the end of the translation. `dry_run` is true for a translation without side

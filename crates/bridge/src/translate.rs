@@ -25,7 +25,8 @@
 //! - registers, metadata and the like never come from the packet; their mask bits are cleared
 //!   at the end (`finish`).
 //!
-//! A value that a datapath passes through a frozen pipeline (`dp_hash`) is a field like any other.
+//! A value that a datapath passes through a frozen pipeline (`dp_hash`, the fields `ct_*`) is a field
+//! like any other. Keys of packets from ports have zeros there.
 //!
 //! Revalidation translates a megaflow's key, which has zeros where the mask has zeros. This key is
 //! one of the keys that agree under the mask, though it may be the key of no packet. So no decision
@@ -43,6 +44,7 @@
 //! | `normal`, `vlan` | NORMAL |
 //! | `group` | groups |
 //! | `learn` | `learn` |
+//! | `ct` | `ct` and `ct_clear` |
 //! | `mpls` | the MPLS label stack in a key |
 //! | `hash` | hashes for groups, multipath, bundle |
 //! | `freeze` | freezing and thawing |
@@ -57,6 +59,7 @@
 mod actions;
 mod commit;
 mod context;
+mod ct;
 mod fields;
 mod finish;
 mod freeze;

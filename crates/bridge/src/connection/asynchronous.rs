@@ -371,7 +371,7 @@ fn from_frozen(state: &FrozenState) -> Continuation {
         bridge: bridge_tag(state.bridge),
         stack,
         mirrors: 0,
-        conntracked: false,
+        conntracked: state.conntracked,
         frames,
         action_set: state.action_set.clone(),
         odp_port: None,

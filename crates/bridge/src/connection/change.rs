@@ -16,7 +16,7 @@ use crate::switch::Switch;
 use crate::translate::Request;
 use clock::Millis;
 use datapath::FlowStats;
-use flow::{Field, Key, Mask, Match};
+use flow::{Field, Key, Match};
 use openflow::action::{CheckContext, check};
 use openflow::message::{
     self as of, AsyncKind, Body, EvictionFlags, FlowMod, FlowModCommand, ForwardedChange, GroupMod,
@@ -244,6 +244,7 @@ impl Connections {
             // The controller does not return the hash.
             enters: false,
             hashed: false,
+            conntracked: continuation.conntracked,
             packet_in: None,
         };
         switch.publish();
@@ -258,6 +259,7 @@ impl Connections {
             .unwrap_or(datapath::PortNo::NONE);
         let mut key = flow::extract::key_of(packet.data(), packet_in.in_port().0);
         key.pkt_mark = told.pkt_mark;
+        key.set_connection(told);
         let translation = slow.translate_counted(Request {
             packet: Some(&packet),
             frozen: Some(Arc::new(state)),
@@ -272,8 +274,7 @@ impl Connections {
         let (bytes, tcp_flags) = (packet.len() as u64, key.tcp_flags.get());
         let seen = FlowStats { packets: 1, bytes, used: origin.now, tcp_flags };
         effect::apply_but_learning(&translation.effects, &seen, &slow.events);
-        let dp_key =
-            Key { pkt_mark: key.pkt_mark, ..flow::extract::key_of(packet.data(), dp_in.0) };
+        let dp_key = Key { in_port: dp_in.0.into(), ..key };
         switch.datapath().execute(packet, &dp_key, &translation.actions);
         self.learned(learned, switch, origin.now);
         Ok(Reply::None)
@@ -319,7 +320,8 @@ pub(super) fn check_packet_out(
     }
     let in_port = po.in_port();
     let key = flow::extract::key_of(&po.data, in_port.0);
-    check(&po.actions, &Match::new(&key, &Mask::EXACT), &context(version, None))?;
+    let matching = Match::new(&key, &flow::text::packet_mask(&key));
+    check(&po.actions, &matching, &context(version, None))?;
     let groups = bridge.pipeline.groups();
     if any_action(&po.actions, &|a| matches!(a, Action::Group(id) if !groups.contains_key(id))) {
         return Err(OfError::OFPBAC_BAD_OUT_GROUP);

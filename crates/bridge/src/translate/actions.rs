@@ -89,7 +89,10 @@ impl Context<'_> {
             Action::Enqueue { port, queue } => self.enqueue(*port, *queue),
             Action::Bundle(b) => self.bundle_action(b, last),
             Action::Group(id) => self.group(*id, last),
-            Action::Ct(_) | Action::Nat(_) | Action::CtClear => {}
+            Action::Ct(ct) => self.ct(ct),
+            // Only in a `ct`, which runs it.
+            Action::Nat(_) => {}
+            Action::CtClear => self.ct_clear(),
             Action::Meter(id) => {
                 if let Some(meter) = self.bridge.meters.get(id).copied() {
                     self.commit();
@@ -303,7 +306,7 @@ impl Context<'_> {
         let there = self.has(dst.field);
         dst.set_exact(&mut self.mask);
         let key = self.key;
-        let base = self.base;
+        let (base, conntracked) = (self.base, self.conntracked);
         let was_mpls = self.was_mpls;
         let stack = self.stack.clone();
         let action_set = self.action_set.clone();
@@ -318,7 +321,7 @@ impl Context<'_> {
             };
             let actions = on_stack(|| ctx.nested(run));
             ctx.key = key;
-            ctx.base = base;
+            (ctx.base, ctx.conntracked) = (base, conntracked);
             ctx.was_mpls = was_mpls;
             ctx.stack.clone_from(&stack);
             ctx.action_set.clone_from(&action_set);

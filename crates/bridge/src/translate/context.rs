@@ -113,6 +113,8 @@ pub(super) struct Context<'a> {
     pub irreversible: bool,
     /// The packet's `dp_hash` is valid: the datapath has hashed the packet.
     pub hashed: bool,
+    /// The datapath's packet has a state of a connection that the pipeline may see; see `ct.rs`.
+    pub conntracked: bool,
     /// No more actions run: after `exit`, or because the pipeline is frozen.
     pub exit: bool,
     pub freeze: Option<Freeze>,
@@ -175,6 +177,7 @@ impl<'a> Context<'a> {
             was_mpls: false,
             irreversible: false,
             hashed: false,
+            conntracked: original.ct_state != 0,
             exit: false,
             freeze: None,
             error: None,
@@ -183,7 +186,10 @@ impl<'a> Context<'a> {
         if let Some(t) = ctx.tracer.as_deref_mut() {
             t.begin(&ctx.mask);
         }
-        ctx.enter(Kind::Bridge, || format!("bridge(\"{}\")", bridge.name));
+        // As in OVS the first line names the bridge that was asked for, also when the pipeline goes
+        // on in another.
+        let asked = request.snapshot.bridge(request.bridge).unwrap_or(bridge);
+        ctx.enter(Kind::Bridge, || format!("bridge(\"{}\")", asked.name));
         match (&request.frozen, request.actions) {
             (Some(frozen), _) => ctx.thaw(frozen),
             (None, _) if original.recirc_id.get() != 0 => {
@@ -200,7 +206,7 @@ impl<'a> Context<'a> {
                     ctx.finish_level();
                 }
             }
-            (None, None) => ctx.first_table(),
+            (None, None) => ctx.first_table(0),
         }
         ctx.leave();
         if ctx.error.is_some() {
@@ -219,11 +225,12 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// Runs table 0 for a packet from a port, unless the port's settings forbid it.
-    fn first_table(&mut self) {
+    /// Runs the pipeline from table `first` on for a packet from a port, unless the port's settings
+    /// forbid it.
+    pub(super) fn first_table(&mut self, first: u8) {
         let in_port = PortNo(self.key.in_port.get());
         let allowed = self.may_receive(in_port);
-        let found = self.lookup(in_port, 0, OnMiss::AsConfigured);
+        let found = self.lookup(in_port, first, OnMiss::AsConfigured);
         let names = self.names();
         self.enter(Kind::Table, || found.text(found.table(), names));
         self.run_found(&found, false, true, allowed);
@@ -297,11 +304,12 @@ impl<'a> Context<'a> {
     /// Runs `inside`, whose changes to the packet are undone afterwards: by further actions, or in
     /// a datapath clone when `inside` made a change that cannot be undone.
     pub(super) fn isolated(&mut self, inside: impl FnOnce(&mut Self)) {
-        let base = self.base;
+        let (base, conntracked) = (self.base, self.conntracked);
         let outer = std::mem::take(&mut self.irreversible);
         let inner = self.nested(inside);
         if std::mem::replace(&mut self.irreversible, outer) {
             self.base = base;
+            self.conntracked = conntracked;
             self.emit(DpAction::Clone(inner));
         } else {
             self.out.extend(inner);
@@ -312,10 +320,11 @@ impl<'a> Context<'a> {
     /// action.
     pub(super) fn copied(&mut self, inside: impl FnOnce(&mut Self)) {
         self.commit();
-        let base = self.base;
+        let (base, conntracked) = (self.base, self.conntracked);
         let irreversible = self.irreversible;
         let inner = self.nested(inside);
         self.base = base;
+        self.conntracked = conntracked;
         self.irreversible = irreversible;
         if !inner.is_empty() {
             self.emit(DpAction::Clone(inner));

@@ -34,6 +34,12 @@ impl Context<'_> {
         self.meets(need)
     }
 
+    /// Returns true when the packet has what `field` requires, without the exception of
+    /// [`Context::has`].
+    pub(super) fn has_all(&mut self, field: Field) -> bool {
+        self.meets(field.prerequisite())
+    }
+
     /// Returns true when the packet meets `need`; the bits that decide this are made exact.
     fn meets(&mut self, need: Prerequisite) -> bool {
         // The Ethernet type and, for IP, the fragmentation are exact in every megaflow, and actions

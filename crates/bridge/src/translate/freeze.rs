@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Freezing a pipeline, thawing it when the packet comes back, and packet-ins.
 
-use super::context::{Context, Freeze, OnMiss};
+use super::context::{Context, Freeze};
 use super::output::pipeline_fields;
 use crate::event::PacketIn;
 use crate::recirc::{FrozenState, FrozenStep, RecircTable};
 use crate::snapshot::{BridgeIndex, Snapshot};
 use crate::trace::{Kind, actions_text};
 use datapath::{Action as DpAction, Userdata};
+use flow::field::Prerequisite;
 use flow::{Field, Key, Match};
 use openflow::PortNo;
 use openflow::action::{Action, SetSpelling};
 use openflow::message::PacketInReason;
-use packet::Packet;
+use packet::{Packet, ethertype};
 use std::sync::Arc;
 
 impl Context<'_> {
@@ -55,6 +56,7 @@ impl Context<'_> {
             steps: freeze.steps,
             enters: freeze.enters || from_start,
             hashed: freeze.pause.is_none() && (self.hashed || freeze.hash.is_some()),
+            conntracked: self.conntracked,
             packet_in,
         };
         self.commit();
@@ -98,6 +100,10 @@ impl Context<'_> {
         self.stack = state.stack.clone();
         self.action_set = state.action_set.clone();
         self.hashed = state.hashed;
+        self.conntracked = state.conntracked;
+        if !state.conntracked {
+            self.key.set_connection(&Key::ZERO);
+        }
         self.table = state.table;
         let parts = segments(&state.steps);
         self.enter(Kind::Thaw, || "thaw".to_string());
@@ -114,7 +120,7 @@ impl Context<'_> {
         }
         self.leave();
         if state.enters {
-            self.run_table(self.in_port(), state.table, OnMiss::AsConfigured, false, true);
+            return self.first_table(state.table);
         }
         self.do_segments(&parts);
         self.finish_level();
@@ -304,7 +310,7 @@ pub(crate) fn controller_packet_in(
     Some(PacketIn {
         bridge: state.bridge,
         packet: packet.clone(),
-        metadata: packet_in_metadata(key, &state.metadata),
+        metadata: packet_in_metadata(key, &state),
         reason: match PacketInReason::from_number(*reason) {
             Some(PacketInReason::ExplicitMiss) => PacketInReason::Action as u8,
             _ => *reason,
@@ -320,8 +326,12 @@ pub(crate) fn controller_packet_in(
 }
 
 /// Returns the metadata of a packet-in: in_port, and the other fields that are not zero.
-fn packet_in_metadata(packet: &Key, pipeline: &Key) -> Match {
+fn packet_in_metadata(packet: &Key, state: &FrozenState) -> Match {
+    let pipeline = &state.metadata;
     let mut m = Match::ANY;
+    if state.conntracked {
+        set_connection(&mut m, packet);
+    }
     m.set(Field::InPortOxm, pipeline.in_port.get().into());
     for n in 0..16 {
         if let Some(f) = Field::register(n) {
@@ -343,4 +353,30 @@ fn packet_in_metadata(packet: &Key, pipeline: &Key) -> Match {
         }
     }
     m
+}
+
+/// Sets the fields of the packet's connection that are not zero.
+fn set_connection(m: &mut Match, packet: &Key) {
+    let mut set = |field: Field| m.set(field, field.load(packet));
+    if packet.ct_state != 0 {
+        set(Field::CtState);
+        // The tuple means nothing without the type of its addresses.
+        set(Field::EthType);
+        if Prerequisite::Ct.holds(packet) && packet.ct_nw_proto != 0 {
+            let addresses = match packet.dl_type.get() {
+                ethertype::IPV4 => Some([Field::CtNwSrc, Field::CtNwDst]),
+                ethertype::IPV6 => Some([Field::CtIpv6Src, Field::CtIpv6Dst]),
+                _ => None,
+            };
+            if let Some(addresses) = addresses {
+                addresses.into_iter().for_each(&mut set);
+                [Field::CtNwProto, Field::CtTpSrc, Field::CtTpDst].into_iter().for_each(&mut set);
+            }
+        }
+    }
+    for field in [Field::CtZone, Field::CtMark, Field::CtLabel] {
+        if field.load(packet) != 0 {
+            set(field);
+        }
+    }
 }

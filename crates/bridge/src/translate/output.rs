@@ -143,6 +143,9 @@ impl Context<'_> {
         self.effect(|| Effect::Patch(Arc::clone(&peer.patch_stats), Direction::Rx));
 
         let key = self.key;
+        // The peer's bridge does not see what this one has tracked.
+        let conntracked = std::mem::take(&mut self.conntracked);
+        self.key.set_connection(&Key::ZERO);
         let was_mpls = self.was_mpls;
         let stack = std::mem::take(&mut self.stack);
         let action_set = std::mem::take(&mut self.action_set);
@@ -174,6 +177,7 @@ impl Context<'_> {
         self.leave();
 
         self.key = key;
+        self.conntracked = conntracked;
         self.was_mpls = was_mpls;
         self.stack = stack;
         self.action_set = action_set;
@@ -216,6 +220,7 @@ impl Context<'_> {
             steps: Vec::new(),
             enters: false,
             hashed: false,
+            conntracked: self.conntracked,
             packet_in: Some(self.frozen_packet_in(userdata, reason)),
         };
         let recirc = self.recirc.intern(state);

@@ -2,6 +2,7 @@
 //! Translations of pipelines. The expected datapath actions and megaflows of the cases here were
 //! printed by the real program (`ofproto/trace`) for the same tables and packet.
 
+mod connections;
 mod controllers;
 mod fragments;
 mod headers;

@@ -6,6 +6,7 @@
 //! rule counts it, and it leaves by no port. `--names` shows ports by name.
 
 pub(super) mod arguments;
+mod forks;
 mod side_effects;
 
 use super::ports::PortNames;
@@ -66,7 +67,9 @@ fn trace(
     arguments: &Arguments<'_>,
     packet_out: Option<(&[Action], bool)>,
 ) -> Answer {
-    Ok(run(daemon, arguments, packet_out)?.text())
+    let first = run(daemon, arguments, packet_out)?;
+    let text = first.text();
+    Ok(text + &forks::text(daemon, first, arguments))
 }
 
 /// A translation that was traced.
@@ -79,6 +82,8 @@ pub(super) struct Traced {
     pub translation: Translation,
     /// The steps of the translation.
     pub tracer: Tracer,
+    /// The packet, when there is one.
+    packet: Option<Packet>,
     snapshot: Arc<Snapshot>,
 }
 
@@ -118,6 +123,17 @@ pub(super) fn run(
     if let Some((actions, true)) = packet_out {
         check_consistency(&input, actions)?;
     }
+    Ok(step(daemon, arguments, input, packet, packet_out.map(|(actions, _)| actions)))
+}
+
+/// Translates a packet that came in, or came back, and runs its actions without the outputs.
+fn step(
+    daemon: &Daemon,
+    arguments: &Arguments<'_>,
+    input: TraceInput,
+    packet: Option<Packet>,
+    actions: Option<&[Action]>,
+) -> Traced {
     let slow = Arc::clone(daemon.switch.slow_path());
     let snapshot = slow.published.newest();
     let now = daemon.clock.now();
@@ -128,10 +144,10 @@ pub(super) fn run(
         effects: if packet.is_some() { EffectsMode::Collect } else { EffectsMode::Suppress },
         tracer: Some(&mut tracer),
         // OVS, too, takes an empty list for "as the tables say".
-        actions: packet_out.map(|(actions, _)| actions).filter(|actions| !actions.is_empty()),
+        actions: actions.filter(|actions| !actions.is_empty()),
         ..Request::new(&snapshot, input.bridge, input.key, &slow.recirc, now)
     });
-    if let Some(packet) = packet {
+    if let Some(packet) = packet.clone() {
         effect::apply_uncounted(&translation.effects, input.key.tcp_flags.get(), now, &slow.events);
         let actions = side_effects::without_outputs(&translation.actions);
         if !actions.is_empty() {
@@ -139,7 +155,7 @@ pub(super) fn run(
             daemon.switch.datapath().execute(packet, &key, &actions);
         }
     }
-    Ok(Traced { bridge: input.bridge, key: input.key, translation, tracer, snapshot })
+    Traced { bridge: input.bridge, key: input.key, translation, tracer, packet, snapshot }
 }
 
 /// The datapath's number of the port that the packet came in by.
@@ -208,13 +224,15 @@ fn locate_in_datapath(daemon: &Daemon, mut key: Key) -> Result<TraceInput, Strin
 
 /// Returns the packet's key, with the metadata of the flow that was given with the packet.
 fn key_of(packet: &Packet, flow: &Key) -> Key {
-    Key {
+    let mut key = Key {
         recirc_id: flow.recirc_id,
         dp_hash: flow.dp_hash,
         skb_priority: flow.skb_priority,
         pkt_mark: flow.pkt_mark,
         ..flow::extract::key_of(packet.data(), flow.in_port.get())
-    }
+    };
+    key.set_connection(flow);
+    key
 }
 
 /// A packet that looks like `key`.

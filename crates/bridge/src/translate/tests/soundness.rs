@@ -13,8 +13,8 @@ use datapath::Action as Dp;
 use flow::{Field, Key, Match, Vlan};
 use openflow::PortNo;
 use openflow::action::{
-    Bundle, BundleAlgorithm, Controller, HashFields, Learn, LearnSource, LearnSpec, LearnTarget,
-    Multipath, MultipathAlgorithm,
+    Bundle, BundleAlgorithm, Controller, Ct, CtZone, HashFields, Learn, LearnSource, LearnSpec,
+    LearnTarget, Multipath, MultipathAlgorithm, Nat, NatAddresses,
 };
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -38,6 +38,7 @@ struct Spec {
     flags: u16,
     mark: u32,
     dp_hash: u32,
+    connection: (u8, u8, u8),
 }
 
 fn spec() -> impl Strategy<Value = Spec> {
@@ -64,12 +65,13 @@ fn spec() -> impl Strategy<Value = Spec> {
         0..4u16,
         0..2u32,
         0..5u32,
+        (0..6u8, 0..3u8, 0..3u8),
     );
     (link, network, transport).prop_map(
         |(
             (in_port, macs, vlans, kind, labels, depth),
             (addresses, tos, ttl, proto, frag),
-            (ports, arp, flags, mark, dp_hash),
+            (ports, arp, flags, mark, dp_hash, connection),
         )| Spec {
             in_port,
             macs,
@@ -87,6 +89,7 @@ fn spec() -> impl Strategy<Value = Spec> {
             flags,
             mark,
             dp_hash,
+            connection,
         },
     )
 }
@@ -95,7 +98,7 @@ impl Spec {
     /// `self` with the part number `which` of `other`.
     fn with(&self, other: &Spec, which: usize) -> Spec {
         let mut s = self.clone();
-        match which % 19 {
+        match which % 20 {
             0 => s.in_port = other.in_port,
             1 => s.macs.0 = other.macs.0,
             2 => s.macs.1 = other.macs.1,
@@ -113,6 +116,7 @@ impl Spec {
             14 => s.ports.0 = other.ports.0,
             15 => s.ports.1 = other.ports.1,
             16 => s.arp = other.arp,
+            18 => s.connection = other.connection,
             17 => s.vlans[0].2 = other.vlans[0].2,
             _ => (s.flags, s.mark) = (other.flags, other.mark),
         }
@@ -204,6 +208,27 @@ impl Spec {
     }
 }
 
+/// Gives a recirculated packet what a `ct` action may have found.
+fn track(k: &mut Key, (state, zone, tuple): (u8, u8, u8)) {
+    use flow::ct_state::{EST, INV, NEW, RPL, TRK};
+    k.ct_state = [0, TRK, TRK | NEW, TRK | EST, TRK | EST | RPL, TRK | INV][usize::from(state)];
+    if k.ct_state == 0 {
+        return;
+    }
+    k.ct_zone.set(zone.into());
+    if k.ct_state & (NEW | EST) != 0 {
+        k.ct_mark.set(tuple.into());
+        k.ct_label[15] = zone;
+        k.ct_nw_proto = [6, 17, 6][usize::from(tuple)];
+        k.ct_tp_dst.set(80 + u16::from(zone));
+        match k.dl_type.get() {
+            0x800 => k.ct_nw_src.set(tuple.into()),
+            0x86dd => k.ct_ipv6_src[15] = tuple,
+            _ => {}
+        }
+    }
+}
+
 /// Matches of rules.
 fn matches() -> impl Strategy<Value = Match> {
     let texts = [
@@ -242,6 +267,13 @@ fn matches() -> impl Strategy<Value = Match> {
         "ip,nw_proto=0",
         "conj_id=7",
         "pkt_mark=1",
+        "ct_state=-trk",
+        "ct_state=+trk+est,ip",
+        "ct_state=+trk-inv,ct_zone=1",
+        "ct_mark=1/1",
+        "ct_label=0x1",
+        "ct_state=+trk+new,ip,ct_nw_src=0.0.0.1",
+        "ct_state=+est,ipv6,ct_nw_proto=17,ct_tp_dst=81",
     ];
     select(texts.map(|t| flow::text::parse_match(t, &flow::text::no_numbers).unwrap()).to_vec()) // the texts are right
 }
@@ -352,6 +384,45 @@ fn simple_action() -> impl Strategy<Value = Action> {
     ]
 }
 
+fn ct() -> impl Strategy<Value = Action> {
+    let whole = |text: &str| CtZone::Field(sub(text));
+    let zones = [
+        CtZone::Number(0),
+        CtZone::Number(1),
+        whole("NXM_NX_CT_ZONE[]"),
+        whole("NXM_NX_REG0[0..15]"),
+        whole("NXM_NX_CT_MARK[0..15]"),
+        whole("NXM_OF_IP_SRC[0..15]"),
+        whole("NXM_OF_TCP_DST[]"),
+    ];
+    let nat = Nat {
+        side: None,
+        addresses: NatAddresses::Any,
+        ports: None,
+        persistent: false,
+        hash: false,
+        random: false,
+    };
+    let to_mark = |src| Action::Move { src: sub(src), dst: sub("NXM_NX_CT_MARK[8..15]") };
+    let nested = [
+        Action::Nat(nat),
+        set(Field::CtMark, 2),
+        set(Field::CtLabel, 1),
+        to_mark("NXM_NX_CT_MARK[0..7]"),
+        to_mark("NXM_OF_ETH_SRC[0..7]"),
+        to_mark("NXM_NX_CT_TP_DST[0..7]"),
+        to_mark("NXM_NX_CT_LABEL[0..7]"),
+        to_mark("NXM_OF_IP_DST[0..7]"),
+    ];
+    let table = proptest::option::weighted(0.8, 1..4u8);
+    let nested = proptest::collection::vec(select(nested.to_vec()), 0..4);
+    (any::<bool>(), select(zones.to_vec()), table, nested).prop_map(
+        |(force, zone, table, actions)| {
+            Action::Ct(Box::new(Ct { commit: true, force, zone, table, alg: 0, actions }))
+        },
+    )
+}
+
 fn action() -> impl Strategy<Value = Action> {
     prop_oneof![
         12 => simple_action(),
@@ -359,6 +430,9 @@ fn action() -> impl Strategy<Value = Action> {
         1 => (1..5u32, 1..4u8).prop_map(|(p, t)| Action::Resubmit { port: Some(PortNo(p)), table: Some(t) }),
         2 => proptest::collection::vec(simple_action(), 1..3).prop_map(Action::Clone),
         2 => proptest::collection::vec(simple_action(), 1..3).prop_map(Action::WriteActions),
+        3 => ct(),
+        1 => Just(Action::CtClear),
+        1 => Just(Action::Move { src: sub("NXM_NX_CT_MARK[0..7]"), dst: sub("NXM_NX_REG1[0..7]") }),
         1 => Just(Action::ClearActions),
         1 => Just(Action::WriteMetadata { value: 1, mask: 1 }),
     ]
@@ -489,7 +563,10 @@ fn check(
     let with = |s: &Spec| {
         let mut k = s.key();
         k.recirc_id.set(recirc);
-        k.dp_hash.set(if recirc == 0 { 0 } else { s.dp_hash + 1 });
+        if recirc != 0 {
+            k.dp_hash.set(s.dp_hash + 1);
+            track(&mut k, s.connection);
+        }
         k
     };
     let key = with(base);
@@ -532,7 +609,7 @@ proptest! {
         modes in proptest::collection::vec((0..5u8, 0..3u8), 4),
         frag_handling in select(&[0u16, 1, 3][..]),
         base in spec(),
-        others in proptest::collection::vec((spec(), 0..19usize, 0..19usize), 40),
+        others in proptest::collection::vec((spec(), 0..20usize, 0..20usize), 40),
     ) {
         let w = world(&rules, &modes, frag_handling);
         let mutants: Vec<Spec> = others.iter().map(|(o, a, b)| base.with(o, *a).with(o, *b)).collect();

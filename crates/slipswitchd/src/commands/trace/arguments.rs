@@ -2,12 +2,11 @@
 //! The words of `ofproto/trace`.
 
 use crate::commands::{HexError, parse_frame, parse_hex};
+use flow::ct_state::{self, EST, INV, NEW, RPL, TRK};
 use packet::Packet;
 
 /// Bytes of payload that `--l7-len` may ask for.
 const MAX_PAYLOAD: usize = 65_535;
-/// Names of connection states, for `--ct-next`.
-const CT_STATES: [&str; 8] = ["new", "est", "rel", "rpl", "inv", "trk", "snat", "dnat"];
 
 /// A flow and its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,6 +32,8 @@ pub(in crate::commands) struct Arguments<'a> {
     pub payload_len: Option<usize>,
     /// `--names`: show ports by name.
     pub names: bool,
+    /// `--ct-next`, given several times: the states in which tracked copies come back, in order.
+    pub ct_next: Vec<u8>,
 }
 
 impl<'a> Arguments<'a> {
@@ -46,6 +47,7 @@ impl<'a> Arguments<'a> {
             payload: None,
             payload_len: None,
             names: false,
+            ct_next: Vec::new(),
         };
         let mut rest: Vec<&'a str> = Vec::new();
         let mut words = words.iter().copied();
@@ -71,9 +73,7 @@ impl<'a> Arguments<'a> {
                     }
                     out.payload_len = Some(len);
                 }
-                // No connection is tracked yet, so the state is not used. A wrong state is an
-                // error nevertheless.
-                "--ct-next" => check_state(value()?)?,
+                "--ct-next" => out.ct_next.push(parse_state(value()?)?),
                 "--names" => out.names = true,
                 option if option.starts_with('-') => {
                     return Err(format!("{option}: unknown option"));
@@ -108,17 +108,25 @@ fn too_much(len: usize) -> String {
     format!("{len}: too much L7 data")
 }
 
-/// `trk,new`, or 0x21.
-fn check_state(text: &str) -> Result<(), String> {
-    if text.strip_prefix("0x").is_some_and(|digits| u32::from_str_radix(digits, 16).is_ok()) {
-        return Ok(());
+/// Reads a state as `trk,new`. The words of the errors are those of OVS, "rpy" included.
+fn parse_state(text: &str) -> Result<u8, String> {
+    let mut state = 0;
+    for name in text.split([',', ' ']).filter(|name| !name.is_empty()) {
+        state |= ct_state::from_name(name)
+            .ok_or_else(|| format!("{name}: unknown connection tracking state flag"))?;
     }
-    for name in text.split([',', '|', ' ']).filter(|name| !name.is_empty()) {
-        if !CT_STATES.contains(&name) {
-            return Err(format!("{name}: unknown connection tracking state flag"));
-        }
-    }
-    Ok(())
+    let has = |bit: u8| state & bit != 0;
+    let problems = [
+        (state != 0 && !has(TRK), "If \"trk\" is unset, no other flags are set"),
+        (has(INV) && has(!(TRK | INV)), "when \"inv\" is set, only \"trk\" may also be set"),
+        (has(NEW) && has(EST), "\"new\" and \"est\" are mutually exclusive"),
+        (has(NEW) && has(RPL), "\"new\" and \"rpy\" are mutually exclusive"),
+    ];
+    let names: Vec<&str> = ct_state::names(state).collect();
+    let text = |problem: &str| format!("{}: invalid connection state: {problem}", names.join("|"));
+    let problems: Vec<String> =
+        problems.into_iter().filter(|(is, _)| *is).map(|(_, problem)| text(problem)).collect();
+    if problems.is_empty() { Ok(state) } else { Err(problems.join("\n")) }
 }
 
 #[cfg(test)]
@@ -150,6 +158,12 @@ mod tests {
     }
 
     #[test]
+    fn states_come_in_their_order() {
+        let words = ["br0", "--ct-next", "trk, est,rpl", "in_port=1", "--ct-next", ","];
+        assert_eq!(Arguments::parse(&words).map(|a| a.ct_next), Ok(vec![TRK | EST | RPL, 0]));
+    }
+
+    #[test]
     fn errors_are_those_of_ovs() {
         for (words, text) in [
             (
@@ -161,6 +175,23 @@ mod tests {
             (
                 &["br0", "in_port=1", "--ct-next", "foo"],
                 "foo: unknown connection tracking state flag",
+            ),
+            (
+                &["br0", "in_port=1", "--ct-next", "trk", "--ct-next", "trk|est"],
+                "trk|est: unknown connection tracking state flag",
+            ),
+            (
+                &["br0", "in_port=1", "--ct-next", "0x21"],
+                "0x21: unknown connection tracking state flag",
+            ),
+            (
+                &["br0", "in_port=1", "--ct-next", "trk,new,rpl"],
+                "new|rpl|trk: invalid connection state: \"new\" and \"rpy\" are mutually exclusive",
+            ),
+            (
+                &["br0", "in_port=1", "--ct-next", "inv,est"],
+                "est|inv: invalid connection state: If \"trk\" is unset, no other flags are set\n\
+                 est|inv: invalid connection state: when \"inv\" is set, only \"trk\" may also be set",
             ),
             (&["br0", "in_port=1", "--ct-next"], "Missing argument for option --ct-next"),
             (&["br0", "in_port=1", "--consistent"], "--consistent: unknown option"),
