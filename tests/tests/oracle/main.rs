@@ -16,6 +16,7 @@ macro_rules! scenarios {
 
 mod actions;
 mod commands;
+mod connections;
 mod database;
 mod flows;
 mod found;
