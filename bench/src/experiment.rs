@@ -5,6 +5,7 @@
 //! turns with others: it is measured alone, after the rest.
 
 mod cpu;
+mod firewall;
 mod flood;
 pub mod frames;
 mod half;
@@ -30,7 +31,7 @@ use std::thread;
 use std::time::Duration;
 
 /// All experiments, in the order of the page.
-pub const ALL: [&Experiment; 15] = [
+pub const ALL: [&Experiment; 16] = [
     &frames::cases::GRID,
     &frames::cases::FLOWS,
     &frames::cases::ONE_FLOW,
@@ -39,6 +40,7 @@ pub const ALL: [&Experiment; 15] = [
     &hosts::ECHO,
     &hosts::TCP,
     &hosts::ONE_CPU,
+    &firewall::FIREWALL,
     &flood::FLOOD,
     &setup::SETUP,
     &rules::RULES,

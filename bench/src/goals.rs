@@ -28,6 +28,7 @@ const MANY: Parameters = &[("size", "64"), ("flows", "65536")];
 const MOST: Parameters = &[("size", "64"), ("flows", "262144")];
 const RULES: Parameters = &[("rules", "262144")];
 const TO_CONTAINER: Parameters = &[("way", "NIC to veth")];
+const BEHIND_FIREWALL: Parameters = &[("rules", "firewall")];
 const IDLE: Parameters = &[("traffic", "none"), ("megaflows", "262144")];
 
 /// A goal whose bound the following calls set.
@@ -72,7 +73,7 @@ impl Goal {
 }
 
 /// All goals, in the order of the page.
-pub const ALL: [Goal; 27] = [
+pub const ALL: [Goal; 29] = [
     goal("64 B frames that the generator sends on one core", "one-flow", "rate per core")
         .median(SENDER, AtLeast(8.0)),
     grid("64 B, 1 flow, rate against bare XDP", "rate", ONE).against(BARE, AtLeast(0.85)),
@@ -107,6 +108,12 @@ pub const ALL: [Goal; 27] = [
     goal("TCP requests on one CPU against a bare tc redirect", "one-cpu", "requests")
         .of(TCX, Against(BARE_TC), AtLeast(1.03))
         .limit(BARE_PEER),
+    goal("TCP through a stateful firewall against the same without", "firewall", "throughput")
+        .at(BEHIND_FIREWALL)
+        .of(TCX, Paired, AtLeast(0.95)),
+    goal("new connections through it against OVS AF_PACKET", "firewall", "connections")
+        .at(BEHIND_FIREWALL)
+        .of(TCX, Against(AF_PACKET), AtLeast(5.0)),
     // Against TCP during a flood of packets that one megaflow drops.
     goal("TCP during a flood of new flows", "flood", "throughput")
         .at(&[("flood", "new flows")])

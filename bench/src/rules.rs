@@ -20,6 +20,8 @@ pub enum Rules {
     Normal,
     /// Everything both ways; megaflows match TCP's ports, so that each connection has its own.
     PerConnection,
+    /// The first port may open connections to the second, which may only answer. ARP passes.
+    Firewall,
     /// Like [`Rules::Normal`]; in addition UDP from a third port is dropped in this way.
     Third(Flood),
     /// From the first port, ARP, and a rule for each of this many addresses of [`DESTINATIONS`];
@@ -79,6 +81,13 @@ impl Rules {
                      priority=1,in_port={from} actions=output:{to}"
                 )
             }),
+            Rules::Firewall => "priority=10,arp,in_port=1 actions=output:2\n\
+                 priority=10,arp,in_port=2 actions=output:1\n\
+                 priority=10,ip actions=ct(table=1)\n\
+                 table=1,priority=10,ip,in_port=1,ct_state=+trk+new actions=ct(commit),output:2\n\
+                 table=1,priority=10,ip,in_port=1,ct_state=+trk+est actions=output:2\n\
+                 table=1,priority=10,ip,in_port=2,ct_state=+trk+est actions=output:1\n"
+                .into(),
             Rules::Third(flood) => Rules::Normal.text() + &from_third(flood),
             Rules::Destinations(flows) => {
                 "in_port=1,arp actions=output:2\nin_port=2 actions=output:1\n\
