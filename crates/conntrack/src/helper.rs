@@ -86,8 +86,9 @@ const SEQ: usize = 4;
 const ACK: usize = 8;
 
 impl Tracker {
-    /// Changes the sequence numbers of a packet whose connection has a skew. Returns the segment
-    /// with the numbers of the peer whose data was changed, which the state machine follows.
+    /// Returns the segment with the numbers of the peer whose data was changed, which the state
+    /// machine follows. Where the action translates the packet, and no earlier action did, changes
+    /// the numbers in the packet, too.
     pub(crate) fn unskew(&self, found: &Found<'_>, ctx: &mut Packet<'_, '_>) -> Option<TcpSegment> {
         let mut segment = ctx.extracted.segment?;
         if !found.head.has(flags::DAEMON) {
@@ -96,17 +97,23 @@ impl Tracker {
         let Some(skew) = self.table().skew(found.conn) else {
             return Some(segment);
         };
-        let state = ctx.packet.checksum;
-        let l4 = ctx.extracted.l4;
-        let bytes = &mut *ctx.packet.bytes;
-        if found.direction == skew.direction {
-            add(bytes, l4, SEQ, skew.bytes, state);
-        } else if segment.has(packet::tcp_flags::ACK)
-            && let Some(ack) = add(bytes, l4, ACK, skew.bytes.wrapping_neg(), state)
-        {
-            segment.ack = ack;
+        let (at, more) = if found.direction == skew.direction {
+            (SEQ, skew.bytes)
+        } else if segment.has(packet::tcp_flags::ACK) {
+            (ACK, skew.bytes.wrapping_neg())
+        } else {
+            return Some(segment);
+        };
+        let was_translated = ctx.meta.state & (ct_state::SNAT | ct_state::DNAT) != 0;
+        match (at, was_translated) {
+            (SEQ, true) => segment.seq = segment.seq.wrapping_add_signed(-more),
+            (ACK, false) => segment.ack = segment.ack.wrapping_add_signed(more),
+            _ => {}
         }
-        ctx.done.changed = true;
+        if ctx.translates && !was_translated {
+            add(ctx.packet.bytes, ctx.extracted.l4, at, more, ctx.packet.checksum);
+            ctx.done.changed = true;
+        }
         Some(segment)
     }
 

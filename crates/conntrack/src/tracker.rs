@@ -180,7 +180,8 @@ impl Tracker {
             found = None;
         }
         let mut expectation = None;
-        let mut ctx = Packet { packet, extracted, meta, done: &mut done };
+        let translates = request.nat.is_some();
+        let mut ctx = Packet { packet, extracted, meta, done: &mut done, translates };
         if let Some(old) = found {
             if self.advance(&old, &mut ctx, now) {
                 found = None; // another connection begins with this tuple
@@ -247,7 +248,7 @@ impl Tracker {
             let Ok(extracted) = extract(packet.bytes, packet.family, request.zone, verify) else {
                 return false;
             };
-            let mut ctx = Packet { packet, extracted, meta, done };
+            let mut ctx = Packet { packet, extracted, meta, done, translates: true };
             ctx.translate(&found);
         } else {
             meta.cached = Some(cached);
@@ -476,6 +477,8 @@ pub(crate) struct Packet<'a, 'p> {
     pub extracted: Extracted,
     pub meta: &'a mut Metadata,
     pub done: &'a mut Done,
+    /// The action has `nat`.
+    pub translates: bool,
 }
 
 impl Packet<'_, '_> {

@@ -406,6 +406,41 @@ fn ftp_through_source_nat_has_address_numbers_and_data_translated() {
     assert_eq!(bed.tracker.expectations().len(), 1);
 }
 
+/// A pipeline may track a packet first and translate it by a second `ct`, and track it once more.
+#[test]
+fn the_numbers_of_ftp_are_changed_by_the_action_that_translates() {
+    let bed = Bed::new();
+    let request = ftp(&bed, Some(nat(Manip::Src, PUBLIC)));
+    let apply = Request { nat: Some(Nat::Existing), ..zone(1) };
+    let through = |mut bytes: Vec<u8>| {
+        let mut meta = Metadata::default();
+        for request in [zone(1), apply, zone(1)] {
+            let done = bed.step(&mut bytes, &mut meta, &request);
+            if let Some(edit) = done.edit {
+                bytes = edit.apply(&bytes, Family::V4, 20).unwrap();
+            }
+            assert_eq!(meta.state & (EST | INV), EST, "{meta:?}");
+        }
+        let segment = extract(&bytes, Family::V4, 0, Checksums::ALL).unwrap().segment.unwrap();
+        (bytes, (segment.seq, segment.ack))
+    };
+    let command = Tcp {
+        hosts: (CLIENT, SERVER),
+        ports: (1000, 21),
+        flags: ACK | PSH,
+        numbers: (100, 500),
+        data: b"PORT 10,1,1,1,4,1\r\n",
+    };
+    let (sent, numbers) = through(command.bytes());
+    assert!(sent.ends_with(b"PORT 10,1,1,240,4,1\r\n"));
+    assert_eq!(numbers, (100, 500));
+    let answer = reply_to(&sent, ACK, (500, 121), b"200 ok\r\n");
+    assert_eq!(through(answer).1, (500, 119));
+    let next = Tcp { numbers: (119, 508), data: b"RETR x\r\n", ..command };
+    assert_eq!(through(next.bytes()).1, (121, 508));
+    assert_eq!(request.zone, 1);
+}
+
 #[test]
 fn passive_ftp_through_destination_nat_reaches_the_real_server() {
     let bed = Bed::new();
