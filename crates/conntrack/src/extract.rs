@@ -151,7 +151,9 @@ pub fn extract(
             if proto == ip_proto::UDP {
                 let (header, _) = UdpHeader::ref_from_prefix(network.payload)
                     .map_err(|_| Untrackable::TransportHeader)?;
-                if usize::from(header.len.get()) != network.payload.len() {
+                // Open vSwitch lets a datagram be shorter than its packet.
+                let len = usize::from(header.len.get());
+                if len < size_of::<UdpHeader>() || len > network.payload.len() {
                     return Err(Untrackable::TransportHeader);
                 }
             }

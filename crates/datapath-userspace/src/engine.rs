@@ -90,6 +90,9 @@ impl Work {
         for (new, kept) in key.words_mut().iter_mut().zip(self.key.words()).take(METADATA_WORDS) {
             *new = *kept;
         }
+        if self.key.ct_state != 0 {
+            key.set_connection(&self.key); // its tuple is not among these words
+        }
         self.key = key;
         self.layers = layers;
         self.moved = false;

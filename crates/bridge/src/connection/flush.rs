@@ -64,7 +64,16 @@ fn begin(wanted: Flush, switch: &Switch) -> Result<Reply, OfError> {
 fn filter(message: &CtFlush) -> Flush {
     // The protocol stands once for both directions.
     let tuple = |tuple: &CtTuple| {
-        let proto = if *tuple == CtTuple::default() { 0 } else { message.ip_proto };
+        // `ovs-ofctl` sends zeros of ICMP for a direction without a tuple.
+        let has_ports = [tuple.src_port, tuple.dst_port].iter().any(|port| port.unwrap_or(0) != 0);
+        let has_icmp =
+            [tuple.icmp_id, tuple.icmp_type.map(u16::from), tuple.icmp_code.map(u16::from)]
+                .iter()
+                .any(|n| n.unwrap_or(0) != 0);
+        if tuple.src.is_none() && tuple.dst.is_none() && !has_ports && !has_icmp {
+            return TupleFilter::default();
+        }
+        let proto = message.ip_proto;
         TupleFilter {
             src: tuple.src.map(address),
             dst: tuple.dst.map(address),
@@ -121,6 +130,14 @@ mod tests {
         let original = CtTuple { src_port: Some(1), ..CtTuple::default() };
         let one = CtFlush { ip_proto: 17, original, ..CtFlush::default() };
         assert!(filter(&one).reply.is_empty());
+        let zeros = CtTuple {
+            icmp_id: Some(0),
+            icmp_type: Some(0),
+            icmp_code: Some(0),
+            ..CtTuple::default()
+        };
+        let ping = CtFlush { ip_proto: 1, reply: zeros, ..CtFlush::default() };
+        assert!(filter(&ping).reply.is_empty());
         let v6 = CtTuple { src: Some([0xfc; 16]), ..CtTuple::default() };
         let six = filter(&CtFlush { original: v6, ..CtFlush::default() });
         assert!(six.original.src.is_some_and(|address| address.is_ipv6()));

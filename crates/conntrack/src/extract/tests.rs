@@ -97,6 +97,11 @@ fn bad_packets_have_a_reason() {
     use Untrackable::*;
     assert_eq!(tuple_of(v4(A, B).tcp(0, 2, 2), Family::V4), Err(PortZero));
     assert_eq!(tuple_of(v4(A, B).protocol(6).payload(b"short"), Family::V4), Err(TransportHeader));
+    // A UDP datagram may be shorter than its packet, but not longer.
+    let datagram = |len: u8| v4(A, B).protocol(17).payload(&[0, 1, 0, 2, 0, len, 0, 0, 9, 9]);
+    for (len, is_good) in [(7, false), (8, true), (10, true), (11, false)] {
+        assert_eq!(tuple_of(datagram(len), Family::V4).is_ok(), is_good, "{len}");
+    }
     assert_eq!(tuple_of(v4(A, B).icmp(9, 0, 0), Family::V4), Err(IcmpKind));
     assert_eq!(tuple_of(v4(A, B).icmp(8, 1, 0), Family::V4), Err(IcmpKind));
 
