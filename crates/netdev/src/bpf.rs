@@ -6,7 +6,6 @@ use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 pub(crate) const BPF_MAP_CREATE: libc::c_long = 0;
-pub(crate) const BPF_MAP_LOOKUP_ELEM: libc::c_long = 1;
 pub(crate) const BPF_MAP_UPDATE_ELEM: libc::c_long = 2;
 pub(crate) const BPF_MAP_DELETE_ELEM: libc::c_long = 3;
 pub(crate) const BPF_PROG_LOAD: libc::c_long = 5;

@@ -14,17 +14,21 @@
 //! A socket has one filter. That of the BPF tiers runs after this one, by a tail call.
 
 use crate::bpf::{
-    Attributes, BPF_MAP_CREATE, BPF_MAP_DELETE_ELEM, BPF_MAP_LOOKUP_ELEM, BPF_MAP_UPDATE_ELEM,
-    BPF_PROG_LOAD, instruction,
+    Attributes, BPF_MAP_CREATE, BPF_MAP_DELETE_ELEM, BPF_MAP_UPDATE_ELEM, BPF_PROG_LOAD,
+    instruction,
 };
 use crate::btf::Btf;
+use crate::mapping::Mapping;
 use crate::sys;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 const BPF_MAP_TYPE_ARRAY: u32 = 2;
 const BPF_MAP_TYPE_PROG_ARRAY: u32 = 3;
+/// The values of a map can be mapped into memory.
+const BPF_F_MMAPABLE: u32 = 1 << 10;
 const BPF_PROG_TYPE_SOCKET_FILTER: u32 = 1;
 /// Offset of `gso_size` in `struct __sk_buff`.
 const GSO_SIZE: i16 = 176;
@@ -80,8 +84,8 @@ impl Layout {
 /// The filter of one socket, and the count of packets that it refused.
 pub(crate) struct GsoFilter {
     program: OwnedFd,
-    /// An array of one 64-bit counter.
-    refused: OwnedFd,
+    /// An array of one 64-bit counter, in memory that the filter shares with the process.
+    refused: Mapping,
     /// An array of one program, the next filter. The kernel empties it when this is closed.
     next: OwnedFd,
 }
@@ -99,9 +103,10 @@ impl GsoFilter {
             return Err(io::ErrorKind::Unsupported.into());
         }
         let layout = Layout::cached()?;
-        let refused = array(BPF_MAP_TYPE_ARRAY, 8)?;
-        let next = array(BPF_MAP_TYPE_PROG_ARRAY, 4)?;
-        let code = code(&layout, refused.as_raw_fd(), next.as_raw_fd());
+        let counter = array(BPF_MAP_TYPE_ARRAY, 8, BPF_F_MMAPABLE)?;
+        let refused = Mapping::of_descriptor(counter.as_fd(), 8, 0)?;
+        let next = array(BPF_MAP_TYPE_PROG_ARRAY, 4, 0)?;
+        let code = code(&layout, counter.as_raw_fd(), next.as_raw_fd());
         let license = c"Dual BSD/GPL";
         let load = Attributes::new()
             .u32(0, BPF_PROG_TYPE_SOCKET_FILTER)
@@ -139,22 +144,22 @@ impl GsoFilter {
 
     /// Returns the number of packets that the filter refused.
     pub(crate) fn refused(&self) -> u64 {
-        let (key, mut count) = (0u32, 0u64);
-        let lookup = Attributes::new()
-            .fd(0, self.refused.as_fd())
-            .address(8, &raw const key)
-            .address(16, &raw mut count);
-        // SAFETY: key and value are as long as the map was created with, and live through the call.
-        // A lookup in an array does not fail for an index that it has.
-        let _ = unsafe { lookup.call(BPF_MAP_LOOKUP_ELEM) };
-        count
+        // SAFETY: the mapping has the eight bytes of the counter, is aligned to a page, and lives as
+        // long as self. The filter adds atomically.
+        let count = unsafe { AtomicU64::from_ptr(self.refused.start().as_ptr().cast()) };
+        count.load(Ordering::Relaxed)
     }
 }
 
 /// Creates an array of one value.
-fn array(kind: u32, value_size: u32) -> io::Result<OwnedFd> {
-    let key_size = 4;
-    let map = Attributes::new().u32(0, kind).u32(4, key_size).u32(8, value_size).u32(12, 1);
+fn array(kind: u32, value_size: u32, flags: u32) -> io::Result<OwnedFd> {
+    let (key_size, length) = (4, 1);
+    let map = Attributes::new()
+        .u32(0, kind)
+        .u32(4, key_size)
+        .u32(8, value_size)
+        .u32(12, length)
+        .u32(16, flags);
     // SAFETY: no addresses inside; the command returns a descriptor.
     unsafe { map.call_for_fd(BPF_MAP_CREATE) }
 }

@@ -22,8 +22,12 @@ impl Mapping {
         Mapping::map(length, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1, 0)
     }
 
-    /// Maps `length` bytes of a socket's memory, at `offset` of the descriptor.
-    pub(crate) fn of_socket(fd: BorrowedFd<'_>, length: usize, offset: i64) -> io::Result<Mapping> {
+    /// Maps `length` bytes of a socket's or BPF map's memory, at `offset` of the descriptor.
+    pub(crate) fn of_descriptor(
+        fd: BorrowedFd<'_>,
+        length: usize,
+        offset: i64,
+    ) -> io::Result<Mapping> {
         Mapping::map(length, libc::MAP_SHARED | libc::MAP_POPULATE, fd.as_raw_fd(), offset)
     }
 

@@ -96,7 +96,7 @@ impl PacketRing {
             tp_frame_nr: length as u32,
         };
         sys::set_option(fd, libc::SOL_PACKET, libc::PACKET_RX_RING, &request)?;
-        let memory = Mapping::of_socket(fd, length * FRAME, 0).or_else(|e| {
+        let memory = Mapping::of_descriptor(fd, length * FRAME, 0).or_else(|e| {
             // No frame must go where nobody reads.
             let none = libc::tpacket_req { tp_block_nr: 0, tp_frame_nr: 0, ..request };
             sys::set_option(fd, libc::SOL_PACKET, libc::PACKET_RX_RING, &none)?;

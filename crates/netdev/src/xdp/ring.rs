@@ -52,7 +52,7 @@ impl<T: Copy> Ring<T> {
         {
             return Err(io::Error::from_raw_os_error(libc::EPROTO));
         }
-        let memory = Mapping::of_socket(fd, length, page)?;
+        let memory = Mapping::of_descriptor(fd, length, page)?;
         Ok(Ring {
             memory,
             producer,
