@@ -125,7 +125,7 @@ pub trait Backend: Send + Sync {
     /// See [`datapath::offload::MissChannel::hold_back`].
     fn hold_back(&self, port: PortNo, until_nanos: u64);
     /// See [`datapath::offload::MissChannel::resync_taken`].
-    fn resync_taken(&self);
+    fn resync_taken(&self, lost: u64);
     /// See [`datapath::offload::MissChannel::is_on_its_way`].
     fn is_on_its_way(&self, port: PortNo) -> bool;
     /// See [`datapath::offload::MissChannel::sent_up`].
@@ -294,8 +294,8 @@ impl Backend for BpfDatapath {
         BpfDatapath::hold_back(self, port, until_nanos);
     }
 
-    fn resync_taken(&self) {
-        BpfDatapath::resync_taken(self);
+    fn resync_taken(&self, lost: u64) {
+        BpfDatapath::resync_taken(self, lost);
     }
 
     fn is_on_its_way(&self, port: PortNo) -> bool {

@@ -53,7 +53,7 @@ pub struct BpfDatapath {
     devmap: Option<OwnedFd>,
     adopted: Option<Vec<AdoptedPort>>,
     upcall_limit: u32,
-    /// Packets that went up and never came into the miss device.
+    /// Packets that went up and found no room in the miss device.
     lost_on_the_way: AtomicU64,
     clock: Clock,
     ports: Mutex<BTreeMap<u32, Attachments>>,
@@ -434,14 +434,13 @@ impl BpfDatapath {
 
     /// Accounts for an empty miss device: stops waiting for packets that were lost on the way.
     /// Packets that went up since the previous call may have arrived since then; the datapath still
-    /// waits for those.
-    pub fn resync_taken(&self) {
+    /// waits for those. Counts `lost` packets that found no room in the device.
+    pub fn resync_taken(&self, lost: u64) {
         let most = u64::from(self.upcall_limit / 2);
         for (port, gone_up) in lock(&self.gone_up).iter_mut() {
-            let (now, lost) = ports::give_up(self.maps(), *port, *gone_up, most);
-            *gone_up = now;
-            self.lost_on_the_way.fetch_add(lost, Ordering::Relaxed);
+            *gone_up = ports::give_up(self.maps(), *port, *gone_up, most);
         }
+        self.lost_on_the_way.fetch_add(lost, Ordering::Relaxed);
     }
 
     /// Adds a flow at those of its possible hooks that are `allowed`, and returns these hooks,

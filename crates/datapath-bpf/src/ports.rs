@@ -196,9 +196,9 @@ pub(crate) fn on_their_way(maps: &Maps, number: u32) -> u64 {
 /// Gives up lost packets after the miss device was found empty. Packets that had gone up by the
 /// previous such time and were not taken are lost. Packets that went up since then may be in the
 /// device by now. When `most` packets or more are waited for, all of them are given up, as the port
-/// could send no more. `before` is the first result of the previous call. Returns how many packets
-/// have gone up so far, and how many of them are lost.
-pub(crate) fn give_up(maps: &Maps, number: u32, before: u64, most: u64) -> (u64, u64) {
+/// could send no more. `before` is the result of the previous call. Returns how many packets have
+/// gone up so far.
+pub(crate) fn give_up(maps: &Maps, number: u32, before: u64, most: u64) -> u64 {
     let at = number as usize;
     let sent = maps.ports.word(at, offset_of!(Port, sent_up)).load(Ordering::Relaxed);
     let taken = maps.ports.word(at, offset_of!(Port, taken_up));
@@ -210,7 +210,7 @@ pub(crate) fn give_up(maps: &Maps, number: u32, before: u64, most: u64) -> (u64,
     } else if is_lost {
         taken.store(before, Ordering::Relaxed);
     }
-    (sent, if is_lost { before.wrapping_sub(known) } else { 0 })
+    sent
 }
 
 /// Marks all packets of a port that went up as taken, so that lost packets are not waited for.
@@ -313,18 +313,18 @@ mod tests {
         sent.store(5, Ordering::Relaxed);
         note_taken(&maps, 3, 2);
         assert_eq!(on_their_way(&maps, 3), 3);
-        let (seen, lost) = give_up(&maps, 3, 0, 5);
-        assert_eq!((seen, lost), (5, 0));
+        let seen = give_up(&maps, 3, 0, 5);
+        assert_eq!(seen, 5);
         assert_eq!(on_their_way(&maps, 3), 3, "they may have come this moment");
         sent.store(7, Ordering::Relaxed);
         note_taken(&maps, 3, 1);
-        let (seen, lost) = give_up(&maps, 3, seen, 5);
-        assert_eq!((seen, lost), (7, 2));
+        let seen = give_up(&maps, 3, seen, 5);
+        assert_eq!(seen, 7);
         assert_eq!(on_their_way(&maps, 3), 2, "two were lost, two may have come");
         sent.store(11, Ordering::Relaxed);
-        assert_eq!(give_up(&maps, 3, seen, 5), (11, 2));
+        assert_eq!(give_up(&maps, 3, seen, 5), 11);
         assert_eq!(on_their_way(&maps, 3), 0, "no more could go up");
-        assert_eq!(give_up(&maps, 3, 100, 5), (11, 0));
+        assert_eq!(give_up(&maps, 3, 100, 5), 11);
         assert_eq!(on_their_way(&maps, 3), 0, "a count of another life of the port");
         mark_all_taken(&maps, 3);
         sent.store(10, Ordering::Relaxed);

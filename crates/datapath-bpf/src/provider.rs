@@ -745,8 +745,8 @@ impl<B: Backend> MissChannel for BpfProvider<B> {
         self.backend.hold_back(port, until_nanos);
     }
 
-    fn resync_taken(&self) {
-        self.backend.resync_taken();
+    fn resync_taken(&self, lost: u64) {
+        self.backend.resync_taken(lost);
     }
 
     fn is_on_its_way(&self, port: PortNo) -> bool {

@@ -313,8 +313,9 @@ pub trait MissChannel: Send + Sync {
 
     /// Notes that the miss device was found empty. Packets that were counted as sent more than a
     /// moment ago and were not taken are lost. (Packets of this moment may still be under way; they
-    /// are noted as taken when they arrive, which must do no harm.)
-    fn resync_taken(&self);
+    /// are noted as taken when they arrive, which must do no harm.) The device had no room for
+    /// `lost` packets since the last call; they are counted as [`DropReason::UpcallLimit`].
+    fn resync_taken(&self, lost: u64);
 
     /// True when packets of `port` are under way to the miss device.
     fn is_on_its_way(&self, port: PortNo) -> bool;

@@ -7,8 +7,8 @@
 //! (`tpacket_rcv`, net/packet/af_packet.c, with `PACKET_VNET_HDR`). Any host that sends a packet
 //! like that would cut the port off. So the filter, which runs before, refuses and counts it.
 //!
-//! The kernel decides by `gso_type` of `struct skb_shared_info`, and so does the filter. No field of
-//! a program's context has it. The filter reads the kernel's memory, at places that the kernel's
+//! The kernel decides by `gso_type` of `struct skb_shared_info`, and so does the filter. No field
+//! of a program's context has it. The filter reads the kernel's memory, at places that the kernel's
 //! own type information states.
 //!
 //! A socket has one filter. That of the BPF tiers runs after this one, by a tail call.
@@ -144,8 +144,8 @@ impl GsoFilter {
 
     /// Returns the number of packets that the filter refused.
     pub(crate) fn refused(&self) -> u64 {
-        // SAFETY: the mapping has the eight bytes of the counter, is aligned to a page, and lives as
-        // long as self. The filter adds atomically.
+        // SAFETY: the mapping has the eight bytes of the counter, is aligned to a page, and lives
+        // as long as self. The filter adds atomically.
         let count = unsafe { AtomicU64::from_ptr(self.refused.start().as_ptr().cast()) };
         count.load(Ordering::Relaxed)
     }

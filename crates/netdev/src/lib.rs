@@ -10,7 +10,7 @@
 //! * an interface reached by `AF_XDP` sockets ([`Kind::AfXdp`]);
 //! * a device without any kernel object ([`Kind::Dummy`]).
 //!
-//! [`open`] returns an [`Opened`]: receive [`Queue`]s for packet threads, one [`Sender`] for all
+//! [`open()`] returns an [`Opened`]: receive [`Queue`]s for packet threads, one [`Sender`] for all
 //! threads, and a [`Device`] for the control side. The device lives as long as any of the three.
 //! When all are dropped its descriptors are closed, which removes the kernel objects that were
 //! created (an internal port's interface, an XDP program). The kernel does this even after
@@ -28,7 +28,7 @@
 //!   frame leaves.
 //! * Every frame given to [`Sender::send`] is counted once in the [`SendReport`].
 //! * No call blocks for traffic: receivers and senders return at once.
-//! * Everything happens in the network namespace of the thread that called [`open`], also later on
+//! * Everything happens in the network namespace of the thread that called [`open()`], also later on
 //!   other threads, because each device keeps the sockets that it opened then.
 //!
 //! # Which side it errs on
@@ -65,6 +65,7 @@ mod open;
 mod open_error;
 mod orphan;
 mod packet_queue;
+mod packet_reader;
 mod packet_ring;
 mod packet_socket;
 mod pcap;

@@ -18,7 +18,6 @@ const RTM_SETLINK: u16 = 19;
 const IFLA_ADDRESS: u16 = 1;
 const IFLA_IFNAME: u16 = 3;
 const IFLA_MTU: u16 = 4;
-const IFLA_TXQLEN: u16 = 13;
 const IFLA_LINKINFO: u16 = 18;
 const IFLA_IFALIAS: u16 = 20;
 const IFLA_STATS64: u16 = 23;
@@ -173,8 +172,6 @@ pub(crate) enum Change<'a> {
     Mac([u8; 6]),
     AdminUp(bool),
     Alias(&'a str),
-    /// Maximum number of frames that wait for transmission; for a tap, the length of its ring.
-    TxQueueLength(u32),
     /// No IPv6 address is assigned when it comes up.
     NoIpv6Address,
     /// Up, without ARP and multicast, so the host sends nothing there by itself.
@@ -261,9 +258,6 @@ impl LinkClient {
             Change::AdminUp(up) => targeted(RTM_SETLINK, by, u32::from(up) * IFF_UP, IFF_UP),
             Change::Alias(text) => {
                 targeted(RTM_SETLINK, by, 0, 0).attribute(IFLA_IFALIAS, text.as_bytes())
-            }
-            Change::TxQueueLength(frames) => {
-                targeted(RTM_SETLINK, by, 0, 0).attribute(IFLA_TXQLEN, &frames.to_ne_bytes())
             }
             Change::NoIpv6Address => {
                 let mode = netlink::attribute(IFLA_INET6_ADDR_GEN_MODE, &[IN6_ADDR_GEN_MODE_NONE]);

@@ -2,9 +2,9 @@
 //! The receive ring of a packet socket (`PACKET_RX_RING` with `TPACKET_V2`,
 //! Documentation/networking/packet_mmap.rst).
 //!
-//! The ring is memory that the kernel and the process share: frames of [`FRAME`] bytes, used in
-//! order. Each belongs to the kernel or to the process; the first word, `tp_status`, says to which.
-//! The kernel writes a packet and then the status. The process copies the packet out and sets the
+//! The ring is memory that the kernel and the process share: frames of one size, used in order.
+//! Each belongs to the kernel or to the process; the first word, `tp_status`, says to which. The
+//! kernel writes a packet and then the status. The process copies the packet out and sets the
 //! status back with release order, so that its reads are done before the kernel writes again.
 //!
 //! A packet that is longer than a frame waits in the socket's own queue as well
@@ -19,22 +19,30 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
-/// Bytes of a frame: a packet of 1,500 bytes and tags fits, with the headers before it.
-const FRAME: usize = 2048;
 /// Bytes of a piece of contiguous memory of the ring; a multiple of every page size of Linux.
 const BLOCK: usize = 65_536;
-/// Number of frames of a ring: 2 MiB. At 1 Mpps the process may be late by 1 ms.
-const FRAMES: usize = 1024;
-/// Number of frames of the rings after the first [`LARGE_RINGS`]: 256 KiB.
-const FEW_FRAMES: usize = 128;
-/// Number of open rings that have [`FRAMES`] frames; together 64 MiB. The memory of rings cannot be
-/// swapped out, so it must stay small with 1,000 ports.
+/// Number of open rings of ports that have [`PORT`] frames; together 64 MiB. The memory of rings
+/// cannot be swapped out, so it must stay small with 1,000 ports.
 const LARGE_RINGS: usize = 32;
+/// The frames of a port's ring: 2 MiB. A packet of 1,500 bytes and tags fits, with the headers
+/// before it. At 1 Mpps the process may be late by 1 ms.
+const PORT: Frames = Frames { bytes: 2048, count: 1024 };
+/// The frames of the ports' rings after the first [`LARGE_RINGS`]: 256 KiB.
+const LATER_PORT: Frames = Frames { count: 128, ..PORT };
+
+/// The size of a ring.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Frames {
+    /// Bytes of a frame; a divisor of [`BLOCK`].
+    pub(crate) bytes: usize,
+    /// Number of frames. The ring is a multiple of [`BLOCK`].
+    pub(crate) count: usize,
+}
 
 /// Bytes of `struct tpacket2_hdr` (include/uapi/linux/if_packet.h).
 const HEADER: usize = 32;
 
-/// Number of open rings of the process.
+/// Number of open rings of ports.
 static RINGS: AtomicUsize = AtomicUsize::new(0);
 
 /// An open ring in [`RINGS`].
@@ -49,11 +57,11 @@ impl Drop for Counted {
 /// The reading end of a ring.
 pub(crate) struct PacketRing {
     memory: Mapping,
-    /// Number of frames.
-    length: usize,
+    frames: Frames,
     /// Index of the next frame to be read.
     next: usize,
-    _counted: Counted,
+    /// The ring is that of a port.
+    _counted: Option<Counted>,
 }
 
 /// The next frame of a ring.
@@ -81,35 +89,47 @@ pub(crate) struct Frame<'a> {
 }
 
 impl PacketRing {
-    /// Makes a ring for the socket `fd`, which accepts no frame meanwhile.
-    pub(crate) fn new(fd: BorrowedFd<'_>) -> io::Result<PacketRing> {
+    /// Makes a ring for the socket `fd` of a port. The socket accepts no frame meanwhile.
+    pub(crate) fn of_port(fd: BorrowedFd<'_>) -> io::Result<PacketRing> {
         let open = RINGS.fetch_add(1, Ordering::Relaxed);
         let counted = Counted;
-        let length = if open < LARGE_RINGS { FRAMES } else { FEW_FRAMES };
+        let frames = if open < LARGE_RINGS { PORT } else { LATER_PORT };
+        Ok(PacketRing { _counted: Some(counted), ..PacketRing::new(fd, frames)? })
+    }
+
+    /// Makes a ring for the socket `fd`, which accepts no frame meanwhile.
+    pub(crate) fn new(fd: BorrowedFd<'_>, frames: Frames) -> io::Result<PacketRing> {
+        let bytes = frames.count * frames.bytes;
         let version = libc::tpacket_versions::TPACKET_V2 as i32;
         sys::set_option(fd, libc::SOL_PACKET, libc::PACKET_VERSION, &version)?;
         sys::set_option(fd, libc::SOL_PACKET, libc::PACKET_COPY_THRESH, &1)?;
         let request = libc::tpacket_req {
             tp_block_size: BLOCK as u32,
-            tp_block_nr: (length * FRAME / BLOCK) as u32,
-            tp_frame_size: FRAME as u32,
-            tp_frame_nr: length as u32,
+            tp_block_nr: (bytes / BLOCK) as u32,
+            tp_frame_size: frames.bytes as u32,
+            tp_frame_nr: frames.count as u32,
         };
         sys::set_option(fd, libc::SOL_PACKET, libc::PACKET_RX_RING, &request)?;
-        let memory = Mapping::of_descriptor(fd, length * FRAME, 0).or_else(|e| {
+        let memory = Mapping::of_descriptor(fd, bytes, 0).or_else(|e| {
             // No frame must go where nobody reads.
             let none = libc::tpacket_req { tp_block_nr: 0, tp_frame_nr: 0, ..request };
             sys::set_option(fd, libc::SOL_PACKET, libc::PACKET_RX_RING, &none)?;
             Err(e)
         })?;
-        Ok(PacketRing { memory, length, next: 0, _counted: counted })
+        Ok(PacketRing { memory, frames, next: 0, _counted: None })
+    }
+
+    /// Returns the address of the frame of `index`, modulo the number of frames.
+    fn frame(&self, index: usize) -> *mut u8 {
+        let at = (index % self.frames.count) * self.frames.bytes;
+        // SAFETY: the mapping has that many frames of that many bytes.
+        unsafe { self.memory.start().as_ptr().add(at) }
     }
 
     fn status(&self, index: usize) -> &AtomicU32 {
-        let at = (index % self.length) * FRAME;
-        // SAFETY: the mapping has `length` frames and lives as long as self, so the first four bytes
-        // of the frame are inside, and aligned; both sides access them as one word.
-        unsafe { AtomicU32::from_ptr(self.memory.start().as_ptr().add(at).cast()) }
+        // SAFETY: the frame lives as long as self, and its first four bytes are aligned; both sides
+        // access them as one word.
+        unsafe { AtomicU32::from_ptr(self.frame(index).cast()) }
     }
 
     /// Returns the next frame, until [`PacketRing::release`]. `None`: the kernel has it.
@@ -118,11 +138,9 @@ impl PacketRing {
         if status & libc::TP_STATUS_USER == 0 {
             return None;
         }
-        let at = (self.next % self.length) * FRAME;
-        // SAFETY: the frame is inside of the mapping. It belongs to the process, so the kernel does
-        // not write to it until `release`, which takes self exclusively.
-        let bytes =
-            unsafe { std::slice::from_raw_parts(self.memory.start().as_ptr().add(at), FRAME) };
+        // SAFETY: the frame has that many bytes. It belongs to the process, so the kernel does not
+        // write to it until `release`, which takes self exclusively.
+        let bytes = unsafe { std::slice::from_raw_parts(self.frame(self.next), self.frames.bytes) };
         Some(parse(status, bytes))
     }
 
@@ -130,7 +148,7 @@ impl PacketRing {
     /// are in the socket's queue.
     pub(crate) fn queued(&self, max: usize) -> usize {
         let is_queued = libc::TP_STATUS_USER | libc::TP_STATUS_COPY;
-        let next = (0..max.min(self.length)).map(|i| self.status(self.next + i));
+        let next = (0..max.min(self.frames.count)).map(|i| self.status(self.next + i));
         next.take_while(|status| status.load(Ordering::Acquire) & is_queued == is_queued).count()
     }
 
@@ -138,13 +156,13 @@ impl PacketRing {
     pub(crate) fn release(&mut self, count: usize) {
         for _ in 0..count {
             self.status(self.next).store(libc::TP_STATUS_KERNEL, Ordering::Release);
-            self.next = (self.next + 1) % self.length;
+            self.next = (self.next + 1) % self.frames.count;
         }
     }
 }
 
-/// Returns the VLAN tag, TPID and TCI, that the kernel reports with `status` in addition to a packet. `tci`
-/// and `tpid` are host integers.
+/// Returns the VLAN tag, TPID and TCI, that the kernel reports with `status` in addition to a
+/// packet. `tci` and `tpid` are host integers.
 pub(crate) fn vlan_tag(status: u32, tci: u16, tpid: u16) -> Option<[u8; 4]> {
     if status & libc::TP_STATUS_VLAN_VALID == 0 {
         return None;
@@ -186,7 +204,7 @@ mod tests {
     const USER: u32 = libc::TP_STATUS_USER;
 
     fn frame(length: u32, present: u32, mac: u16, tci: u16, tpid: u16) -> Vec<u8> {
-        let mut f: Vec<u8> = (0..FRAME).map(|i| i as u8).collect();
+        let mut f: Vec<u8> = (0..PORT.bytes).map(|i| i as u8).collect();
         f[4..8].copy_from_slice(&length.to_ne_bytes());
         f[8..12].copy_from_slice(&present.to_ne_bytes());
         f[12..14].copy_from_slice(&mac.to_ne_bytes());

@@ -3,7 +3,7 @@
 
 use crate::device::Reception;
 use crate::gso_filter::GsoFilter;
-use crate::packet_ring::PacketRing;
+use crate::packet_ring::{Frames, PacketRing};
 use crate::socket_close::PacketSocket;
 use crate::{link, sys};
 use std::io;
@@ -40,10 +40,12 @@ fn new_socket() -> io::Result<PacketSocket> {
 
 /// A socket that receives the frames of an interface.
 pub(crate) struct ReceiveSocket {
-    /// Its ring, which is made when the socket is to receive for more than a short time. `None`: the
-    /// kernel refuses it. It is dropped before the socket, because its mapping refers to the socket,
-    /// and the last reference waits for the kernel.
+    /// Its ring, which is made when the socket is to receive for more than a short time. `None`:
+    /// the kernel refuses it. It is dropped before the socket, because its mapping refers to the
+    /// socket, and the last reference waits for the kernel.
     ring: OnceLock<Option<Ring>>,
+    /// The frames that the ring is to have; `None`: those of a port's.
+    ring_frames: Option<Frames>,
     fd: PacketSocket,
     /// The filter of BPF tiers; `None`: it receives all frames.
     filter: Mutex<Option<OwnedFd>>,
@@ -59,22 +61,38 @@ struct Ring {
 type StepError = (&'static str, io::Error);
 
 impl ReceiveSocket {
-    /// Opens a socket for the frames of `link`, which is port `name`. If it is muted, it receives
-    /// none until [`ReceiveSocket::set_receiving`].
-    pub(crate) fn open(link: &link::Link, name: &str, muted: bool) -> io::Result<ReceiveSocket> {
-        // Protocol 0 until all options are set, so that no frame is received before.
+    /// Creates a socket, bound to no interface. It has protocol 0 until all options are set, so
+    /// that no frame is received before.
+    fn new(ring_frames: Option<Frames>) -> io::Result<ReceiveSocket> {
         let socket = new_socket()?;
         let fd = socket.as_fd();
         sys::set_option(fd, libc::SOL_PACKET, libc::PACKET_VNET_HDR, &1)?;
         sys::set_option(fd, libc::SOL_PACKET, libc::PACKET_AUXDATA, &1)?;
-        sys::set_option(fd, libc::SOL_PACKET, PACKET_IGNORE_OUTGOING, &1)?;
         sys::grow_buffer(fd, libc::SO_RCVBUFFORCE, libc::SO_RCVBUF, SOCKET_BUFFER);
-        let socket = ReceiveSocket {
+        Ok(ReceiveSocket {
             ring: OnceLock::new(),
+            ring_frames,
             fd: socket,
             filter: Mutex::default(),
             lost: AtomicU64::new(0),
-        };
+        })
+    }
+
+    /// Opens a socket for all frames that are sent through interface `index`, which is called
+    /// `name`, and that arrive there. Its ring has `frames`.
+    pub(crate) fn of_sent(index: u32, name: &str, frames: Frames) -> io::Result<ReceiveSocket> {
+        let socket = ReceiveSocket::new(Some(frames))?;
+        socket.make_ring(name);
+        socket.accept()?;
+        sys::bind(socket.fd(), &address(index, libc::ETH_P_ALL as u16))?;
+        Ok(socket)
+    }
+
+    /// Opens a socket for the frames of `link`, which is port `name`. If it is muted, it receives
+    /// none until [`ReceiveSocket::set_receiving`].
+    pub(crate) fn open(link: &link::Link, name: &str, muted: bool) -> io::Result<ReceiveSocket> {
+        let socket = ReceiveSocket::new(None)?;
+        sys::set_option(socket.fd(), libc::SOL_PACKET, PACKET_IGNORE_OUTGOING, &1)?;
         // A socket without a protocol has no handler in the kernel. To take a handler away costs an
         // RCU grace period.
         if muted {
@@ -123,7 +141,11 @@ impl ReceiveSocket {
     fn try_ring(&self) -> Result<Ring, StepError> {
         let filter =
             GsoFilter::load().map_err(|e| ("loading the filter of the receive ring", e))?;
-        let frames = PacketRing::new(self.fd()).map_err(|e| ("making the receive ring", e))?;
+        let frames = match self.ring_frames {
+            Some(frames) => PacketRing::new(self.fd(), frames),
+            None => PacketRing::of_port(self.fd()),
+        };
+        let frames = frames.map_err(|e| ("making the receive ring", e))?;
         Ok(Ring { frames: Mutex::new(frames), filter })
     }
 
@@ -195,8 +217,7 @@ impl ReceiveSocket {
 
 /// Attaches a filter that accepts no packet. It runs before a packet is copied.
 fn take_none(fd: BorrowedFd<'_>) -> io::Result<()> {
-    // BPF_RET | BPF_K with 0 bytes (include/uapi/linux/bpf_common.h).
-    sys::attach_filter(fd, &mut [libc::sock_filter { code: 0x06, jt: 0, jf: 0, k: 0 }])
+    sys::attach_filter(fd, &mut [sys::ACCEPT_NOTHING])
 }
 
 /// Attaches a BPF program as the filter.

@@ -77,6 +77,11 @@ pub(crate) fn set_option<T: Plain>(
     Ok(())
 }
 
+/// The filter that accepts no byte of a packet: `BPF_RET | BPF_K`
+/// (include/uapi/linux/bpf_common.h).
+pub(crate) const ACCEPT_NOTHING: libc::sock_filter =
+    libc::sock_filter { code: 0x06, jt: 0, jf: 0, k: 0 };
+
 /// Attaches a classic BPF program to a socket (`SO_ATTACH_FILTER`), which returns the number of
 /// bytes of each packet that the socket gets (Documentation/networking/filter.rst).
 pub(crate) fn attach_filter(

@@ -18,6 +18,7 @@ const TUNSETPERSIST: libc::c_ulong = 0x4004_54cb;
 const TUNSETOFFLOAD: libc::c_ulong = 0x4004_54d0;
 const TUNGETIFF: libc::c_ulong = 0x8004_54d2;
 const TUNSETVNETHDRSZ: libc::c_ulong = 0x4004_54d8;
+const TUNATTACHFILTER: libc::c_ulong = 0x4010_54d5;
 pub(crate) const TUNGETDEVNETNS: libc::c_ulong = 0x54e3;
 
 const TUN_F_CSUM: libc::c_ulong = 0x01;
@@ -230,6 +231,16 @@ pub fn remove_persistent(name: &str, owner: &str) -> Result<(), OpenError> {
     }
     let tap = attach(name)?;
     set_persistent(&tap.fd, false).map_err(err("giving up the tap interface"))
+}
+
+/// Makes the descriptor receive no frame. The kernel drops what is sent through the interface,
+/// after packet sockets have received it.
+pub(crate) fn read_nothing(fd: &OwnedFd) -> io::Result<()> {
+    let mut nothing = [sys::ACCEPT_NOTHING];
+    let program = libc::sock_fprog { len: 1, filter: nothing.as_mut_ptr() };
+    // SAFETY: the kernel reads the structure and the instruction, which live through the call.
+    sys::check(unsafe { libc::ioctl(fd.as_raw_fd(), TUNATTACHFILTER as _, &raw const program) })?;
+    Ok(())
 }
 
 fn offload(fd: &OwnedFd, features: libc::c_ulong) -> io::Result<()> {

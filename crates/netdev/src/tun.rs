@@ -73,7 +73,7 @@ const NO_INDEX: u32 = i32::MAX as u32;
 
 /// Buffers for reading frames from a tap descriptor.
 #[derive(Default)]
-pub(crate) struct FrameReader {
+struct FrameReader {
     /// The buffer of the next frame, FIRST_PART bytes long.
     slot: Option<Packet>,
     /// Buffer for the rest of a large frame.
@@ -82,7 +82,7 @@ pub(crate) struct FrameReader {
 
 impl FrameReader {
     /// Reads one frame and the header before it. `Ok(None)`: the data was not a frame.
-    pub(crate) fn read(
+    fn read(
         &mut self,
         fd: BorrowedFd<'_>,
         pool: &mut PacketPool,

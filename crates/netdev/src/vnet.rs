@@ -87,13 +87,27 @@ pub(crate) fn decode(h: &[u8; VNET_HEADER], frame: &[u8]) -> Option<Offload> {
 /// a VLAN tag that was moved from the part before the frame into the frame. It includes one that
 /// was removed.
 pub fn decode_offload(h: &[u8; VNET_HEADER], frame: &[u8], prefix: usize) -> Option<Offload> {
+    decode(&with_start(h, |start| usize::from(start).checked_sub(prefix))?, frame)
+}
+
+/// Returns the header of a frame that got `prefix` bytes more before its unfinished checksum.
+/// `None`: a header cannot state that.
+pub(crate) fn after_prefix(h: &[u8; VNET_HEADER], prefix: usize) -> Option<[u8; VNET_HEADER]> {
+    with_start(h, |start| usize::from(start).checked_add(prefix))
+}
+
+/// Returns the header with another start of the unfinished checksum, if it has one.
+fn with_start(
+    h: &[u8; VNET_HEADER],
+    change: impl FnOnce(u16) -> Option<usize>,
+) -> Option<[u8; VNET_HEADER]> {
     let mut h = *h;
     let [flags, _, _, _, _, _, start0, start1, ..] = h;
     if flags & NEEDS_CSUM != 0 {
-        let start = usize::from(u16::from_ne_bytes([start0, start1])).checked_sub(prefix)?;
+        let start = change(u16::from_ne_bytes([start0, start1]))?;
         h[6..8].copy_from_slice(&u16::try_from(start).ok()?.to_ne_bytes());
     }
-    decode(&h, frame)
+    Some(h)
 }
 
 #[cfg(test)]
@@ -122,10 +136,9 @@ mod tests {
             frame in proptest::collection::vec(any::<u8>(), 0..100),
             prefix in 0..200usize,
         ) {
-            let mut behind = header;
             let start = u16::from_ne_bytes([header[6], header[7]]);
             prop_assume!(usize::from(start) + prefix <= usize::from(u16::MAX));
-            behind[6..8].copy_from_slice(&(start + prefix as u16).to_ne_bytes());
+            let behind = after_prefix(&header, prefix).expect("in range");
             prop_assert_eq!(decode_offload(&behind, &frame, prefix), decode(&header, &frame));
             if header[0] & NEEDS_CSUM != 0 && usize::from(start) < prefix {
                 prop_assert_eq!(decode_offload(&header, &frame, prefix), None);

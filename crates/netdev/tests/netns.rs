@@ -676,20 +676,6 @@ fn undescribable(guest: &Opened, mut port: Opened) {
     assert_eq!(stats.rx_malformed, Some(2));
 }
 
-/// A TCP packet of `length` bytes in segments of 1,400 bytes, with addresses of `byte`.
-fn in_segments(byte: u8, length: usize) -> Packet {
-    let mut bytes = vec![byte; 12];
-    bytes.extend([8, 0, 0x45, 0]);
-    bytes.extend((length as u16 - 14).to_be_bytes());
-    bytes.extend([0, 1, 0, 0, 64, 6, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2, 0, 7, 0, 8]);
-    bytes.extend([0, 0, 0, 1, 0, 0, 0, 1, 0x50, 0x10, 1, 0, 0, 0, 0, 0]);
-    bytes.extend((bytes.len()..length).map(|i| (i / 10) as u8));
-    let mut p = Packet::from_slice(&bytes);
-    p.offload.gso = Some((packet::Gso::TcpV4, 1400, 54));
-    p.offload.csum = Some((34, 16));
-    p
-}
-
 /// Packets that fit a frame of the receive ring and longer ones come by different ways.
 #[test]
 fn packets_of_all_lengths_arrive_whole_and_in_order() {

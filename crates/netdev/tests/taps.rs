@@ -216,7 +216,6 @@ fn the_tap_gives_packets_as_they_were_sent() {
         let link = netdev::link::find("up0").expect("just made");
         assert_eq!(link.index, tap.ifindex());
         assert!(link.admin_up && link.mtu >= 65_521, "{link:?}");
-        assert!(shown("link show up0").contains("qlen 2048"));
         assert!(shown("link show up0").contains("NOARP"));
         // Metadata outside the packet arrives: a checksum, segmentation.
         ip("addr add 10.0.0.1/24 dev up0");
@@ -251,13 +250,87 @@ fn the_tap_gives_packets_as_they_were_sent() {
     });
 }
 
+/// Short and long packets come by different ways, and so does the tag that the kernel keeps apart.
+#[test]
+fn the_tap_gives_packets_of_all_lengths_whole_and_in_order() {
+    in_namespace(|| {
+        let mut tap = Tap::open("up%d", 256).unwrap_or_else(|e| panic!("{e}"));
+        let port = opened(&spec("up0", Kind::System));
+        let mut sent = Vec::new();
+        for (i, length) in (60..9000).step_by(470).chain(390..480).enumerate() {
+            let mut p = in_segments(2, if i.is_multiple_of(5) { 2000 + i * 400 } else { 60 });
+            if !i.is_multiple_of(5) {
+                p = packet::Packet::from_slice(&vec![i as u8; length]);
+                p.data_mut()[12..14].copy_from_slice(&[0x88, 0xb5]);
+            }
+            assert_eq!(port.sender.send(std::slice::from_ref(&p)).sent, 1);
+            sent.push(p);
+        }
+        let (mut got, mut pool) = (Vec::new(), PacketPool::default());
+        while tap.recv(&mut got, &mut pool, 32).expect("up") == 32 {}
+        assert_eq!(got.len(), sent.len());
+        for (Raw { packet, header }, sent) in got.iter().zip(&sent) {
+            assert_eq!(packet.data(), sent.data());
+            let offload = decode_offload(header, packet.data(), 0).expect("the kernel's own");
+            assert_eq!((offload.gso, offload.csum), (sent.offload.gso, sent.offload.csum));
+        }
+        // A bridge receives a tagged packet and forwards it with the tag outside of the bytes.
+        veth("v0", "p");
+        let port = opened(&spec("v0", Kind::System));
+        let plain = receive(&mut opened(&spec("p", Kind::System)), b"payload", || {
+            udp_socket().send_to(b"payload", "10.0.0.2:5000").expect("routed");
+        });
+        ip("link add b0 type bridge");
+        ip("link set p master b0");
+        ip("link set up0 master b0");
+        ip("link set b0 up");
+        for (tag, more) in [([0x81, 0, 0, 7], 0), ([0x88, 0xa8, 0x20, 9], 1000)] {
+            let mut p = plain.clone();
+            p.extend(&vec![7; more]);
+            p.insert_at(12, 4);
+            p.data_mut()[12..16].copy_from_slice(&tag);
+            p.data_mut()[..6].fill(0xff);
+            assert_eq!(port.sender.send(std::slice::from_ref(&p)).sent, 1);
+            let Raw { packet, header } = take(&mut tap, b"payload");
+            assert_eq!(packet.data(), p.data());
+            let offload = decode_offload(&header, packet.data(), 0).expect("the kernel's own");
+            assert_eq!(offload.csum, Some((38, 6)), "its offset includes the tag");
+        }
+        assert_eq!((tap.lost(), tap.malformed()), (0, 0));
+    });
+}
+
+/// The header of packet sockets cannot describe UDP that is to be fragmented. A ring would not
+/// return the frame of such a packet.
+#[test]
+fn a_packet_that_the_kernel_cannot_describe_takes_no_place_in_the_tap() {
+    in_namespace(|| {
+        let mut tap = Tap::open("up%d", 128).unwrap_or_else(|e| panic!("{e}"));
+        let port = opened(&spec("up0", Kind::System));
+        let mut large = in_segments(2, 2542);
+        large.data_mut()[23] = 17;
+        large.offload.gso = Some((Gso::UdpFragment, 1000, 42));
+        large.offload.csum = Some((34, 6));
+        for _ in 0..200 {
+            port.sender.send(std::slice::from_ref(&large));
+        }
+        let (mut got, mut pool) = (Vec::new(), PacketPool::default());
+        while tap.recv(&mut got, &mut pool, 32).expect("up") == 32 {}
+        got.clear();
+        let plain = vec![packet::Packet::from_slice(&[3; 60]); 128];
+        assert_eq!(port.sender.send(&plain).sent, 128);
+        while tap.recv(&mut got, &mut pool, 32).expect("up") == 32 {}
+        assert_eq!(got.len(), 128, "the whole ring is free");
+    });
+}
+
 #[test]
 fn the_tap_is_silent_counts_what_it_lost_and_vanishes() {
     in_namespace(|| {
         // The namespaces of these tests have IPv6 off; here it is on.
         std::fs::write("/proc/sys/net/ipv6/conf/default/disable_ipv6", "0").expect("root may");
-        let mut tap = Tap::open("up%d", 64).unwrap_or_else(|e| panic!("{e}"));
-        let again = Tap::open("up0", 64).err().expect("it is there");
+        let mut tap = Tap::open("up%d", 128).unwrap_or_else(|e| panic!("{e}"));
+        let again = Tap::open("up0", 128).err().expect("it is there");
         assert!(matches!(again, OpenError::Busy { .. }), "{again}");
         thread::sleep(Duration::from_millis(1500));
         assert!(!shown("addr show up0").contains("inet"), "no address");
@@ -272,15 +345,23 @@ fn the_tap_is_silent_counts_what_it_lost_and_vanishes() {
         while tap.recv(&mut got, &mut pool, 32).expect("up") == 32 {
             assert!(Instant::now() < end);
         }
-        assert_eq!(got.len(), 64, "the ring's length");
-        assert_eq!(tap.lost().expect("present"), 320 - 64);
+        assert_eq!(got.len(), 128, "the ring's length");
+        assert_eq!(tap.lost(), 320 - 128);
         assert_eq!(tap.malformed(), 0);
-        ip("link set up0 down");
-        assert_eq!(tap.recv(&mut got, &mut pool, 8).expect("it may come up again"), 0);
-        ip("link del up0");
-        let e = tap.recv(&mut got, &mut pool, 8).err().and_then(|e| e.raw_os_error());
-        assert_eq!(e, Some(libc::ENODEV));
-        let tap = Tap::open("up%d", 64).unwrap_or_else(|e| panic!("{e}"));
+        drop(tap);
+        assert!(vanishes("up0"));
+        for end in ["link set up0 down", "link del up0"] {
+            let mut tap = Tap::open("up%d", 128).unwrap_or_else(|e| panic!("{e}"));
+            ip(end);
+            assert!(poll(&[tap.poll_fd().as_raw_fd()], 1000), "{end}");
+            for _ in 0..2 {
+                let e = tap.recv(&mut got, &mut pool, 8).err().and_then(|e| e.raw_os_error());
+                assert_eq!(e, Some(libc::ENODEV), "{end}");
+            }
+            drop(tap);
+            assert!(vanishes("up0"));
+        }
+        let tap = Tap::open("up%d", 128).unwrap_or_else(|e| panic!("{e}"));
         drop(tap);
         assert!(vanishes("up0"));
     });

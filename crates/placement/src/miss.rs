@@ -15,7 +15,7 @@ use std::sync::{Arc, Weak};
 /// The device's name without the number at its end.
 const NAME: &str = "slipmiss";
 /// Number of packets in the device's ring. All ports share it; the provider limits each port.
-const RING: u32 = 8192;
+pub(crate) const RING: usize = 8192;
 
 /// Creates the miss device.
 pub(crate) fn open() -> Result<Tap, OpenError> {
@@ -40,6 +40,10 @@ pub(crate) struct MissQueue {
     taken: Vec<(PortNo, u64)>,
     /// The device had no more packets after the last batch.
     drained: bool,
+    /// Packets that the device had no room for, and packets that it could not deliver, as far as
+    /// they were reported.
+    lost: u64,
+    malformed: u64,
 }
 
 /// The object that a miss queue notifies of its events.
@@ -66,8 +70,8 @@ impl MissQueue {
         listener: Weak<dyn MissListener>,
         source: BatchSource,
     ) -> MissQueue {
-        let (raw, taken) = (Vec::new(), Vec::new());
-        MissQueue { tap, provider, listener, source, raw, taken, drained: false }
+        let (raw, taken, drained, lost, malformed) = (Vec::new(), Vec::new(), false, 0, 0);
+        MissQueue { tap, provider, listener, source, raw, taken, drained, lost, malformed }
     }
 
     fn channel(&self) -> Option<&dyn MissChannel> {
@@ -104,7 +108,8 @@ impl MissQueue {
             channel.note_taken(port, count);
         }
         if self.drained {
-            channel.resync_taken();
+            let lost = self.tap.lost();
+            channel.resync_taken(lost - std::mem::replace(&mut self.lost, lost));
         }
     }
 }
@@ -125,6 +130,10 @@ impl MissSource for MissQueue {
         let received = self.tap.recv(&mut raw, pool, max);
         self.drained = raw.len() < max;
         let mut lost = 0;
+        if self.drained {
+            let malformed = self.tap.malformed();
+            lost += malformed - std::mem::replace(&mut self.malformed, malformed);
+        }
         for raw in raw.drain(..) {
             match self.open(raw) {
                 Ok(passed) => out.push(passed),

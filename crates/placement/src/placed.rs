@@ -204,14 +204,15 @@ impl PlacedDatapath {
         let names: Vec<&str> = slot.tiers().tiers().map(Tier::name).collect();
         tracing::error!(
             target: "dpif",
-            "the device for packets without a flow is gone: flows no longer run at {}, but at slower \
-             tiers or in userspace; restart the switch, which makes a new device",
+            "the device for packets without a flow is gone or down: flows no longer run at {}, but \
+             at slower tiers or in userspace; restart the switch, which makes a new device",
             names.join(" and "),
         );
         if let Some(channel) = slot.provider().and_then(|provider| provider.misses()) {
             channel.set_miss_device(0);
         }
-        let detail = "the device for packets without a flow is gone; a restart makes a new one";
+        let detail =
+            "the device for packets without a flow is gone or down; a restart makes a new one";
         let mut control = self.control();
         self.block(&mut control, slot.tiers(), Reason::new(Refusal::TierUnavailable, detail));
         self.close_ports(slot.tiers(), Refusal::TierUnavailable);

@@ -6,6 +6,7 @@ mod card;
 mod fakes;
 mod flows;
 mod migration;
+mod misses;
 mod moved;
 mod peer;
 mod ports;

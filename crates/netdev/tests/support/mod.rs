@@ -51,11 +51,11 @@ pub fn receive(o: &mut Opened, text: &[u8], send: impl Fn()) -> Packet {
     panic!("the packet did not arrive");
 }
 
-pub fn poll(fds: &[i32], ms: i32) {
+pub fn poll(fds: &[i32], ms: i32) -> bool {
     let mut list: Vec<_> =
         fds.iter().map(|fd| libc::pollfd { fd: *fd, events: libc::POLLIN, revents: 0 }).collect();
     // SAFETY: the list lives through the call and its length is given.
-    unsafe { libc::poll(list.as_mut_ptr(), list.len() as libc::nfds_t, ms) };
+    unsafe { libc::poll(list.as_mut_ptr(), list.len() as libc::nfds_t, ms) > 0 }
 }
 
 pub fn contains(p: &Packet, text: &[u8]) -> bool {
@@ -91,4 +91,18 @@ pub fn udp_socket() -> UdpSocket {
     let s = bound.expect("nobody has the address for long").expect("the address is set");
     s.set_read_timeout(Some(patient(Duration::from_secs(3)))).expect("not zero");
     s
+}
+
+/// A TCP packet of `length` bytes in segments of 1,400 bytes, with addresses of `byte`.
+pub fn in_segments(byte: u8, length: usize) -> Packet {
+    let mut bytes = vec![byte; 12];
+    bytes.extend([8, 0, 0x45, 0]);
+    bytes.extend((length as u16 - 14).to_be_bytes());
+    bytes.extend([0, 1, 0, 0, 64, 6, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2, 0, 7, 0, 8]);
+    bytes.extend([0, 0, 0, 1, 0, 0, 0, 1, 0x50, 0x10, 1, 0, 0, 0, 0, 0]);
+    bytes.extend((bytes.len()..length).map(|i| (i / 10) as u8));
+    let mut p = Packet::from_slice(&bytes);
+    p.offload.gso = Some((packet::Gso::TcpV4, 1400, 54));
+    p.offload.csum = Some((34, 16));
+    p
 }

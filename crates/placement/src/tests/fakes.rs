@@ -452,7 +452,9 @@ impl Backend for FakeFast {
     }
     fn note_taken(&self, _port: PortNo, _count: u64) {}
     fn hold_back(&self, _port: PortNo, _until: u64) {}
-    fn resync_taken(&self) {}
+    fn resync_taken(&self, lost: u64) {
+        self.log(format!("resync_taken {lost}"));
+    }
     fn is_on_its_way(&self, port: PortNo) -> bool {
         lock(&self.on_their_way).contains(&port)
     }
