@@ -406,6 +406,25 @@ fn afxdp_modes() {
     });
 }
 
+/// The kernel signals every freed packet to the wait queue of the socket that sent it.
+#[test]
+fn packet_threads_wait_for_afxdp_sockets_that_send_nothing() {
+    in_namespace(|| {
+        if !has_af_xdp() {
+            return;
+        }
+        veth("v0", "p");
+        let mut port = opened(&spec("p", Kind::AfXdp));
+        let fd = queue(&mut port).poll_fd().expect("polled").as_raw_fd();
+        let mut asked = libc::pollfd { fd, events: libc::POLLIN | libc::POLLOUT, revents: 0 };
+        // SAFETY: one entry, which lives through the call.
+        let ready = unsafe { libc::poll(&raw mut asked, 1, 0) };
+        assert!(ready >= 0, "{}", std::io::Error::last_os_error());
+        assert_eq!(asked.revents & !libc::POLLIN, 0, "it has no ring for transmission");
+        assert_eq!(port.sender.send(&[Packet::from_slice(&[0xff; 60])]).sent, 1);
+    });
+}
+
 #[test]
 fn a_device_that_goes_down_comes_back_and_one_that_vanishes_is_an_error() {
     in_namespace(|| {

@@ -1,5 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! One `AF_XDP` socket with its packet memory: receiving and sending.
+//! A queue's `AF_XDP` sockets with their packet memory: receiving and sending.
+//!
+//! One socket receives, another one sends. Both use the same packet memory and belong to the same
+//! queue (`XDP_SHARED_UMEM`). The kernel signals room in a socket's send buffer for every packet that
+//! it frees. If the socket is in an `epoll` set, each signal takes two locks. So the socket that sends
+//! is in none.
 //!
 //! The packet memory is an array of frames. Each frame belongs to exactly one of: the kernel (its
 //! address is in the fill or transmit ring, or the kernel took it from there), the receiver (taken
@@ -53,9 +58,10 @@ pub(super) struct Binding {
     pub need_wakeup: bool,
 }
 
-/// The parts of a socket that receiver and transmitter share.
+/// The parts of a queue's sockets that receiver and transmitter share.
 pub(super) struct Shared {
-    socket: OwnedFd,
+    receive: OwnedFd,
+    send: OwnedFd,
     memory: Mapping,
     binding: Binding,
     /// Number of the kernel's descriptors that were outside of the packet memory.
@@ -67,7 +73,7 @@ impl Shared {
     /// was free.
     pub(super) fn lost(&self) -> u64 {
         let s = sys::option::<libc::xdp_statistics>(
-            self.socket.as_fd(),
+            self.receive.as_fd(),
             libc::SOL_XDP,
             libc::XDP_STATISTICS,
         );
@@ -87,7 +93,7 @@ impl Shared {
     }
 }
 
-/// A bound socket with all receive frames in the fill ring.
+/// The bound sockets of a queue, with all receive frames in the fill ring.
 pub(super) struct XdpSocket {
     shared: Arc<Shared>,
     rx: Ring<xdp_desc>,
@@ -97,28 +103,28 @@ pub(super) struct XdpSocket {
 }
 
 impl XdpSocket {
-    /// Opens a socket for `queue` of interface `index`.
+    /// Opens sockets for `queue` of interface `index`.
     pub(super) fn open(index: u32, queue: u32, binding: Binding) -> io::Result<XdpSocket> {
-        let socket = sys::socket(libc::AF_XDP, libc::SOCK_RAW, 0)?;
         let frames = (RX_FRAMES + TX_FRAMES) as usize;
         let memory = Mapping::anonymous(frames * FRAME)?;
+        // The socket that sends registers the memory: zero copy of Linux 5.17 crashes where that
+        // socket receives only.
+        let send = sys::socket(libc::AF_XDP, libc::SOCK_RAW, 0)?;
+        let fd = send.as_fd();
         // SAFETY: integers only; zero is valid.
         let mut area: libc::xdp_umem_reg = unsafe { std::mem::zeroed() };
         area.addr = memory.start().as_ptr().expose_provenance() as u64;
         area.len = memory.len() as u64;
         area.chunk_size = FRAME as u32;
-        let fd = socket.as_fd();
-        // From here on the kernel writes to `memory`, which is unmapped only after the socket
-        // is closed, or before without harm: the kernel holds its pages by itself.
+        // From here on the kernel writes to `memory`, which is unmapped only after the sockets
+        // are closed, or before without harm: the kernel holds its pages by itself.
         sys::set_option(fd, libc::SOL_XDP, libc::XDP_UMEM_REG, &area)?;
-        let size = |name, n: u32| sys::set_option(fd, libc::SOL_XDP, name, &(n as i32));
-        size(libc::XDP_UMEM_FILL_RING, RX_FRAMES)?;
-        size(libc::XDP_UMEM_COMPLETION_RING, TX_FRAMES)?;
-        size(libc::XDP_RX_RING, RX_FRAMES)?;
-        size(libc::XDP_TX_RING, TX_FRAMES)?;
+        let size = |fd, name, n: u32| sys::set_option(fd, libc::SOL_XDP, name, &(n as i32));
+        size(fd, libc::XDP_UMEM_FILL_RING, RX_FRAMES)?;
+        size(fd, libc::XDP_UMEM_COMPLETION_RING, TX_FRAMES)?;
+        size(fd, libc::XDP_TX_RING, TX_FRAMES)?;
         let places: libc::xdp_mmap_offsets =
             sys::option(fd, libc::SOL_XDP, libc::XDP_MMAP_OFFSETS)?;
-        let rx = Ring::map(fd, &places.rx, RX_PAGE, RX_FRAMES)?;
         let tx = Ring::map(fd, &places.tx, TX_PAGE, TX_FRAMES)?;
         let mut fill = Ring::map(fd, &places.fr, FILL_PAGE, RX_FRAMES)?;
         let completion = Ring::map(fd, &places.cr, COMPLETION_PAGE, TX_FRAMES)?;
@@ -136,12 +142,20 @@ impl XdpSocket {
             address.sxdp_flags |= libc::XDP_USE_NEED_WAKEUP;
         }
         bind(fd, &address)?;
-        let shared = Arc::new(Shared { socket, memory, binding, wrong: AtomicU64::new(0) });
+        let receive = sys::socket(libc::AF_XDP, libc::SOCK_RAW, 0)?;
+        size(receive.as_fd(), libc::XDP_RX_RING, RX_FRAMES)?;
+        let rx = Ring::map(receive.as_fd(), &places.rx, RX_PAGE, RX_FRAMES)?;
+        // The other options are those of the first socket.
+        address.sxdp_flags = libc::XDP_SHARED_UMEM;
+        address.sxdp_shared_umem_fd = send.as_raw_fd() as u32; // a descriptor is not negative
+        sys::bind(receive.as_fd(), &address)?;
+        let shared = Arc::new(Shared { receive, send, memory, binding, wrong: AtomicU64::new(0) });
         Ok(XdpSocket { shared, rx, fill, tx, completion })
     }
 
+    /// The socket that receives.
     pub(super) fn fd(&self) -> BorrowedFd<'_> {
-        self.shared.socket.as_fd()
+        self.shared.receive.as_fd()
     }
 
     pub(super) fn shared(&self) -> Arc<Shared> {
@@ -234,7 +248,7 @@ impl XdpQueue {
     /// Returns `ENODEV` when the kernel unbound the socket because the interface is gone.
     fn check_bound(&mut self) -> io::Result<()> {
         let error: i32 =
-            sys::option(self.half.shared.socket.as_fd(), libc::SOL_SOCKET, libc::SO_ERROR)?;
+            sys::option(self.half.shared.receive.as_fd(), libc::SOL_SOCKET, libc::SO_ERROR)?;
         let error = io::Error::from_raw_os_error(error);
         let is_present = || self.device.is_present();
         if matches!(ReceiveError::new(error, &UNBOUND, is_present), ReceiveError::Gone) {
@@ -247,7 +261,7 @@ impl XdpQueue {
 
 impl Queue for XdpQueue {
     fn poll_fd(&self) -> Option<BorrowedFd<'_>> {
-        Some(self.half.shared.socket.as_fd())
+        Some(self.half.shared.receive.as_fd())
     }
 
     fn recv(
@@ -278,7 +292,7 @@ impl Queue for XdpQueue {
             // SAFETY: no memory is passed. The call only wakes the kernel; its result is ignored.
             unsafe {
                 libc::recvfrom(
-                    self.half.shared.socket.as_raw_fd(),
+                    self.half.shared.receive.as_raw_fd(),
                     ptr::null_mut(),
                     0,
                     libc::MSG_DONTWAIT,
@@ -419,7 +433,7 @@ impl Transmitter {
         // SAFETY: no memory is passed.
         sys::check_len(unsafe {
             libc::sendto(
-                self.shared.socket.as_raw_fd(),
+                self.shared.send.as_raw_fd(),
                 ptr::null(),
                 0,
                 libc::MSG_DONTWAIT,
