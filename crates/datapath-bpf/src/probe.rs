@@ -3,10 +3,14 @@
 
 use crate::fit::{PeerFacts, PeerLink, XdpFacts};
 use crate::sys;
-use netdev::{Captures, Endpoint, Interface, Offloads, Peer, XdpProbe, XdpProber};
+use netdev::{
+    CaptureReader, Captures, EndReader, Endpoint, Interface, Offloads, Peer, XdpProbe, XdpProber,
+};
 use packet::Mac;
 use std::collections::BTreeSet;
+use std::io;
 use std::path::Path;
+use std::sync::{Mutex, PoisonError};
 
 /// A source of facts about devices. A trait, so that tests can invent devices.
 pub trait Prober: Send + Sync {
@@ -37,10 +41,29 @@ pub trait Prober: Send + Sync {
     }
 }
 
-/// A source that asks the kernel, in the network namespace of the calling thread.
+/// A source that asks the kernel, in the network namespace of the calling thread. All threads that
+/// use it must be in the same one.
 #[derive(Debug, Default)]
 pub struct KernelProber {
     xdp: XdpProber,
+    /// Opened when they are first used.
+    captures: Mutex<Option<CaptureReader>>,
+    ends: Mutex<Option<EndReader>>,
+}
+
+/// Reads with the reader in `place`, which is opened if there is none.
+fn read_with<R, T>(
+    place: &Mutex<Option<R>>,
+    open: impl FnOnce() -> io::Result<R>,
+    read: impl FnOnce(&mut R) -> io::Result<T>,
+) -> io::Result<T> {
+    // A panicked holder leaves at worst a partly read answer, which the next read drops.
+    let mut place = place.lock().unwrap_or_else(PoisonError::into_inner);
+    let reader = match &mut *place {
+        Some(reader) => reader,
+        none => none.insert(open()?),
+    };
+    read(reader)
 }
 
 impl Prober for KernelProber {
@@ -57,9 +80,11 @@ impl Prober for KernelProber {
     }
 
     fn captures(&self, interfaces: &BTreeSet<u32>) -> Captures {
-        Captures::among(interfaces).unwrap_or_else(|error| match error.kind() {
+        let read = |reader: &mut CaptureReader| reader.read(interfaces);
+        let captures = read_with(&self.captures, CaptureReader::open, read);
+        captures.unwrap_or_else(|error| match error.kind() {
             // The kernel has no packet sockets.
-            std::io::ErrorKind::NotFound if Path::new("/proc/thread-self/net").exists() => {
+            io::ErrorKind::NotFound if Path::new("/proc/thread-self/net").exists() => {
                 Captures::default()
             }
             // There may be captures everywhere.
@@ -68,7 +93,8 @@ impl Prober for KernelProber {
     }
 
     fn peer_link(&self, end: Endpoint) -> Option<PeerLink> {
-        netdev::read_end(end).ok().map(|interface| link_of(&interface))
+        let read = |reader: &mut EndReader| reader.read(end);
+        read_with(&self.ends, EndReader::open, read).ok().map(|interface| link_of(&interface))
     }
 
     fn has_egress_program(&self, ifindex: u32) -> bool {

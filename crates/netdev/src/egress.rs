@@ -6,7 +6,8 @@
 use crate::link::LinkClient;
 use crate::netlink::{NLM_F_DUMP, Request};
 use std::collections::BTreeSet;
-use std::{fs, io};
+use std::fs::{self, File};
+use std::io::{self, Read, Seek};
 
 // include/uapi/linux/rtnetlink.h, pkt_sched.h
 pub(crate) const RTM_NEWQDISC: u16 = 36;
@@ -37,24 +38,6 @@ pub struct Captures {
 }
 
 impl Captures {
-    /// Reads the packet sockets of the calling thread's network namespace (packet(7)) that receive
-    /// the outgoing frames of one of `interfaces`. Only sockets of all protocols receive those.
-    /// Sockets of this process do not count.
-    ///
-    /// # Errors
-    ///
-    /// /proc is not mounted, or the kernel has no packet sockets.
-    pub fn among(interfaces: &BTreeSet<u32>) -> io::Result<Captures> {
-        let table = fs::read_to_string("/proc/thread-self/net/packet")?;
-        let mut sockets: Vec<Socket> = table.lines().skip(1).filter_map(Socket::parse).collect();
-        sockets.retain(|socket| socket.receives_from(interfaces));
-        if !sockets.is_empty() {
-            let own = own_sockets()?;
-            sockets.retain(|socket| !own.contains(&socket.inode));
-        }
-        Ok(Captures { at: sockets.into_iter().map(|socket| socket.interface).collect() })
-    }
-
     /// Returns captures at these interfaces; 0 stands for all.
     pub fn at(interfaces: impl IntoIterator<Item = u32>) -> Captures {
         Captures { at: interfaces.into_iter().collect() }
@@ -63,6 +46,45 @@ impl Captures {
     /// Returns true when a socket receives the frames of interface `index`.
     pub fn has(&self, index: u32) -> bool {
         self.at.contains(&0) || self.at.contains(&index)
+    }
+}
+
+/// Reads captures again and again. To open the kernel's table takes longer than to read it.
+#[derive(Debug)]
+pub struct CaptureReader {
+    table: File,
+    text: String,
+}
+
+impl CaptureReader {
+    /// Opens the table of packet sockets (packet(7)) of the calling thread's network namespace.
+    ///
+    /// # Errors
+    ///
+    /// /proc is not mounted, or the kernel has no packet sockets.
+    pub fn open() -> io::Result<CaptureReader> {
+        let table = File::open("/proc/thread-self/net/packet")?;
+        Ok(CaptureReader { table, text: String::new() })
+    }
+
+    /// Reads the packet sockets that receive the outgoing frames of one of `interfaces`. Only sockets
+    /// of all protocols receive those. Sockets of this process do not count.
+    ///
+    /// # Errors
+    ///
+    /// The kernel's error.
+    pub fn read(&mut self, interfaces: &BTreeSet<u32>) -> io::Result<Captures> {
+        self.table.rewind()?;
+        self.text.clear();
+        self.table.read_to_string(&mut self.text)?;
+        let mut sockets: Vec<Socket> =
+            self.text.lines().skip(1).filter_map(Socket::parse).collect();
+        sockets.retain(|socket| socket.receives_from(interfaces));
+        if !sockets.is_empty() {
+            let own = own_sockets()?;
+            sockets.retain(|socket| !own.contains(&socket.inode));
+        }
+        Ok(Captures { at: sockets.into_iter().map(|socket| socket.interface).collect() })
     }
 }
 

@@ -84,7 +84,7 @@ pub mod xdp;
 mod xdp_probe;
 
 pub use device::{Device, Opened, OwnDrops, Queue, Reception, SendReport, Sender};
-pub use egress::Captures;
+pub use egress::{CaptureReader, Captures};
 pub use monitor::{LinkEvent, LinkMonitor};
 pub use netlink::{NetlinkCounters, netlink_counters};
 pub use netns_monitor::{Endpoint, NetnsMonitor};
@@ -99,5 +99,5 @@ pub use status::{DeviceStats, DriverInfo, Duplex, Features, Status};
 pub use sys::kernel_version;
 pub use tap_interface::{persistent_interfaces, remove_persistent};
 pub use xdp_probe::{
-    Interface, Peer, XdpProbe, XdpProber, XdpPrograms, decode as decode_interface, read_end,
+    EndReader, Interface, Peer, XdpProbe, XdpProber, XdpPrograms, decode as decode_interface,
 };

@@ -179,6 +179,7 @@ pub(crate) enum Change<'a> {
 }
 
 /// Reads and changes interfaces of one network namespace. Any thread may use it; calls take turns.
+#[derive(Debug)]
 pub struct LinkClient {
     socket: Mutex<Socket>,
 }

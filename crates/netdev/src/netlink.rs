@@ -166,6 +166,7 @@ fn namespace_of(control: &[u64; 8], used: usize) -> Option<i32> {
 }
 
 /// An rtnetlink socket. It stays in the network namespace where it was created.
+#[derive(Debug)]
 pub(crate) struct Socket {
     fd: OwnedFd,
     sequence: u32,

@@ -186,15 +186,31 @@ impl XdpProber {
     }
 }
 
-/// Reads an interface of any network namespace, without its driver and offloads. One request, which
-/// needs `CAP_NET_ADMIN` over that namespace.
-///
-/// # Errors
-///
-/// `ENODEV` when there is no such interface, or the kernel's error.
-pub fn read_end(end: Endpoint) -> io::Result<Interface> {
-    let read = LinkClient::new()?.read(By::Index(end.index), end.namespace, parse)?;
-    Ok(read.interface)
+/// Reads interfaces of any network namespace, without their drivers and offloads.
+#[derive(Debug)]
+pub struct EndReader {
+    client: LinkClient,
+}
+
+impl EndReader {
+    /// Opens a reader for ends as the calling thread's network namespace numbers them.
+    ///
+    /// # Errors
+    ///
+    /// No netlink socket can be created.
+    pub fn open() -> io::Result<EndReader> {
+        Ok(EndReader { client: LinkClient::new()? })
+    }
+
+    /// Reads an interface. One request, which needs `CAP_NET_ADMIN` over the namespace.
+    ///
+    /// # Errors
+    ///
+    /// `ENODEV` when there is no such interface, or the kernel's error.
+    pub fn read(&self, end: Endpoint) -> io::Result<Interface> {
+        let read = self.client.read(By::Index(end.index), end.namespace, parse)?;
+        Ok(read.interface)
+    }
 }
 
 fn probe_peer(
