@@ -9,8 +9,8 @@ use std::time::Duration;
 pub(crate) const LONGEST_PAUSE: Duration = Duration::from_secs(4);
 /// The longest time between two passes while rules have timeouts, which count in seconds.
 const LONGEST_PAUSE_WITH_TIMEOUTS: Duration = Duration::from_secs(2);
-/// Pause after a pass, in multiples of the pass's length: passes take a 400th of the thread's time.
-const PAUSE_PER_COST: u32 = 400;
+/// Pause after a pass, in multiples of the pass's length: passes take a 500th of the thread's time.
+const PAUSE_PER_COST: u32 = 500;
 /// Shortest time between two passes, whatever is requested: to wake up for each rule of a burst
 /// would take longer than the passes.
 pub(crate) const LEAST_REST: Duration = Duration::from_millis(1);
@@ -154,7 +154,7 @@ mod tests {
         assert_eq!(state.pause(ms(1), false, 0), ms(500));
         assert_eq!(state.pause(ms(1), false, 1), ms(1000), "no packets");
         assert_eq!(state.pause(ms(1), false, u32::MAX), LONGEST_PAUSE, "for long");
-        assert_eq!(state.pause(ms(4), false, 0), ms(1600));
+        assert_eq!(state.pause(ms(4), false, 0), ms(2000));
         assert_eq!(state.pause(ms(200), false, 0), LONGEST_PAUSE);
         assert_eq!(state.pause(ms(200), true, 9), ms(500), "there is no room");
         state.is_awaited.store(true, Ordering::Relaxed);
