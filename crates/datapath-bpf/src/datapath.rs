@@ -323,11 +323,14 @@ impl BpfDatapath {
         self.flows.refresh_port(port);
     }
 
-    /// Detaches what a former daemon attached and this one did not.
+    /// Detaches what a former daemon attached and this one did not, apart from a program that is to be
+    /// detached later.
     fn detach_adopted(&self, port: u32, ifindex: u32, side: Side) {
-        for hook in [Hook::Xdp, Hook::Tc] {
-            self.release_links(port, hook);
+        self.release_links(port, Hook::Xdp);
+        if self.is_leaving(port) {
+            return; // a link, so there is no filter
         }
+        self.release_links(port, Hook::Tc);
         if let Some(program) = self.program(entry_name(side)) {
             attach::remove_filter(program, ifindex, side);
         }

@@ -293,6 +293,47 @@ fn a_new_daemon_takes_over() {
     });
 }
 
+/// To detach a program takes milliseconds, and many ports may be gone.
+#[test]
+fn programs_of_an_earlier_daemons_ports_are_detached_one_by_one() {
+    in_namespace_as_root(|| {
+        let bpffs = BpfFs::new().expect("root may mount");
+        let config = pinned(&bpffs);
+        let pin = |port| bpffs.path().join(format!("of/one/link_{port}_tc"));
+        let bpf = open_with_ports(config.clone());
+        bpf.attach(PortNo(3), &attachment(ifindex("vb"))).unwrap();
+        bpf.close(false);
+        drop(bpf);
+
+        let bpf = open(config);
+        if !pin(1).exists() {
+            // Before Linux 6.6 there are filters, which go at once.
+            assert_eq!(bpf.adopted_ports().len(), 3);
+            bpf.detach_later(PortNo(1));
+            assert!(!bpf.finish_detaching());
+            return bpf.close(true);
+        }
+        for port in [1, 3, 3] {
+            bpf.detach_later(PortNo(port));
+        }
+        assert!(pin(1).exists() && pin(3).exists(), "the kernel is not waited for");
+        let left = || [1, 2, 3].iter().filter(|port| pin(**port).exists()).count();
+        assert!(bpf.finish_detaching());
+        assert_eq!(left(), 2);
+        // The port that comes back meanwhile has a program of its own.
+        bpf.attach(PortNo(1), &attachment(LOOPBACK)).unwrap();
+        bpf.attach(PortNo(3), &attachment(ifindex("vb"))).unwrap();
+        assert!(!bpf.finish_detaching());
+        assert_eq!(left(), 3);
+        let entry = program_id(bpf.program("entry_tc_ingress").unwrap());
+        for port in [1, 3] {
+            assert_eq!(program_of(sys::open_pin(&pin(port)).unwrap().as_fd()), entry);
+        }
+        bpf.close(true);
+        assert_eq!(left(), 0);
+    });
+}
+
 #[test]
 fn new_programs_end_packets_that_old_ones_have_begun() {
     in_namespace_as_root(|| {

@@ -7,11 +7,13 @@
 
 use super::{BpfDatapath, lock};
 use crate::attach::Attached;
+use crate::layout::MAX_PORTS;
 use crate::load::Hook;
 use crate::pins::Pins;
 use crate::sys;
 use datapath::{AdoptedPort, PortNo, Side};
 use std::os::fd::AsFd;
+use std::path::PathBuf;
 
 /// A program that is to be detached.
 pub(super) struct Leaving {
@@ -23,28 +25,44 @@ pub(super) struct Leaving {
     attached: Attached,
 }
 
+impl Leaving {
+    /// Returns the program whose link an earlier daemon left at `pin`; `None`: there is no link.
+    fn of_earlier_daemon(port: u32, pin: PathBuf) -> Option<Leaving> {
+        let link = sys::open_pin(&pin).ok()?;
+        let ifindex = sys::link_ifindex(link.as_fd()).unwrap_or(0); // its device may be gone
+        Some(Leaving {
+            port,
+            ifindex,
+            side: None,
+            attached: Attached::Link { link, pin: Some(pin) },
+        })
+    }
+}
+
 /// Returns the programs that an earlier daemon attached for ports that its tables do not have.
 pub(super) fn without_port(pins: &Pins, ports: &[AdoptedPort]) -> Vec<Leaving> {
     let is_there = |port: u32| ports.iter().any(|p| p.number == PortNo(port));
     pins.links()
         .filter(|(port, _)| !is_there(*port))
-        .filter_map(|(port, path)| {
-            let link = sys::open_pin(&path).ok()?;
-            let ifindex = sys::link_ifindex(link.as_fd()).unwrap_or(0); // its device may be gone
-            let attached = Attached::Link { link, pin: Some(path) };
-            Some(Leaving { port, ifindex, side: None, attached })
-        })
+        .filter_map(|(port, pin)| Leaving::of_earlier_daemon(port, pin))
         .collect()
 }
 
 impl BpfDatapath {
     /// Removes a port, as [`BpfDatapath::detach`] does, but leaves the program at the skb hook to
-    /// [`BpfDatapath::finish_detaching`].
+    /// [`BpfDatapath::finish_detaching`]. The port may be one of an earlier daemon.
     pub fn detach_later(&self, port: PortNo) {
+        if port.0 >= MAX_PORTS {
+            return;
+        }
         let mut held = lock(&self.ports);
         let Some(entry) = held.get_mut(&port.0) else {
-            drop(held);
-            return self.detach(port);
+            if !self.is_leaving(port.0) {
+                let pin = self.pins.as_ref().map(|pins| pins.link(port.0, Hook::Tc));
+                let left = pin.and_then(|pin| Leaving::of_earlier_daemon(port.0, pin));
+                lock(&self.leaving).extend(left);
+            }
+            return self.forget(&mut held, port.0);
         };
         let (ifindex, side) = (entry.attachment.ifindex, entry.attachment.side);
         match entry.programs.remove(&Hook::Tc) {
