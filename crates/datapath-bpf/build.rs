@@ -9,6 +9,8 @@ use std::process::{Command, exit};
 const OBJECTS: [&str; 2] = ["tc", "xdp"];
 /// Users' programs, for the tests.
 const EXAMPLES: [&str; 1] = ["l2-ipv4"];
+/// Programs that only tests run.
+const TESTS: [&str; 1] = ["ct_table"];
 
 fn main() {
     let out = PathBuf::from(env::var_os("OUT_DIR").unwrap_or_default());
@@ -18,6 +20,7 @@ fn main() {
         println!("cargo:rerun-if-changed={}", file.path().display());
     }
     println!("cargo:rerun-if-changed=examples");
+    println!("cargo:rerun-if-changed=tests/ct_table.bpf.c");
     println!("cargo:rerun-if-env-changed=CLANG");
     let clang = env::var("CLANG").unwrap_or_else(|_| "clang".into());
     // Tests compile broken programs.
@@ -26,8 +29,9 @@ fn main() {
     for name in OBJECTS {
         compile(&clang, &sources.join(format!("{name}.bpf.c")), &out.join(format!("{name}.bpf.o")));
     }
-    for name in EXAMPLES {
-        let source = Path::new("examples").join(format!("{name}.bpf.c"));
+    let examples = EXAMPLES.map(|name| ("examples", name));
+    for (directory, name) in examples.into_iter().chain(TESTS.map(|name| ("tests", name))) {
+        let source = Path::new(directory).join(format!("{name}.bpf.c"));
         compile(&clang, &source, &out.join(format!("{name}.bpf.o")));
     }
 }

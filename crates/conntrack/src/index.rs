@@ -4,12 +4,8 @@
 //! An entry is a hint only. A reader decides by the connection in the slot. Each hash has two
 //! buckets; an entry is in one of them.
 
-use crate::layout::BUCKET_PLACES;
+use crate::layout::{BUCKET_PLACES, FIRST_ENOUGH};
 use std::sync::atomic::{AtomicU64, Ordering};
-
-/// Used places of the first bucket up to which it takes another entry before the second one is
-/// considered.
-const FIRST_ENOUGH: usize = 5;
 
 /// The secret of the hash. Without it no sender can aim at a bucket.
 #[derive(Clone, Copy, Debug)]

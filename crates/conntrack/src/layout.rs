@@ -70,6 +70,12 @@ pub const BUCKET_PLACES: usize = 8;
 pub const INDEX_MIN_BUCKETS: usize = 1 << 15;
 /// Buckets of the largest index.
 pub const INDEX_MAX_BUCKETS: usize = 1 << 20;
+/// Largest number of generations of the index. Each has four times the buckets of the one before,
+/// at most [`INDEX_MAX_BUCKETS`].
+pub const INDEX_GENERATIONS: usize = 16;
+/// Used places of the first bucket up to which it takes another entry before the second one is
+/// considered.
+pub const FIRST_ENOUGH: usize = 5;
 
 /// Connections of a chunk. A slot number is `chunk << CHUNK_SHIFT | place`.
 pub const CHUNK_CONNS: usize = 1 << CHUNK_SHIFT;
@@ -106,6 +112,9 @@ pub mod zone {
     pub const HALF_OPEN: usize = 2;
     /// Number of expectations. Above zero, packets of unknown connections go to the daemon.
     pub const EXPECTATIONS: usize = 3;
+    /// Limits of zones below this number may be used up by half-open connections: half of a small
+    /// limit would be too few to open connections at all.
+    pub const SMALL_LIMIT: u64 = 64;
 }
 
 /// Number of timeout policies; number 0 is the default.
@@ -202,3 +211,5 @@ pub mod flags {
 
 /// Ticks are nanoseconds of `CLOCK_MONOTONIC` shifted right by this number: 16.8 ms.
 pub const TICK_SHIFT: u32 = 24;
+/// A connection's expiry moves only when it changes by this many ticks (67 ms).
+pub const REFRESH_TICKS: i32 = 4;

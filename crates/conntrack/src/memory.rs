@@ -2,8 +2,9 @@
 //! The memory of a connection table.
 
 use crate::layout::{
-    BUCKET_PLACES, CHUNK_CONNS, CHUNKS, EXTENSIONS, INDEX_MAX_BUCKETS, INDEX_MIN_BUCKETS, POLICIES,
-    POLICY_WORDS, RING_SLOTS, RINGS, ZONES, config, conn, extension, ring, zone,
+    BUCKET_PLACES, CHUNK_CONNS, CHUNKS, EXTENSIONS, INDEX_GENERATIONS, INDEX_MAX_BUCKETS,
+    INDEX_MIN_BUCKETS, POLICIES, POLICY_WORDS, RING_SLOTS, RINGS, ZONES, config, conn, extension,
+    ring, zone,
 };
 use std::fmt::Debug;
 use std::sync::OnceLock;
@@ -96,7 +97,7 @@ pub struct PlainMemory {
     extensions: Box<[AtomicU64]>,
     rings: Vec<Box<[AtomicU64]>>,
     /// By generation; each has four times the buckets of the one before.
-    indexes: [OnceLock<Box<[AtomicU64]>>; 16],
+    indexes: [OnceLock<Box<[AtomicU64]>>; INDEX_GENERATIONS],
     chunks: Vec<OnceLock<Box<[AtomicU64]>>>,
 }
 

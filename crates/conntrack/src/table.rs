@@ -7,7 +7,9 @@ use crate::epoch::{Epochs, Pinned, Worker};
 use crate::extensions::Extensions;
 use crate::head::{Head, Phase};
 use crate::index::{HashKey, Index, entry};
-use crate::layout::{CHUNK_SHIFT, CHUNKS, RINGS, VERSION, config, config_flags, conn, flags};
+use crate::layout::{
+    CHUNK_SHIFT, CHUNKS, REFRESH_TICKS, RINGS, VERSION, config, config_flags, conn, flags,
+};
 use crate::memory::{Memory, PlainMemory, Sizes};
 use crate::policy::Policies;
 use crate::ring::Ring;
@@ -21,8 +23,6 @@ use std::sync::atomic::Ordering;
 pub const DEFAULT_MAX_CONNS: u32 = 3_000_000;
 /// The share of half-open connections in all, in percent.
 pub const DEFAULT_HALF_OPEN_PERCENT: u8 = 50;
-/// A connection's expiry moves only when it changes by this many ticks (67 ms).
-const REFRESH_TICKS: i32 = 4;
 /// Times that a creation begins again after another thread ended it.
 const CREATE_TRIES: usize = 3;
 

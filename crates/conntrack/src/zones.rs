@@ -16,10 +16,6 @@ pub enum Exceeded {
     HalfOpen,
 }
 
-/// Limits of zones below this number may be used up by half-open connections: half of a small limit
-/// would be too few to open connections at all.
-const SMALL_LIMIT: u64 = 64;
-
 /// The counts and limits in a table's memory.
 #[derive(Clone, Copy, Debug)]
 pub struct Counts<'a>(pub(crate) &'a dyn Memory);
@@ -150,7 +146,8 @@ impl<'a> Counts<'a> {
             return Err(Exceeded::Zone);
         }
         let before = halves.fetch_add(1, Ordering::Relaxed);
-        let cap = limit.filter(|limit| *limit >= SMALL_LIMIT).map(|limit| limit * percent / 100);
+        let cap =
+            limit.filter(|limit| *limit >= zone::SMALL_LIMIT).map(|limit| limit * percent / 100);
         if cap.is_some_and(|cap| before >= cap) {
             halves.fetch_sub(1, Ordering::Relaxed);
             count.fetch_sub(1, Ordering::Relaxed);

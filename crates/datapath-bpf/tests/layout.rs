@@ -11,6 +11,9 @@ use datapath_bpf::settings::VariantSettings;
 use libbpf_rs::btf::types::{Composite, MemberAttr};
 use libbpf_rs::btf::{Btf, HasSize as _};
 
+#[path = "support/header.rs"]
+mod header;
+
 /// Size and member offsets in bytes of `struct name`.
 fn in_c(btf: &Btf<'_>, name: &str) -> (usize, HashMap<String, usize>) {
     let all: Vec<Composite<'_>> = btf
@@ -139,25 +142,6 @@ fn structures_are_the_same_in_c_and_here() {
 
 const HEADER: &str = include_str!("../bpf/layout.h");
 
-/// Returns the value of a macro: a number, or a number shifted left.
-fn value(name: &str) -> u64 {
-    let start = format!("#define {name} ");
-    let text = HEADER.lines().find_map(|line| line.strip_prefix(&start));
-    let text = text.unwrap_or_else(|| panic!("no {name}"));
-    let text = text.split("/*").next().unwrap_or(text).trim().trim_matches(['(', ')']);
-    let number = |text: &str| {
-        let text = text.trim().trim_end_matches(['u', 'l']);
-        match text.strip_prefix("0x") {
-            Some(hex) => u64::from_str_radix(hex, 16).unwrap(),
-            None => text.parse().unwrap(),
-        }
-    };
-    match text.split_once("<<") {
-        Some((factor, shift)) => number(factor) << number(shift),
-        None => number(text),
-    }
-}
-
 /// Returns the names in an enumeration that begin with `prefix`, in order.
 fn names_in(enumeration: &str, prefix: &str) -> Vec<&'static str> {
     let start = format!("enum {enumeration} {{");
@@ -282,6 +266,6 @@ fn constants_are_the_same_in_c_and_here() {
         ("MISS_ETHERTYPE", MISS_ETHERTYPE.into()),
         ("MISS_HEADER", MISS_HEADER as u64),
     ] {
-        assert_eq!(value(name), here, "{name}");
+        assert_eq!(header::value(HEADER, name), here, "{name}");
     }
 }
