@@ -104,14 +104,14 @@ pub use fragments::{
 };
 pub use head::{Head, Phase};
 pub use helper::Edit;
-pub use memory::{Memory, OutOfMemory, PlainMemory, Sizes};
+pub use memory::{Memory, OutOfMemory, PlainMemory, Sizes, WrongLayout, check};
 pub use nat::{Manip, Nat, NatError, NatRange, Selection};
 pub use policy::{Policies, Policy, Timeout};
 pub use rewrite::{ChecksumState, rewrite};
 pub use segment::{MAX_WINDOW_SHIFT, TcpSegment};
 pub use statistics::{Detailed, Statistics, buckets_text};
 pub use sweeper::{Barrier, NoBarrier, Sweeper, Swept};
-pub use table::{DEFAULT_HALF_OPEN_PERCENT, DEFAULT_MAX_CONNS, Found, Table, WrongLayout};
+pub use table::{DEFAULT_HALF_OPEN_PERCENT, DEFAULT_MAX_CONNS, Found, Table};
 pub use tcp::{Peer, Scale, SequenceCheck, TcpConn, TcpState, TcpUpdate, Update};
 pub use ticks::Ticks;
 pub use tracker::{Cached, Commit, Done, IpPacket, Metadata, Request, Tracker, ct_state};

@@ -3,12 +3,14 @@
 
 use crate::layout::{
     BUCKET_PLACES, CHUNK_CONNS, CHUNKS, EXTENSIONS, INDEX_GENERATIONS, INDEX_MAX_BUCKETS,
-    INDEX_MIN_BUCKETS, POLICIES, POLICY_WORDS, RING_SLOTS, RINGS, ZONES, config, conn, extension,
-    ring, zone,
+    INDEX_MIN_BUCKETS, POLICIES, POLICY_WORDS, RING_SLOTS, RINGS, VERSION, ZONES, config, conn,
+    extension, ring, zone,
 };
+use crate::ring::Ring;
+use crate::zones::Counts;
 use std::fmt::Debug;
 use std::sync::OnceLock;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 use zerocopy::FromZeros;
 
 /// Memory that could not be had.
@@ -58,6 +60,62 @@ pub trait Memory: Debug + Send + Sync {
     fn add_index(&self, generation: u8) -> Result<(), OutOfMemory>;
     /// Takes note that no thread uses the index `generation` from now on.
     fn retire_index(&self, generation: u8);
+}
+
+/// Why memory that an earlier process left cannot be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WrongLayout {
+    /// The first word of the configuration is of another version, or of something else.
+    Version(u64),
+    /// The part with this name has impossible values.
+    Damaged(&'static str),
+}
+
+impl std::fmt::Display for WrongLayout {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            WrongLayout::Version(0) => f.write_str("they are not complete"),
+            WrongLayout::Version(magic) if magic & !0xffff == config::MAGIC_VALUE => {
+                write!(f, "they have layout version {}, {VERSION} is wanted", magic & 0xffff)
+            }
+            WrongLayout::Version(_) => f.write_str("they are no connections of Slipswitch"),
+            WrongLayout::Damaged(part) => write!(f, "{part} has impossible values"),
+        }
+    }
+}
+
+impl std::error::Error for WrongLayout {}
+
+/// Checks memory that an earlier process left: the version, and the values that decide how much
+/// memory and time the table takes. All other words may have any values.
+///
+/// # Errors
+///
+/// The memory cannot be used.
+pub fn check(memory: &dyn Memory) -> Result<(), WrongLayout> {
+    let words = memory.config();
+    let load = |at: usize| words.get(at).map_or(0, |word| word.load(Ordering::Acquire));
+    let magic = load(config::MAGIC);
+    if magic != config::MAGIC_VALUE | VERSION || words.len() < config::WORDS {
+        return Err(WrongLayout::Version(magic));
+    }
+    let counts = Counts(memory);
+    let chunks = (0..CHUNKS).map_while(|number| memory.chunk(number));
+    let slots = chunks.map(|chunk| chunk.len() / conn::WORDS).sum::<usize>() as u64;
+    let is_plausible = load(config::MULTIPLIER) % 2 == 1
+        && load(config::HALF_OPEN_PERCENT) <= 100
+        && u32::try_from(load(config::MAX_CONNS)).is_ok()
+        && counts.conns() <= slots
+        && counts.half_open() <= slots
+        && memory.index(load(config::INDEX) as u8).is_some();
+    if !is_plausible {
+        return Err(WrongLayout::Damaged("the configuration"));
+    }
+    let is_ring = |number| Ring::new(memory.ring(number)).is_some_and(|ring| ring.is_plausible());
+    if !(0..RINGS).all(is_ring) {
+        return Err(WrongLayout::Damaged("a ring of free slots"));
+    }
+    Ok(())
 }
 
 /// Sizes of a [`PlainMemory`].
@@ -131,10 +189,9 @@ impl PlainMemory {
         &self.config[at]
     }
 
-    /// Stores random words into all arrays but the configuration.
+    /// Stores random words into all arrays but the configuration. Rings hold no more than they can.
     #[cfg(test)]
     pub(crate) fn damage(&self, mut random: impl FnMut() -> u64) {
-        use std::sync::atomic::Ordering;
         let chunks = self.chunks.iter().filter_map(|chunk| chunk.get());
         let indexes = self.indexes.iter().filter_map(|index| index.get());
         let arrays = [&self.zones, &self.policies, &self.extensions];
@@ -145,6 +202,11 @@ impl PlainMemory {
                 let value = if value.is_multiple_of(3) { value & 0x1ff } else { value };
                 word.store(value, Ordering::Relaxed);
             }
+        }
+        for ring in &self.rings {
+            let head = ring[ring::HEAD].load(Ordering::Relaxed);
+            let len = random() % (self.sizes.ring_slots as u64 + 1);
+            ring[ring::TAIL].store(head.wrapping_add(len), Ordering::Relaxed);
         }
     }
 

@@ -34,6 +34,12 @@ impl<'a> Ring<'a> {
         len.min(self.capacity())
     }
 
+    /// Returns true when the ring does not claim to hold more than it can.
+    pub fn is_plausible(&self) -> bool {
+        let head = self.head.load(Ordering::Acquire);
+        self.tail.load(Ordering::Acquire).wrapping_sub(head) <= self.capacity() as u64
+    }
+
     fn slot(&self, position: u64) -> u32 {
         let at = (position % self.capacity() as u64) as usize;
         let cell = self.cells.get(at / 2).map_or(0, |cell| cell.load(Ordering::Acquire));

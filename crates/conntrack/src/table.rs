@@ -10,7 +10,7 @@ use crate::index::{HashKey, Index, entry};
 use crate::layout::{
     CHUNK_SHIFT, CHUNKS, REFRESH_TICKS, RINGS, VERSION, config, config_flags, conn, flags,
 };
-use crate::memory::{Memory, PlainMemory, Sizes};
+use crate::memory::{Memory, PlainMemory, Sizes, WrongLayout, check};
 use crate::policy::Policies;
 use crate::ring::Ring;
 use crate::ticks::Ticks;
@@ -25,18 +25,6 @@ pub const DEFAULT_MAX_CONNS: u32 = 3_000_000;
 pub const DEFAULT_HALF_OPEN_PERCENT: u8 = 50;
 /// Times that a creation begins again after another thread ended it.
 const CREATE_TRIES: usize = 3;
-
-/// The memory has another version of the layout, or is damaged.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct WrongLayout(pub u64);
-
-impl std::fmt::Display for WrongLayout {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "the connection table has layout {:#x}", self.0)
-    }
-}
-
-impl std::error::Error for WrongLayout {}
 
 /// A connection that a lookup found.
 #[derive(Clone, Copy, Debug)]
@@ -82,17 +70,14 @@ impl Table {
     ///
     /// # Errors
     ///
-    /// The memory has another layout. It is left as it is.
+    /// The memory has another layout, or is damaged. It is left as it is.
     pub fn open(memory: Arc<dyn Memory>, secret: [u64; 2]) -> Result<Table, WrongLayout> {
         let config = memory.config();
-        if config.len() < config::WORDS {
-            return Err(WrongLayout(0));
+        let is_fresh = config.get(config::MAGIC).is_some_and(|word| word.load(Ordering::Acquire) == 0);
+        if is_fresh && config.len() >= config::WORDS {
+            format(&*memory, secret);
         }
-        match config.get(config::MAGIC).map_or(0, |word| word.load(Ordering::Acquire)) {
-            0 => format(&*memory, secret),
-            magic if magic == config::MAGIC_VALUE | VERSION => {}
-            other => return Err(WrongLayout(other)),
-        }
+        check(&*memory)?;
         Ok(Table::adopt(memory))
     }
 

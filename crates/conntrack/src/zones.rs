@@ -129,7 +129,7 @@ impl<'a> Counts<'a> {
         if self.conns() >= self.max() {
             return Err(Exceeded::Total);
         }
-        if self.half_open() >= self.max() * percent / 100 {
+        if self.half_open() >= self.max().saturating_mul(percent) / 100 {
             return Err(Exceeded::HalfOpen);
         }
         let (Some(count), Some(halves), Some((total, total_halves))) = (
@@ -146,8 +146,9 @@ impl<'a> Counts<'a> {
             return Err(Exceeded::Zone);
         }
         let before = halves.fetch_add(1, Ordering::Relaxed);
-        let cap =
-            limit.filter(|limit| *limit >= zone::SMALL_LIMIT).map(|limit| limit * percent / 100);
+        let cap = limit
+            .filter(|limit| *limit >= zone::SMALL_LIMIT)
+            .map(|limit| limit.saturating_mul(percent) / 100);
         if cap.is_some_and(|cap| before >= cap) {
             halves.fetch_sub(1, Ordering::Relaxed);
             count.fetch_sub(1, Ordering::Relaxed);

@@ -2,7 +2,7 @@
 use super::*;
 use crate::creation::NewConn;
 use crate::creation::tests::{table, udp};
-use crate::memory::{PlainMemory, Sizes};
+use crate::memory::{Memory as _, PlainMemory, Sizes, WrongLayout, check};
 use crate::table::Table;
 
 const SIZES: Sizes =
@@ -107,6 +107,25 @@ fn memory_of_another_layout_is_left_alone() {
     memory.config_word(config::MAGIC).store(1, Ordering::Relaxed);
     assert!(Table::open(memory.clone(), [1, 3]).is_err());
     assert_eq!(memory.config_word(config::SEED).load(Ordering::Relaxed), 0);
+}
+
+#[test]
+fn memory_with_impossible_values_is_refused() {
+    let damages: [fn(&PlainMemory); 4] = [
+        |memory| memory.config_word(config::MULTIPLIER).store(2, Ordering::Relaxed),
+        |memory| memory.config_word(config::TOTALS).store(1 << 40, Ordering::Relaxed),
+        |memory| memory.config_word(config::INDEX).store(0xff07, Ordering::Relaxed),
+        |memory| memory.ring(3)[crate::layout::ring::HEAD].store(1 << 40, Ordering::Relaxed),
+    ];
+    for damage in damages {
+        let memory = std::sync::Arc::new(PlainMemory::new(SIZES));
+        let table = std::sync::Arc::new(Table::open(memory.clone(), [1, 3]).unwrap());
+        drop(Sweeper::new(table, Box::new(NoBarrier)));
+        assert_eq!(check(&*memory), Ok(()));
+        damage(&memory);
+        assert!(matches!(check(&*memory), Err(WrongLayout::Damaged(_))));
+        assert!(Table::open(memory, [1, 3]).is_err());
+    }
 }
 
 #[test]
