@@ -290,16 +290,46 @@ __noinline int ct_clashes(const struct ct_tuple *t, __u32 me, __u32 now)
 	return 0;
 }
 
-/* Writes the words of a connection in a slot that is free. Returns its head, tentative. */
-static __always_inline __u64 ct_write(struct ct_conn *c, const struct ct_new *n,
-				      const struct ct_key *k, __u64 free, __u32 shard)
+/**
+ * ct_entry - Returns the index entry of a tuple.
+ * @t: the tuple
+ * @slot: of the connection that has it
+ */
+__noinline __u64 ct_entry(const struct ct_tuple *t, __u32 slot)
 {
-	__u64 flags = n->flags | CT_HALF_OPEN | (k->high ? CT_ORIGINAL_IS_HIGH : 0);
-	const __u64 *address = n->flags & CT_NAT_SRC ? n->reply.dst : n->reply.src;
+	struct ct_config *config = ct_config_here();
+	struct ct_key key;
 
+	if (!t || !config)
+		return 0;
+	ct_key_of(&key, t, config);
+	return (__u64)key.hash << 32 | (slot + 1);
+}
+
+/**
+ * ct_write - Writes a connection into a slot that is free, and marks it tentative.
+ * @n: the connection
+ * @slot: the slot
+ * @shard: line of the totals
+ *
+ * Return: its head; 0 when the slot is not free.
+ */
+__noinline __u64 ct_write(const struct ct_new *n, __u32 slot, __u32 shard)
+{
+	struct ct_config *config = ct_config_here();
+	struct ct_conn *c = ct_conn_at(slot);
+	__u64 free, head, flags;
+	struct ct_key key;
+
+	if (!n || !config || !c)
+		return 0;
+	free = ct_load(c->words[CT_CONN_HEAD]);
+	if (ct_phase(free) != CT_FREE)
+		return 0; /* damaged memory: the rings have a number twice */
+	ct_key_of(&key, &n->original, config);
 #pragma unroll
 	for (int i = 0; i < CT_KEY_WORDS; i++)
-		ct_store(c->words[CT_CONN_KEY + i], k->words[i]);
+		ct_store(c->words[CT_CONN_KEY + i], key.words[i]);
 	ct_store(c->words[CT_CONN_WINDOW], n->window[0]);
 	ct_store(c->words[CT_CONN_WINDOW + 1], n->window[1]);
 	ct_store(c->words[CT_CONN_CONTROL], n->control);
@@ -307,48 +337,45 @@ static __always_inline __u64 ct_write(struct ct_conn *c, const struct ct_new *n,
 		 (__u64)n->class << 32 | (__u64)shard << CT_MARK_SHARD_SHIFT | n->mark);
 	ct_store(c->words[CT_CONN_LABEL], n->label[0]);
 	ct_store(c->words[CT_CONN_LABEL + 1], n->label[1]);
-	ct_store(c->words[CT_CONN_NAT_ADDRESS], address[0]);
-	ct_store(c->words[CT_CONN_NAT_ADDRESS + 1], address[1]);
+#pragma unroll
+	for (int half = 0; half < 2; half++)
+		ct_store(c->words[CT_CONN_NAT_ADDRESS + half],
+			 n->flags & CT_NAT_SRC ? n->reply.dst[half] : n->reply.src[half]);
 	ct_store(c->words[CT_CONN_NAT_PORTS],
 		 (__u64)n->reply.sport << 48 | (__u64)n->reply.dport << 32);
 	ct_store(c->words[CT_CONN_MADE], n->now);
-	return (__u64)CT_TENTATIVE << CT_PHASE_SHIFT | (flags & CT_FLAGS_MASK) << CT_FLAGS_SHIFT |
+	flags = (n->flags | CT_HALF_OPEN | (key.high ? CT_ORIGINAL_IS_HIGH : 0)) & CT_FLAGS_MASK;
+	head = (__u64)CT_TENTATIVE << CT_PHASE_SHIFT | flags << CT_FLAGS_SHIFT |
 	       (__u64)(__u16)((free >> CT_GENERATION_SHIFT) + 1) << CT_GENERATION_SHIFT |
 	       (__u32)(n->now + n->timeout);
+	return ct_exchange(&c->words[CT_CONN_HEAD], free, head) ? head : 0;
 }
 
 /* Makes a connection in a slot that is free. Its counts are reserved. */
-static __always_inline int ct_make(struct ct_new *n, __u32 slot, __u32 shard,
-				   const struct ct_config *config)
+static __always_inline int ct_make(struct ct_new *n, __u32 slot, __u32 shard)
 {
-	struct ct_key original, reply;
-	struct ct_conn *c = ct_conn_at(slot);
-	__u64 free, head, entry, other;
-	int made = CT_FULL_BUCKET;
+	__u64 head = ct_write(n, slot, shard), entry, other;
+	struct ct_conn *c;
+	int made;
 
+	if (!head)
+		return CT_NO_SLOT;
+	entry = ct_entry(&n->original, slot);
+	other = ct_entry(&n->reply, slot);
+	made = CT_FULL_BUCKET;
+	if (ct_enter(entry) && (entry == other || ct_enter(other)))
+		made = ct_clashes(&n->original, slot, n->now) ||
+		       ct_clashes(&n->reply, slot, n->now) ? CT_CLASH : CT_MADE;
+	c = ct_conn_at(slot);
 	if (!c)
 		return CT_NO_SLOT;
-	free = ct_load(c->words[CT_CONN_HEAD]);
-	if (ct_phase(free) != CT_FREE)
-		return CT_NO_SLOT; /* damaged memory: the rings have a number twice */
-	ct_key_of(&original, &n->original, config);
-	ct_key_of(&reply, &n->reply, config);
-	head = ct_write(c, n, &original, free, shard);
-	if (!ct_exchange(&c->words[CT_CONN_HEAD], free, head))
-		return CT_NO_SLOT;
-	entry = (__u64)original.hash << 32 | (slot + 1);
-	other = (__u64)reply.hash << 32 | (slot + 1);
-	if (ct_enter(entry) && (entry == other || ct_enter(other))) {
-		made = CT_CLASH;
-		if (!ct_clashes(&n->original, slot, n->now) &&
-		    !ct_clashes(&n->reply, slot, n->now)) {
-			made = CT_OVERTAKEN;
-			n->made.slot = slot;
-			n->made.reply = 0;
-			n->made.head = ct_with_phase(head, CT_LIVE);
-			if (ct_exchange(&c->words[CT_CONN_HEAD], head, n->made.head))
-				return CT_MADE;
-		}
+	if (made == CT_MADE) {
+		n->made.slot = slot;
+		n->made.reply = 0;
+		n->made.head = ct_with_phase(head, CT_LIVE);
+		if (ct_exchange(&c->words[CT_CONN_HEAD], head, n->made.head))
+			return CT_MADE;
+		made = CT_OVERTAKEN;
 	}
 	/* The sweeper frees the slot. */
 	ct_exchange(&c->words[CT_CONN_HEAD], head, ct_with_phase(head, CT_DEAD));
@@ -365,17 +392,16 @@ static __always_inline int ct_make(struct ct_new *n, __u32 slot, __u32 shard,
  */
 __noinline int ct_try_create(struct ct_new *n)
 {
-	struct ct_config *config = ct_config_here();
 	__u32 shard = bpf_get_smp_processor_id() % CT_CONFIG_SHARDS, slot;
 	int made;
 
-	if (!n || !config)
+	if (!n)
 		return CT_FULL;
 	made = ct_reserve(n->original.zone, shard);
 	if (made != CT_MADE)
 		return made;
 	slot = ct_take();
-	made = slot == CT_NO_SLOT_NUMBER ? CT_NO_SLOT : ct_make(n, slot, shard, config);
+	made = slot == CT_NO_SLOT_NUMBER ? CT_NO_SLOT : ct_make(n, slot, shard);
 	if (made != CT_MADE)
 		ct_count(n->original.zone, shard, -1, -1);
 	return made;

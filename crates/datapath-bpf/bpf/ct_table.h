@@ -82,6 +82,18 @@ static __always_inline struct ct_bucket *ct_bucket_of(__u64 indexes, __u32 hash,
 	return bpf_map_lookup_elem(index, &number);
 }
 
+/* Returns half an address of an endpoint of a connection's key: the high half, or the low one. */
+static __always_inline __u64 ct_endpoint(const struct ct_conn *c, bool top, int half)
+{
+	__u64 first = ct_load(c->words[CT_CONN_KEY + 1]);
+
+	if (ct_load(c->words[CT_CONN_KEY]) & CT_KIND_V6)
+		return ct_load(c->words[CT_CONN_KEY + 1 + half + (top ? 2 : 0)]);
+	if (!half)
+		return 0;
+	return top ? (__u32)first : first >> 32;
+}
+
 /**
  * ct_is_reply - Compares a tuple with the reply tuple of a connection with NAT.
  * @slot: of the connection
@@ -94,13 +106,34 @@ static __always_inline struct ct_bucket *ct_bucket_of(__u64 indexes, __u32 hash,
  */
 __noinline int ct_is_reply(__u32 slot, __u64 head, const struct ct_tuple *t)
 {
+	bool high = ct_flags(head) & CT_ORIGINAL_IS_HIGH, src_nat = ct_flags(head) & CT_NAT_SRC;
 	struct ct_conn *c = ct_conn_at(slot);
-	struct ct_tuple reply;
+	__u64 differs, meta, ports, kinds;
 
 	if (!c || !t)
 		return 0;
-	ct_reply(&reply, c, head);
-	return ct_same(&reply, t);
+	meta = ct_load(c->words[CT_CONN_KEY]);
+	ports = ct_load(c->words[CT_CONN_NAT_PORTS]);
+	kinds = CT_KIND_V6 | CT_KIND_CLASS_MASK << CT_KIND_CLASS_SHIFT;
+	differs = ((meta ^ t->kind) & kinds) | ((__u8)(meta >> 8) ^ t->proto) |
+		  ((__u16)(meta >> 16) ^ t->zone) | (ports >> 48 ^ t->sport);
+	if (ct_is_icmp(t))
+		differs |= ((__u16)(meta >> 32) ^ t->dport) |
+			   (high ^ !!(meta & CT_KIND_HIGH_ASKS) ^ (t->request & 1));
+	else
+		differs |= (__u16)(ports >> 32) ^ t->dport;
+	if (differs)
+		return 0;
+	/* Replies come from the original's destination, which is the low endpoint when its source is
+	 * the high one. */
+#pragma unroll
+	for (int half = 0; half < 2; half++) {
+		__u64 nat = ct_load(c->words[CT_CONN_NAT_ADDRESS + half]);
+
+		differs |= t->src[half] ^ (src_nat ? ct_endpoint(c, !high, half) : nat);
+		differs |= t->dst[half] ^ (src_nat ? nat : ct_endpoint(c, high, half));
+	}
+	return !differs;
 }
 
 /* Returns 0 when packets with a tuple are of the connection's original direction, 1 when they are
