@@ -26,7 +26,7 @@ use crate::load::Hook;
 use crate::maps::Maps;
 use crate::object::UserObject;
 use crate::open::{self, Opened};
-use crate::pins::Pins;
+use crate::pins::{Part, Pins};
 use crate::settings::{FEATURE_STACK, Needs};
 use crate::variant::{Station, Variants};
 use crate::{meters, ports, sys};
@@ -708,7 +708,8 @@ impl BpfDatapath {
             self.detach_held(&mut held, port.number.0);
         }
         if let Some(pins) = &self.pins {
-            pins.clear();
+            pins.clear(Part::Flows);
+            pins.clear(Part::Connections);
             pins.remove_directory();
         }
     }

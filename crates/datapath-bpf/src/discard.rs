@@ -8,7 +8,7 @@ use crate::attach;
 use crate::attachment::{Config, Unavailable};
 use crate::layout::{MAX_PORTS, PORT_STACK, Port};
 use crate::maps::Sizes;
-use crate::pins::Pins;
+use crate::pins::{Part, Pins};
 use crate::shared::Shared;
 use crate::sys;
 use datapath::Side;
@@ -24,16 +24,18 @@ pub fn discard(directory: &Path) -> Result<bool, Unavailable> {
         return Ok(false);
     }
     let pins = Pins::open(directory)?;
-    let is_empty = pins.is_empty();
+    let is_empty = pins.is_empty(Part::Flows) && pins.is_empty(Part::Connections);
     clear(&pins);
+    pins.clear(Part::Connections);
     pins.remove_directory();
     Ok(!is_empty)
 }
 
-/// Detaches and unpins everything in a directory that is ours.
+/// Detaches and unpins the flows in a directory that is ours. The connections stay: another layout
+/// of flows does not end them.
 pub(crate) fn clear(pins: &Pins) {
     remove_filters(pins);
-    pins.clear();
+    pins.clear(Part::Flows);
 }
 
 /// Removes the filters of a kernel without links. (Links end with their pins.) Only the table of

@@ -10,8 +10,12 @@
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::time::Duration;
 
 use crate::sys;
+
+/// Pause between attempts to wait for programs, when the kernel refuses. It allows few messages.
+const RETRY_PAUSE: Duration = Duration::from_secs(1);
 
 /// The means by which this kernel is made to wait. Any thread may use it.
 pub enum Grace {
@@ -49,6 +53,28 @@ impl Grace {
             Grace::Barrier => sys::membarrier(),
             Grace::Update(outer, inner) => sys::set(outer.as_fd(), 0, inner.as_raw_fd() as u32),
             Grace::Nobody => Ok(()),
+        }
+    }
+}
+
+impl conntrack::Barrier for Grace {
+    /// When the kernel refuses the call, programs may still run. Then this searches for another
+    /// means until it finds one: the sweeper frees nothing meanwhile.
+    fn wait(&mut self) {
+        let mut is_reported = false;
+        while let Err(e) = Grace::wait(self) {
+            if !is_reported {
+                tracing::warn!(
+                    target: "dpif",
+                    "waiting for BPF programs to end: {e}; ended connections keep their memory \
+                     until that works"
+                );
+                is_reported = true;
+            }
+            std::thread::sleep(RETRY_PAUSE);
+            if let Ok(grace) = Grace::new() {
+                *self = grace;
+            }
         }
     }
 }

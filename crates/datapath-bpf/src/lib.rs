@@ -37,6 +37,7 @@ mod attachment;
 mod backend;
 mod capabilities;
 mod clsact;
+pub mod ct_memory;
 mod datapath;
 pub mod decode;
 mod demand;

@@ -15,7 +15,7 @@ use crate::grace::Grace;
 use crate::layout::{STATE_BYTES, UNDO_BYTES};
 use crate::load::{self, Hook};
 use crate::maps::{self, Maps, Sizes};
-use crate::pins::Pins;
+use crate::pins::{Part, Pins};
 use crate::settings::VariantSettings;
 use crate::variant::{Station, Variants};
 use crate::{discard, hash, ports, sets, sys};
@@ -103,7 +103,7 @@ fn key(name: &str, hook: Option<Hook>) -> String {
 
 /// Returns the maps that an earlier daemon left, if this daemon can use them. Else removes them.
 fn left(pins: &Pins, sizes: &Sizes) -> Option<HashMap<String, OwnedFd>> {
-    if pins.is_empty() {
+    if pins.is_empty(Part::Flows) {
         return None;
     }
     let names: Vec<(String, PathBuf)> = pinned(sizes)

@@ -7,7 +7,10 @@
 //!     tails_tc states_tc tails_xdp … maps that each hook has for itself
 //!     link_PORT_tc link_PORT_xdp     programs that are attached to a port
 //!     link_PORT_generic              XDP after the driver; the kernel does not report it of a link
+//!     ct_config ct_zones … ct_chunk_N    the table of connections
 //! ```
+//!
+//! The two parts have versions of their own: see [`Part`].
 //!
 //! The directory is locked while a daemon uses it.
 
@@ -32,6 +35,18 @@ const BPF_FS_MAGIC: u32 = 0xcafe_4a11;
 const HAND_OVER: Duration = Duration::from_secs(3);
 /// Conventional mount point of a BPF file system.
 const BPFFS: &str = "/sys/fs/bpf";
+
+/// A part of the pinned objects that is made and removed as a whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Part {
+    /// Flows, ports and the links of programs.
+    Flows,
+    /// The table of connections. It outlives a change of the layout of flows.
+    Connections,
+}
+
+/// Prefix of the names of [`Part::Connections`].
+const CONNECTIONS: &[u8] = b"ct_";
 
 /// An instance's directory, locked.
 #[derive(Debug)]
@@ -110,26 +125,30 @@ impl Pins {
         names.iter().map(|(name, path)| Some((name.clone(), sys::open_pin(path).ok()?))).collect()
     }
 
-    /// Returns true when nothing is pinned.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.names().is_empty()
+    /// Returns true when nothing of a part is pinned.
+    pub(crate) fn is_empty(&self, part: Part) -> bool {
+        self.names_of(part).is_empty()
     }
 
     fn names(&self) -> Vec<PathBuf> {
-        fs::read_dir(&self.directory).into_iter().flatten().flatten().map(|e| e.path()).collect()
+        names(&self.directory)
     }
 
-    /// Detaches and unpins everything; the directory stays.
-    pub(crate) fn clear(&self) {
-        for path in self.names() {
+    fn names_of(&self, part: Part) -> Vec<PathBuf> {
+        let mut names = self.names();
+        names.retain(|path| Part::of(path) == part);
+        names
+    }
+
+    /// Detaches and unpins a part; the directory stays.
+    pub(crate) fn clear(&self, part: Part) {
+        for path in self.names_of(part) {
             let is_link =
                 path.file_name().is_some_and(|n| n.as_encoded_bytes().starts_with(b"link_"));
             if is_link && let Ok(link) = sys::open_pin(&path) {
                 let _ = sys::detach_link(link.as_fd()); // a link whose device is gone
             }
-            if let Err(e) = fs::remove_file(&path) {
-                tracing::warn!(target: "dpif", "could not unpin {} ({e})", path.display());
-            }
+            unpin(&path);
         }
     }
 
@@ -141,6 +160,37 @@ impl Pins {
             }
         }
     }
+}
+
+impl Part {
+    fn of(path: &Path) -> Part {
+        let name = path.file_name().map_or(&[][..], |name| name.as_encoded_bytes());
+        if name.starts_with(CONNECTIONS) { Part::Connections } else { Part::Flows }
+    }
+}
+
+fn names(directory: &Path) -> Vec<PathBuf> {
+    fs::read_dir(directory).into_iter().flatten().flatten().map(|entry| entry.path()).collect()
+}
+
+/// Removes the pin at `path`; logs when that fails.
+pub(crate) fn unpin(path: &Path) {
+    if let Err(e) = fs::remove_file(path) {
+        tracing::warn!(target: "dpif", "could not unpin {} ({e})", path.display());
+    }
+}
+
+/// Returns true when connections are pinned in a directory.
+pub(crate) fn has_connections(directory: &Path) -> bool {
+    names(directory).iter().any(|path| Part::of(path) == Part::Connections)
+}
+
+/// Unpins the connections in a directory that is locked.
+pub(crate) fn unpin_connections(directory: &Path) {
+    names(directory)
+        .iter()
+        .filter(|path| Part::of(path) == Part::Connections)
+        .for_each(|path| unpin(path));
 }
 
 /// Creates the directory if there is none, and opens it.

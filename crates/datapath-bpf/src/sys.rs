@@ -4,7 +4,7 @@
 use std::ffi::CString;
 use std::io;
 use std::mem::size_of;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
@@ -41,7 +41,7 @@ pub fn open_pin(path: &Path) -> io::Result<OwnedFd> {
 /// # Errors
 ///
 /// Fails when the path exists, or is not in a BPF file system.
-pub(crate) fn pin(fd: BorrowedFd<'_>, path: &Path) -> io::Result<()> {
+pub fn pin(fd: BorrowedFd<'_>, path: &Path) -> io::Result<()> {
     let path = c_path(path)?;
     // SAFETY: a string that ends with NUL.
     check(unsafe { libbpf_sys::bpf_obj_pin(fd.as_raw_fd(), path.as_ptr()) }).map(drop)
@@ -73,12 +73,7 @@ pub struct MapInfo {
 ///
 /// Fails when `fd` is not a map.
 pub fn map_info(fd: BorrowedFd<'_>) -> io::Result<MapInfo> {
-    let mut info = libbpf_sys::bpf_map_info::default();
-    let mut len = size_of::<libbpf_sys::bpf_map_info>() as u32;
-    // SAFETY: `info` is `len` bytes that the kernel may fill.
-    check(unsafe {
-        libbpf_sys::bpf_map_get_info_by_fd(fd.as_raw_fd(), &raw mut info, &raw mut len)
-    })?;
+    let info = raw_map_info(fd)?;
     Ok(MapInfo {
         kind: info.type_,
         key_size: info.key_size,
@@ -86,6 +81,16 @@ pub fn map_info(fd: BorrowedFd<'_>) -> io::Result<MapInfo> {
         max_entries: info.max_entries,
         flags: info.map_flags,
     })
+}
+
+fn raw_map_info(fd: BorrowedFd<'_>) -> io::Result<libbpf_sys::bpf_map_info> {
+    let mut info = libbpf_sys::bpf_map_info::default();
+    let mut len = size_of::<libbpf_sys::bpf_map_info>() as u32;
+    // SAFETY: `info` is `len` bytes that the kernel may fill.
+    check(unsafe {
+        libbpf_sys::bpf_map_get_info_by_fd(fd.as_raw_fd(), &raw mut info, &raw mut len)
+    })?;
+    Ok(info)
 }
 
 /// Properties of a map that an object declares before it is loaded.
@@ -272,23 +277,53 @@ pub(crate) fn link_ifindex(link: BorrowedFd<'_>) -> io::Result<u32> {
     }
 }
 
+/// Creates an array map. `flags` are those of `BPF_MAP_CREATE`.
+///
+/// # Errors
+///
+/// Fails with `E2BIG` when the kernel takes no value of this size, with `EPERM` when the process
+/// lacks a privilege, and when there is no memory.
+pub(crate) fn array(bytes: u32, entries: u32, flags: u32) -> io::Result<OwnedFd> {
+    let options = libbpf_sys::bpf_map_create_opts {
+        sz: size_of::<libbpf_sys::bpf_map_create_opts>() as libbpf_sys::size_t,
+        map_flags: flags,
+        ..Default::default()
+    };
+    create_map(libbpf_sys::BPF_MAP_TYPE_ARRAY, bytes, entries, &options)
+}
+
+/// Creates an array of maps that are made as `inner` is.
+///
+/// # Errors
+///
+/// Fails when the kernel makes no such map, or the process lacks a privilege.
+pub(crate) fn array_of_maps(entries: u32, inner: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+    let options = libbpf_sys::bpf_map_create_opts {
+        sz: size_of::<libbpf_sys::bpf_map_create_opts>() as libbpf_sys::size_t,
+        inner_map_fd: inner.as_raw_fd() as u32,
+        ..Default::default()
+    };
+    create_map(libbpf_sys::BPF_MAP_TYPE_ARRAY_OF_MAPS, 4, entries, &options)
+}
+
+fn create_map(
+    kind: libbpf_sys::bpf_map_type,
+    bytes: u32,
+    entries: u32,
+    options: &libbpf_sys::bpf_map_create_opts,
+) -> io::Result<OwnedFd> {
+    // SAFETY: `options` is complete and outlives the call; the name is none.
+    owned(unsafe { libbpf_sys::bpf_map_create(kind, std::ptr::null(), 4, bytes, entries, options) })
+}
+
 /// Creates an array of maps with one element, and the map in it.
 ///
 /// # Errors
 ///
 /// Fails when the kernel makes no such map, or the process lacks a privilege.
 pub(crate) fn outer_map() -> io::Result<(OwnedFd, OwnedFd)> {
-    let create = |kind, opts: &libbpf_sys::bpf_map_create_opts| {
-        // SAFETY: `opts` is complete and outlives the call; the name is none.
-        owned(unsafe { libbpf_sys::bpf_map_create(kind, std::ptr::null(), 4, 4, 1, opts) })
-    };
-    let mut opts = libbpf_sys::bpf_map_create_opts {
-        sz: size_of::<libbpf_sys::bpf_map_create_opts>() as libbpf_sys::size_t,
-        ..Default::default()
-    };
-    let inner = create(libbpf_sys::BPF_MAP_TYPE_ARRAY, &opts)?;
-    opts.inner_map_fd = inner.as_raw_fd() as u32;
-    let outer = create(libbpf_sys::BPF_MAP_TYPE_ARRAY_OF_MAPS, &opts)?;
+    let inner = array(4, 1, 0)?;
+    let outer = array_of_maps(1, inner.as_fd())?;
     Ok((outer, inner))
 }
 
@@ -298,14 +333,39 @@ pub(crate) fn outer_map() -> io::Result<(OwnedFd, OwnedFd)> {
 ///
 /// Fails with `E2BIG` when the kernel takes no value of this size.
 pub fn value_map(bytes: u32) -> io::Result<OwnedFd> {
-    let opts = libbpf_sys::bpf_map_create_opts {
-        sz: size_of::<libbpf_sys::bpf_map_create_opts>() as libbpf_sys::size_t,
-        map_flags: libbpf_sys::BPF_F_MMAPABLE,
-        ..Default::default()
-    };
-    let kind = libbpf_sys::BPF_MAP_TYPE_ARRAY;
-    // SAFETY: `opts` is complete and outlives the call; the name is none.
-    owned(unsafe { libbpf_sys::bpf_map_create(kind, std::ptr::null(), 4, bytes, 1, &opts) })
+    array(bytes, 1, libbpf_sys::BPF_F_MMAPABLE)
+}
+
+/// Returns the number by which the kernel knows a map.
+///
+/// # Errors
+///
+/// Fails when `fd` is not a map.
+pub(crate) fn map_number(fd: BorrowedFd<'_>) -> io::Result<u32> {
+    raw_map_info(fd).map(|info| info.id)
+}
+
+/// Returns the 32-bit value at a 32-bit key: in an array of maps, the number of the map
+/// ([`map_number`]). `None`: the element is empty.
+///
+/// # Errors
+///
+/// Fails when the map has no such key.
+pub(crate) fn get(map: BorrowedFd<'_>, key: u32) -> io::Result<Option<u32>> {
+    let mut value = 0u32;
+    // SAFETY: the caller's map has keys and values of 4 bytes.
+    let result = check(unsafe {
+        libbpf_sys::bpf_map_lookup_elem(
+            map.as_raw_fd(),
+            (&raw const key).cast(),
+            (&raw mut value).cast(),
+        )
+    });
+    match result {
+        Ok(_) => Ok(Some(value)),
+        Err(e) if e.raw_os_error() == Some(libc::ENOENT) => Ok(None),
+        Err(e) => Err(e),
+    }
 }
 
 /// Calls membarrier(2) with `MEMBARRIER_CMD_GLOBAL`, which takes milliseconds.
