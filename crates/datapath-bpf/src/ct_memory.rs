@@ -160,7 +160,7 @@ impl Arrays {
 /// An array of maps, with the maps in it that the process has mapped.
 struct Outer {
     fd: OwnedFd,
-    inner: Box<[OnceLock<Mapped>]>,
+    inner: Box<[OnceLock<Shared<u64>>]>,
 }
 
 impl Outer {
@@ -169,7 +169,7 @@ impl Outer {
     }
 
     fn words(&self, number: usize) -> Option<&[AtomicU64]> {
-        self.inner.get(number)?.get().map(Mapped::words)
+        self.inner.get(number)?.get().map(Shared::all_words)
     }
 
     /// Puts a map into the array, for programs and for this process.
@@ -179,7 +179,7 @@ impl Outer {
         if sys::get(self.fd.as_fd(), number as u32)? != Some(sys::map_number(map.fd.as_fd())?) {
             sys::set(self.fd.as_fd(), number as u32, map.fd.as_raw_fd() as u32)?;
         }
-        place.get_or_init(|| map);
+        place.get_or_init(|| map.words);
         Ok(())
     }
 
@@ -239,7 +239,7 @@ impl BpfMemory {
     /// it ends with the process. The caller has locked the directory (`pins`); no other
     /// daemon uses it.
     ///
-    /// What an earlier daemon left is taken over when it has the present version and shapes.
+    /// Memory that an earlier daemon left is taken over when it has the present version and shapes.
     /// Otherwise it is removed, with a warning. `chunk_conns` is the number of connections of a
     /// chunk: [`CHUNK_CONNS`], less in tests.
     ///

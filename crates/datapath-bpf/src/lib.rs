@@ -10,6 +10,9 @@
 //! [`BpfDatapath`]. [`encode`] decides which actions run here, [`keys`] decides which matches do,
 //! and `miss` reads the packets that programs send up.
 //!
+//! [`ct_memory`] is the memory of the table of connections, with a layout and pins of its own
+//! (`bpf/ct_layout.h`). No program uses it yet.
+//!
 //! The daemon needs the items of the crate root, [`fit`] and the ranges in [`maps`]. The other
 //! modules are public for the tests and the fuzz targets.
 //!
