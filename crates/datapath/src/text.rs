@@ -2,7 +2,7 @@
 //! Actions as text, in the words of `ovs-appctl dpctl/dump-flows` and `ofproto/trace`.
 //!
 //! [`format()`] writes the same text as OVS for the same actions (order, separators and number
-//! bases were read off its output); [`parse`] reads the same language, as `dpctl/add-flow` does.
+//! bases were read off its output); [`parse()`] reads the same language, as `dpctl/add-flow` does.
 //! Parsing is total: any text gives actions or a [`ParseError`] with a place and a reason. The text
 //! from [`format()`] parses back to equal actions, with three exceptions: sampling probabilities
 //! (one decimal in the text), reasons of drops (the text is "drop") and masked MPLS entries whose

@@ -63,7 +63,7 @@ pub struct Key {
     pub packet_type: U32,
     // Fields of connections are zero in a packet that the `ct` action has not tracked. As in OVS the
     // tuple is with L3 and L4: a lookup that fails by the state need not read it.
-    /// What the connection tracker found: the bits of [`crate::ct_state`].
+    /// State that the connection tracker found: the bits of [`crate::ct_state`].
     pub ct_state: u8,
     /// IP protocol of the connection's first packet.
     pub ct_nw_proto: u8,

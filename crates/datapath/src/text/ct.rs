@@ -125,7 +125,7 @@ impl Parser<'_> {
         }
     }
 
-    /// What follows `nat`.
+    /// The text after `nat`: a range in parentheses, or nothing.
     fn nat(&mut self) -> Result<Nat> {
         if !self.take("(") {
             return Ok(Nat::Existing);

@@ -57,9 +57,9 @@ pub struct Nat {
 /// Side of a [`Nat`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum NatSide {
-    /// Source.
+    /// The source changes: `nat(src)`.
     Source,
-    /// Destination.
+    /// The destination changes: `nat(dst)`.
     Destination,
 }
 
@@ -68,9 +68,9 @@ pub enum NatSide {
 pub enum NatAddresses {
     /// No range.
     Any,
-    /// IPv4.
+    /// IPv4 addresses, the first not above the last.
     V4(Ipv4Addr, Ipv4Addr),
-    /// IPv6.
+    /// IPv6 addresses, the first not above the last.
     V6(Ipv6Addr, Ipv6Addr),
 }
 
