@@ -341,7 +341,7 @@ pub(crate) fn set(field: Field, value: u128) -> Action {
 
 /// `resubmit(,TABLE)`.
 pub(crate) fn resubmit(table: u8) -> Action {
-    Action::Resubmit { port: None, table: Some(table) }
+    Action::Resubmit { port: None, table: Some(table), original_tuple: false }
 }
 
 /// A subfield by name.

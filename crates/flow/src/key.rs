@@ -8,6 +8,7 @@
 //! fails in an early stage need not look at (nor un-wildcard) the later ones.
 
 use packet::{ethertype, ip_proto};
+use std::mem::swap;
 use zerocopy::network_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -215,6 +216,22 @@ impl Key {
         self.ct_ipv6_dst = from.ct_ipv6_dst;
         self.ct_tp_src = from.ct_tp_src;
         self.ct_tp_dst = from.ct_tp_dst;
+    }
+
+    /// Swaps the addresses, the IP protocol and the ports with those of the connection's first
+    /// packet. `dl_type` is the packet's Ethernet type: only the addresses of its family change
+    /// places. The same swap fits the key of a mask.
+    pub fn swap_tuple(&mut self, dl_type: u16) {
+        swap(&mut self.nw_proto, &mut self.ct_nw_proto);
+        if dl_type == ethertype::IPV4 {
+            swap(&mut self.nw_src, &mut self.ct_nw_src);
+            swap(&mut self.nw_dst, &mut self.ct_nw_dst);
+        } else {
+            swap(&mut self.ipv6_src, &mut self.ct_ipv6_src);
+            swap(&mut self.ipv6_dst, &mut self.ct_ipv6_dst);
+        }
+        swap(&mut self.tp_src, &mut self.ct_tp_src);
+        swap(&mut self.tp_dst, &mut self.ct_tp_dst);
     }
 
     /// The key with only what all fragments of one packet share, so that a hash of it sends all of

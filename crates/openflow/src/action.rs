@@ -168,12 +168,15 @@ pub enum Action {
         /// Longest hard timeout after a FIN or RST, in seconds; 0 leaves the timeout alone.
         hard: u16,
     },
-    /// `resubmit(PORT,TABLE)`; `None` means the same.
+    /// `resubmit(PORT,TABLE)` and `resubmit(PORT,TABLE,ct)`; `None` means the same.
     Resubmit {
         /// The input port looked up; `None` leaves it.
         port: Option<PortNo>,
         /// `None` is the same table.
         table: Option<u8>,
+        /// `ct`: the addresses, the protocol and the ports looked up are those of the first packet
+        /// of the packet's connection.
+        original_tuple: bool,
     },
     /// `learn(...)`.
     Learn(Box<Learn>),

@@ -376,6 +376,16 @@ fn counters_are_shown_and_read() {
     let memory = rig.appctl(&["memory/show"]);
     assert!(memory.starts_with("handlers:1 idl-cells-Open_vSwitch:"), "{memory}");
     assert!(memory.contains("ports:3") && memory.contains("udpif keys:1"), "{memory}");
+    rig.add_flow("priority=9,in_port=1,udp,actions=ct(commit),2");
+    rig.appctl(&["netdev-dummy/receive", "p1", UDP]);
+    for (counter, count) in [
+        ("conntrack_l4csum_checked", "1"),
+        ("conntrack_full", "0"),
+        ("ipf_stuck_frag_list_purged", "0"),
+    ] {
+        let read = rig.appctl(&["coverage/read-counter", counter]);
+        assert_eq!(read.trim_end(), count, "{counter}");
+    }
 }
 
 /// Does `event`, and waits until each counter is higher than before.

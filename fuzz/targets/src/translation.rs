@@ -212,7 +212,11 @@ fn action(input: &mut Input<'_>, depth: usize) -> Vec<Action> {
             Some((src, dst)) => Action::Move { src, dst: Subfield { bits: src.bits, ..dst } },
             None => return Vec::new(),
         },
-        7 => Action::Resubmit { port: None, table: Some(input.byte() % TABLES) },
+        7 => Action::Resubmit {
+            port: None,
+            table: Some(input.byte() % TABLES),
+            original_tuple: input.byte() & 1 != 0,
+        },
         8 => Action::Group(1 + u32::from(input.byte() % 6)),
         9 if depth < 3 => Action::Clone(actions(input, 3, depth + 1)),
         10 if depth < 1 => Action::WriteActions(actions(input, 3, depth + 1)),

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Lists of actions: one after the other, the action set, clones, branches on length.
 
-use super::context::{Context, Freeze, OnMiss, on_stack};
+use super::context::{Context, Freeze, OnMiss, Tuple, on_stack};
 use super::fields::mac_value;
 use super::freeze::Segment;
 use super::hash::{choose_link, hash_fields, score};
@@ -121,18 +121,19 @@ impl Context<'_> {
                     self.effect(|| Effect::FinTimeout { rule, idle: *idle, hard: *hard });
                 }
             }
-            Action::Resubmit { port, table } => {
+            Action::Resubmit { port, table, original_tuple } => {
                 let port = match port {
                     Some(p) if *p != PortNo::IN_PORT => *p,
                     _ => self.in_port(),
                 };
                 // 255 is "this table" on the wire.
                 let table = table.filter(|t| *t != 255).unwrap_or(self.table);
-                self.table_action(port, table, OnMiss::Nothing, false, last);
+                let tuple = if *original_tuple { Tuple::Original } else { Tuple::Present };
+                self.table_action(tuple, port, table, OnMiss::Nothing, false, last);
             }
             Action::GotoTable(table) => {
                 let port = self.in_port();
-                self.table_action(port, *table, OnMiss::AsConfigured, false, last);
+                self.table_action(Tuple::Present, port, *table, OnMiss::AsConfigured, false, last);
             }
             Action::Learn(learn) => self.learn(learn),
             Action::Multipath(m) => self.multipath(m),

@@ -12,6 +12,7 @@ use crate::trace::{Kind, PortNames, Tracer};
 use clock::Millis;
 use datapath::Action as DpAction;
 use flow::extract::FRAG_ANY;
+use flow::field::Prerequisite;
 use flow::{Key, Mask, VLANS, Vlan};
 use openflow::PortNo;
 use openflow::action::{Action, Actions, Controller};
@@ -132,6 +133,15 @@ pub(super) enum OnMiss {
     AsConfigured,
 }
 
+/// Addresses, IP protocol and ports that a table lookup reads.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Tuple {
+    /// Those of the packet.
+    Present,
+    /// Those of the first packet of the packet's connection.
+    Original,
+}
+
 impl<'a> Context<'a> {
     pub(super) fn run(request: Request<'a>) -> Translation {
         let original = request.key;
@@ -230,7 +240,7 @@ impl<'a> Context<'a> {
     pub(super) fn first_table(&mut self, first: u8) {
         let in_port = PortNo(self.key.in_port.get());
         let allowed = self.may_receive(in_port);
-        let found = self.lookup(in_port, first, OnMiss::AsConfigured);
+        let found = self.lookup_by(Tuple::Present, in_port, first, OnMiss::AsConfigured);
         let names = self.names();
         self.enter(Kind::Table, || found.text(found.table(), names));
         self.run_found(&found, false, true, allowed);
@@ -398,6 +408,7 @@ impl<'a> Context<'a> {
     /// `cloned` the changes that the rule makes are undone afterwards.
     pub(super) fn table_action(
         &mut self,
+        tuple: Tuple,
         in_port: PortNo,
         table: u8,
         on_miss: OnMiss,
@@ -407,17 +418,35 @@ impl<'a> Context<'a> {
         if self.freeze_again_for_mpls() || !self.may_recurse() {
             return;
         }
+        if tuple == Tuple::Original && !self.has_original_tuple() {
+            self.report(Kind::Error, || {
+                "resubmit(ct) with non-tracked or non-IP packet!".to_string()
+            });
+            return;
+        }
         self.resubmits += 1;
         let deeper = u32::from(table <= self.table);
         self.depth += deeper;
-        self.run_table(in_port, table, on_miss, cloned, last);
+        self.run_table(tuple, in_port, table, on_miss, cloned, last);
         self.depth -= deeper;
+    }
+
+    /// Returns true when the packet has the tuple of a connection's first packet. IP protocol 0
+    /// means none, as in OVS. The protocol decides, so it becomes exact: the state alone does not
+    /// rule out a connection of protocol 0. The Ethernet type is exact in every megaflow.
+    fn has_original_tuple(&mut self) -> bool {
+        if !Prerequisite::IpAny.holds(&self.key) {
+            return false;
+        }
+        self.mask.0.ct_nw_proto = u8::MAX;
+        self.key.ct_nw_proto != 0
     }
 
     /// Does the same as [`Context::table_action`] without counting towards a limit: a packet that
     /// comes back starts like one from a port.
     pub(super) fn run_table(
         &mut self,
+        tuple: Tuple,
         in_port: PortNo,
         table: u8,
         on_miss: OnMiss,
@@ -425,7 +454,7 @@ impl<'a> Context<'a> {
         last: bool,
     ) {
         let old_table = self.table;
-        let found = self.lookup(in_port, table, on_miss);
+        let found = self.lookup_by(tuple, in_port, table, on_miss);
         let names = self.names();
         // As in OVS the trace shows the table of the first lookup. For a packet from a port it
         // shows that of the last (`first_table`).
@@ -435,13 +464,41 @@ impl<'a> Context<'a> {
         self.table = old_table;
     }
 
-    fn lookup(&mut self, in_port: PortNo, first: u8, on_miss: OnMiss) -> LookupResult {
+    /// Looks `tuple` of the packet up. A swapped tuple needs a swapped mask: the bits that the
+    /// lookup reads are those of the connection's first packet.
+    fn lookup_by(
+        &mut self,
+        tuple: Tuple,
+        in_port: PortNo,
+        first: u8,
+        on_miss: OnMiss,
+    ) -> LookupResult {
         if let Some(t) = self.tracer.as_deref_mut() {
             t.looked(&self.mask); // bits that the rule before this lookup has read
         }
-        let config = &self.bridge.config;
         let mut key = self.key;
         key.in_port.set(in_port.0);
+        match tuple {
+            Tuple::Present => self.lookup(key, in_port, first, on_miss),
+            Tuple::Original => {
+                let dl_type = key.dl_type.get();
+                key.swap_tuple(dl_type);
+                self.mask.0.swap_tuple(dl_type);
+                let found = self.lookup(key, in_port, first, on_miss);
+                self.mask.0.swap_tuple(dl_type);
+                found
+            }
+        }
+    }
+
+    fn lookup(
+        &mut self,
+        mut key: Key,
+        in_port: PortNo,
+        first: u8,
+        on_miss: OnMiss,
+    ) -> LookupResult {
+        let config = &self.bridge.config;
         if key.nw_frag & FRAG_ANY != 0 && config.frag_handling != FRAG_NX_MATCH {
             if config.frag_handling == FRAG_DROP {
                 self.table = first;

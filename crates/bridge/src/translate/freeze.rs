@@ -182,7 +182,11 @@ fn stored(action: &Action) -> Option<Action> {
         return None;
     }
     if let Action::GotoTable(table) = action {
-        return Some(Action::Resubmit { port: Some(PortNo::IN_PORT), table: Some(*table) });
+        return Some(Action::Resubmit {
+            port: Some(PortNo::IN_PORT),
+            table: Some(*table),
+            original_tuple: false,
+        });
     }
     if let Action::WriteMetadata { value, mask } = action {
         return Some(Action::SetField {

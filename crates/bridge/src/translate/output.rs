@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Output of packets: ports, flooding, patch ports, controllers.
 
-use super::context::{Context, Freeze, OnMiss};
+use super::context::{Context, Freeze, OnMiss, Tuple};
 use crate::effect::{Direction, Effect};
 use crate::recirc::FrozenState;
 use crate::snapshot::PortView;
@@ -28,7 +28,7 @@ impl Context<'_> {
             PortNo::IN_PORT => self.output_port(in_port, None),
             PortNo::TABLE => {
                 let on_miss = if packet_in { OnMiss::AsConfigured } else { OnMiss::OtherTables };
-                self.table_action(in_port, 0, on_miss, false, last);
+                self.table_action(Tuple::Present, in_port, 0, on_miss, false, last);
             }
             PortNo::NORMAL => self.normal(),
             PortNo::FLOOD => self.flood(false),
@@ -167,7 +167,14 @@ impl Context<'_> {
                     ctx.table = 0;
                     ctx.start_freezing(Freeze { enters: true, ..Freeze::default() });
                 } else {
-                    ctx.table_action(peer_port, 0, OnMiss::AsConfigured, true, false);
+                    ctx.table_action(
+                        Tuple::Present,
+                        peer_port,
+                        0,
+                        OnMiss::AsConfigured,
+                        true,
+                        false,
+                    );
                 }
                 if ctx.error.is_none() {
                     ctx.finish_level();

@@ -145,7 +145,7 @@ fn a_packet_out_whose_actions_have_no_end_undoes_the_bundle() {
     let mut b = Bench::new(1);
     let p = b.connect(Kind::Service, Version::V14);
     b.done(p, Do::OpenRequest);
-    let round = [Action::Resubmit { port: None, table: Some(0) }];
+    let round = [Action::Resubmit { port: None, table: Some(0), original_tuple: false }];
     b.fill(p, vec![fm(5, 0x0a00_0002, &round), to_tables(), fm(5, 3, &[])]);
     assert_eq!(b.blame(p), (101, OfError::OFPFMFC_UNKNOWN));
     assert_eq!(b.rule_count(), 0);

@@ -341,7 +341,7 @@ fn from_1(actions: &[Action]) -> Body {
 fn a_packet_out_whose_actions_have_no_end_is_an_error_and_counts_nowhere() {
     let mut b = Bench::new(2);
     let p = b.connect(Kind::Service, Version::V13);
-    let round = Action::Resubmit { port: None, table: Some(0) };
+    let round = Action::Resubmit { port: None, table: Some(0), original_tuple: false };
     b.add(p, flow(5, Match::ANY, &[output(2), round]));
     let lost = from_1(&[output(2), output(PortNo::TABLE.0)]);
     assert_eq!(b.error(p, lost), OfError::OFPFMFC_UNKNOWN);

@@ -40,7 +40,7 @@ fn seeds(p: &Protocol) -> Vec<Vec<u8>> {
     let nicira = p.version < Version::V14;
     let bodies = vec![
         fm(&[output(1), to_controller()]),
-        fm(&[Action::Resubmit { port: None, table: Some(1) }]),
+        fm(&[Action::Resubmit { port: None, table: Some(1), original_tuple: false }]),
         Body::FlowMod(Box::new(delete_all())),
         Body::PacketOut(Box::new(PacketOut {
             buffer_id: None,

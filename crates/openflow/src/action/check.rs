@@ -288,13 +288,20 @@ impl<'a> Walk<'a> {
                 }
                 Ok(())
             }
+            Action::Resubmit { original_tuple: true, .. } => {
+                if self.holds(Prerequisite::Ct) {
+                    Ok(())
+                } else {
+                    Err(OfError::OFPBAC_MATCH_INCONSISTENT)
+                }
+            }
             Action::Controller(_)
             | Action::Group(_)
             | Action::SetEthSrc(_)
             | Action::SetEthDst(_)
             | Action::SetQueue(_)
             | Action::PopQueue
-            | Action::Resubmit { .. }
+            | Action::Resubmit { original_tuple: false, .. }
             | Action::Conjunction { .. }
             | Action::Note(_)
             | Action::Exit

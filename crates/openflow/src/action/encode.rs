@@ -272,7 +272,7 @@ impl Encoder {
             Action::GotoTable(table) => {
                 // Only OpenFlow 1.0 has it among the actions.
                 if self.v10() {
-                    put_resubmit(None, Some(*table), out);
+                    put_resubmit(nx::RESUBMIT_TABLE, None, Some(*table), out);
                 }
             }
             Action::ClearActions | Action::WriteActions(_) => {}
@@ -319,7 +319,12 @@ impl Encoder {
                 out.put_u16(*idle);
                 out.put_u16(*hard);
             }),
-            Action::Resubmit { port, table } => put_resubmit(*port, *table, out),
+            Action::Resubmit { port, table, original_tuple: false } => {
+                put_resubmit(nx::RESUBMIT_TABLE, *port, *table, out);
+            }
+            Action::Resubmit { port, table, original_tuple: true } => {
+                put_resubmit(nx::RESUBMIT_TABLE_CT, *port, *table, out);
+            }
             Action::Learn(learn) => {
                 let subtype = if learn::needs_learn2(learn) { nx::LEARN2 } else { nx::LEARN };
                 Self::nicira(subtype, out, |out| learn::encode(learn, out));
@@ -539,8 +544,8 @@ fn put_loads(field: Field, value: FieldValue, mask: FieldValue, out: &mut Vec<u8
     }
 }
 
-fn put_resubmit(port: Option<PortNo>, table: Option<u8>, out: &mut Vec<u8>) {
-    Encoder::nicira(nx::RESUBMIT_TABLE, out, |out| {
+fn put_resubmit(subtype: u16, port: Option<PortNo>, table: Option<u8>, out: &mut Vec<u8>) {
+    Encoder::nicira(subtype, out, |out| {
         out.put_u16(port16(port.unwrap_or(PortNo::IN_PORT)));
         out.put_u8(table.unwrap_or(u8::MAX));
     });

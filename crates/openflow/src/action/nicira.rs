@@ -55,6 +55,7 @@ pub(super) const GROUP: u16 = 40;
 pub(super) const SAMPLE3: u16 = 41;
 pub(super) const CLONE: u16 = 42;
 pub(super) const CT_CLEAR: u16 = 43;
+pub(super) const RESUBMIT_TABLE_CT: u16 = 44;
 pub(super) const LEARN2: u16 = 45;
 pub(super) const CHECK_PKT_LARGER: u16 = 49;
 
@@ -69,7 +70,7 @@ pub(super) fn is_known(version: Version, subtype: u16) -> bool {
         | OUTPUT_REG | LEARN | EXIT | FIN_TIMEOUT | CONTROLLER | DEC_TTL_CNT_IDS
         | WRITE_METADATA | STACK_PUSH | STACK_POP | SAMPLE | OUTPUT_REG2 | CONJUNCTION
         | CONTROLLER2 | SAMPLE2 | OUTPUT_TRUNC | SAMPLE3 | CLONE | LEARN2 | CHECK_PKT_LARGER
-        | CT | NAT | CT_CLEAR => true,
+        | CT | NAT | CT_CLEAR | RESUBMIT_TABLE_CT => true,
         _ => false,
     }
 }
@@ -113,9 +114,9 @@ pub(super) fn decode(
     let bad = OfError::OFPBAC_BAD_ARGUMENT;
     let r = &mut r;
     Ok(match subtype {
-        RESUBMIT => resubmit(r.u16()?, u8::MAX),
-        RESUBMIT_TABLE => {
-            let action = resubmit(r.u16()?, r.u8()?);
+        RESUBMIT => resubmit(r.u16()?, u8::MAX, false),
+        RESUBMIT_TABLE | RESUBMIT_TABLE_CT => {
+            let action = resubmit(r.u16()?, r.u8()?, subtype == RESUBMIT_TABLE_CT);
             r.zeros(3, bad)?;
             action
         }
@@ -256,11 +257,12 @@ fn word(r: &mut Reader) -> Result<u32, OfError> {
     r.u32()
 }
 
-fn resubmit(port: u16, table: u8) -> Action {
+fn resubmit(port: u16, table: u8, original_tuple: bool) -> Action {
     let port = PortNo::from_u16(port);
     Action::Resubmit {
         port: (port != PortNo::IN_PORT).then_some(port),
         table: (table != u8::MAX).then_some(table),
+        original_tuple,
     }
 }
 

@@ -72,8 +72,13 @@ fn leaf() -> impl Strategy<Value = Action> {
         prop::collection::vec(any::<u16>(), 0..5)
             .prop_map(|controllers| Action::DecTtl { controllers }),
         any::<(u16, u16)>().prop_map(|(idle, hard)| Action::FinTimeout { idle, hard }),
-        prop::option::of(1u32..0xff00).prop_flat_map(|p| prop::option::of(0u8..255)
-            .prop_map(move |table| Action::Resubmit { port: p.map(PortNo), table })),
+        (prop::option::of(1u32..0xff00), prop::option::of(0u8..255), any::<bool>()).prop_map(
+            |(port, table, original_tuple)| Action::Resubmit {
+                port: port.map(PortNo),
+                table,
+                original_tuple,
+            }
+        ),
         (0usize..4, any::<u8>()).prop_map(|(n, b)| Action::Note(vec![b; 6 + 8 * n])),
         Just(Action::Exit),
         Just(Action::PopQueue),
@@ -363,8 +368,9 @@ examples! {
     Action::PopQueue => (ALL, Action::PopQueue);
     Action::FinTimeout { .. } => (ALL, Action::FinTimeout { idle: 5, hard: 6 });
     Action::Resubmit { .. } =>
-        (ALL, Action::Resubmit { port: Some(PortNo(2)), table: None }),
-        (ALL, Action::Resubmit { port: None, table: Some(3) });
+        (ALL, Action::Resubmit { port: Some(PortNo(2)), table: None, original_tuple: false }),
+        (ALL, Action::Resubmit { port: None, table: Some(3), original_tuple: false }),
+        (ALL, Action::Resubmit { port: Some(PortNo(2)), table: Some(3), original_tuple: true });
     Action::Learn(_) => (ALL, learning(0)), (ALL, learning(9));
     Action::Conjunction { .. } => (ALL, Action::Conjunction { id: 5, clause: 1, clauses: 3 });
     Action::Multipath(_) => (ALL, Action::Multipath(Box::new(Multipath {
@@ -574,6 +580,14 @@ fn consistency() {
     let cases = [
         ("actions=set_field:4102->vlan_vid", inconsistent),
         ("actions=set_field:1->vlan_pcp", inconsistent),
+        ("actions=resubmit(,1)", Ok(())),
+        ("actions=resubmit(,1,ct)", inconsistent),
+        ("ip,actions=resubmit(,1,ct)", inconsistent),
+        ("ip,ct_state=+trk,actions=resubmit(,1,ct)", inconsistent),
+        ("ip,ct_state=+trk+inv,actions=resubmit(,1,ct)", inconsistent),
+        ("ip,ct_state=+trk-inv,actions=resubmit(,1,ct)", Ok(())),
+        ("ct_state=+rel,actions=resubmit(,1,ct)", Ok(())),
+        ("ip,ct_state=+trk,actions=clone(resubmit(2,,ct))", inconsistent),
         ("actions=set_field:0x1005->vlan_tci,set_field:1->vlan_pcp", Ok(())),
         ("packet_type=(1,0x800),actions=push_vlan:0x8100,set_field:1->vlan_pcp", inconsistent),
         ("actions=push_vlan:0x8100,push_vlan:0x8100", Ok(())),

@@ -120,13 +120,14 @@ fn put(action: &Action, ports: Ports<'_>, out: &mut String) {
             }
             write!(out, "fin_timeout({})", parts.join(","))
         }
-        Action::Resubmit { port: Some(port), table: None } => {
+        Action::Resubmit { port: Some(port), table: None, .. } => {
             write!(out, "resubmit:{}", port_text(*port, ports))
         }
-        Action::Resubmit { port, table } => {
+        Action::Resubmit { port, table, original_tuple } => {
             let port = port.map_or(String::new(), |p| port_text(p, ports));
             let table = table.map_or(String::new(), |t| t.to_string());
-            write!(out, "resubmit({port},{table})")
+            let ct = if *original_tuple { ",ct" } else { "" };
+            write!(out, "resubmit({port},{table}{ct})")
         }
         Action::Learn(l) => {
             learn::put(l, ports, out);

@@ -425,7 +425,9 @@ fn load(text: &str) -> Result<Action, TextError> {
 }
 
 fn resubmit(value: &str, ports: Ports<'_>) -> Result<Action, TextError> {
-    let (port_text, table_text) = value.split_once(',').unwrap_or((value, ""));
+    let mut arguments = value.split(',');
+    let mut argument = || arguments.next().unwrap_or_default();
+    let (port_text, table_text, tuple_text) = (argument(), argument(), argument());
     let mut to = None;
     if !port_text.is_empty() {
         match port(port_text, ports) {
@@ -442,10 +444,15 @@ fn resubmit(value: &str, ports: Ports<'_>) -> Result<Action, TextError> {
             Err(_) => return err(format!("{table_text}: resubmit to unknown table")),
         }
     }
+    let original_tuple = match tuple_text {
+        "" => false,
+        "ct" => true,
+        other => return err(format!("{other}: unknown parameter")),
+    };
     if to.is_none() && table.is_none() {
         return err("at least one \"in_port\" or \"table\" must be specified on resubmit");
     }
-    Ok(Action::Resubmit { port: to, table })
+    Ok(Action::Resubmit { port: to, table, original_tuple })
 }
 
 fn conjunction(value: &str) -> Result<Action, TextError> {

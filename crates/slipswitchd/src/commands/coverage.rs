@@ -94,6 +94,7 @@ fn counters(daemon: &Daemon) -> Vec<Counter> {
     let offload = |reason| daemon.placed.as_ref().map_or(0, |p| p.refusals(reason));
     out.extend(Refusal::ALL.into_iter().map(|r| (refusal_counters(r).offload, offload(r))));
     out.extend(DropReason::ALL.into_iter().map(|reason| (reason.name(), datapath.drops(reason))));
+    out.extend(datapath.connections().map(|c| c.coverage()).unwrap_or_default());
     out
 }
 

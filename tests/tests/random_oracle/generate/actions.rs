@@ -301,9 +301,13 @@ fn resubmit(g: &mut Gen, table: u8) -> Action {
     // Mostly ahead: what goes back makes trees of many thousand lookups.
     let next = if g.one_in(16) { g.small(4) as u8 } else { table.saturating_add(1) };
     match g.below(8) {
-        0 => Action::Resubmit { port: Some(g.of_port()), table: Some(next) },
-        1 => Action::Resubmit { port: None, table: Some(g.pick(&[next, 254])) },
-        _ => Action::Resubmit { port: None, table: Some(next) },
+        0 => Action::Resubmit { port: Some(g.of_port()), table: Some(next), original_tuple: false },
+        1 => Action::Resubmit {
+            port: None,
+            table: Some(g.pick(&[next, 254])),
+            original_tuple: false,
+        },
+        _ => Action::Resubmit { port: None, table: Some(next), original_tuple: false },
     }
 }
 

@@ -228,3 +228,76 @@ fn controllers_are_told_the_connection_of_a_tracked_packet() {
     let untracked = tracked("in_port=1,udp", 1, TRK | EST);
     assert_eq!(told(&w, &untracked), HashMap::new());
 }
+
+/// A reply in a TCP connection from 10.0.0.1:1000 to 10.0.0.2:80.
+fn reply(id: u32) -> Key {
+    let flow = "in_port=1,tcp,nw_src=10.0.0.2,nw_dst=10.0.0.1,tp_src=80,tp_dst=1000";
+    let mut k = tracked(flow, id, TRK | EST);
+    k.ct_nw_proto = 6;
+    k.ct_nw_src.set(0x0a00_0001);
+    k.ct_nw_dst.set(0x0a00_0002);
+    k.ct_tp_src.set(1000);
+    k.ct_tp_dst.set(80);
+    k
+}
+
+#[test]
+fn resubmit_with_ct_looks_the_first_packet_up() {
+    let mut w = World::new(5);
+    w.rule("ip", actions("ct(table=1)"));
+    w.rule("table=1,ip,ct_state=+trk+est", actions("resubmit(,2,ct),resubmit(,2)"));
+    w.rule("table=2,priority=2,tcp,nw_src=10.0.0.1,tp_dst=80", actions("2,resubmit(,3)"));
+    w.rule("table=2,priority=1,tcp,nw_dst=10.0.0.1", [out(3)]);
+    w.rule("table=3,nw_dst=10.0.0.1,tcp,tp_src=80", [out(4)]);
+    w.dp(TCP);
+    assert_eq!(dp(&w, &reply(1)), "2,4,3", "the rule's own lookup has the packet's addresses");
+    w.rule("table=2,priority=1,tcp,nw_dst=10.0.0.2", [out(5)]);
+    let mut other = reply(1);
+    other.ct_tp_dst.set(81);
+    assert_eq!(dp(&w, &other), "5,3", "the connection's port");
+}
+
+#[test]
+fn resubmit_with_ct_reads_the_fields_of_the_connection() {
+    let mut w = World::new(5);
+    w.rule("ip", actions("ct(table=1)"));
+    w.rule("table=1,ct_state=+trk+est", actions("resubmit(,2,ct)"));
+    w.rule("table=2,ip,nw_dst=10.0.0.0/24", [out(2)]);
+    w.rule("table=2,ipv6,ipv6_dst=fe80::1", [out(3)]);
+    w.dp(TCP);
+    let mask = w.translate(&reply(1)).mask.0;
+    assert_eq!((mask.ct_nw_dst.get(), mask.nw_dst.get()), (0xffff_ff00, 0));
+    assert_eq!((mask.ct_nw_proto, mask.nw_proto), (u8::MAX, 0));
+
+    let mut v6 = tracked("in_port=1,tcp6,ipv6_dst=fe80::9", 1, TRK | EST);
+    v6.ct_nw_proto = 6;
+    v6.ct_ipv6_dst = std::net::Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 1).octets();
+    assert_eq!(dp(&w, &v6), "3");
+    let mask = w.translate(&v6).mask.0;
+    assert_eq!((mask.ct_ipv6_dst, mask.ipv6_dst), ([u8::MAX; 16], [0; 16]));
+}
+
+#[test]
+fn resubmit_with_ct_needs_the_tuple_of_a_connection() {
+    let mut w = World::new(5);
+    w.rule("", actions("resubmit(,2,ct),2"));
+    w.rule("table=2", [out(3)]);
+    let mask = w.translate(&key(TCP)).mask.0;
+    assert_eq!((w.dp(TCP), mask.ct_nw_proto), ("2".to_string(), u8::MAX));
+    let arp = w.translate(&key("in_port=1,arp"));
+    assert_eq!(datapath::text::format_plain(&arp.actions), "2");
+    assert_eq!(arp.mask.0.ct_nw_proto, 0, "the type of the packet decides");
+}
+
+#[test]
+fn a_frozen_resubmit_keeps_its_ct() {
+    let mut w = World::new(5);
+    w.group(1, GroupKind::Select, Selection::Default, vec![(1, PortNo::NONE, vec![out(4)])]);
+    w.rule("ip", actions("ct(table=1)"));
+    w.rule("table=1,ip,ct_state=+trk+est", actions("group:1,resubmit(,2,ct)"));
+    w.rule("table=2,tcp,nw_src=10.0.0.1", [out(2)]);
+    w.rule("table=2,tcp,nw_src=10.0.0.2", [out(3)]);
+    w.dp(TCP);
+    assert_eq!(dp(&w, &reply(1)), "hash(sym_l4(0)),recirc(0x2)");
+    assert_eq!(dp(&w, &reply(2)), "4,2");
+}

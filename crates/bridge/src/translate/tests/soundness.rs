@@ -427,7 +427,9 @@ fn action() -> impl Strategy<Value = Action> {
     prop_oneof![
         12 => simple_action(),
         3 => (1..4u8).prop_map(resubmit),
-        1 => (1..5u32, 1..4u8).prop_map(|(p, t)| Action::Resubmit { port: Some(PortNo(p)), table: Some(t) }),
+        2 => (1..5u32, 1..4u8, any::<bool>()).prop_map(|(p, t, original_tuple)| {
+            Action::Resubmit { port: Some(PortNo(p)), table: Some(t), original_tuple }
+        }),
         2 => proptest::collection::vec(simple_action(), 1..3).prop_map(Action::Clone),
         2 => proptest::collection::vec(simple_action(), 1..3).prop_map(Action::WriteActions),
         3 => ct(),
@@ -502,7 +504,7 @@ fn world(rules: &[RuleSpec], modes: &[(u8, u8)], frag_handling: u16) -> World {
                 PortNo(2),
                 vec![
                     Action::DecTtl { controllers: vec![] },
-                    Action::Resubmit { port: None, table: Some(2) },
+                    Action::Resubmit { port: None, table: Some(2), original_tuple: false },
                 ],
             ),
         ],
