@@ -556,7 +556,7 @@ fn marks_and_labels_of_ct_flush() {
     for (properties, mark, label) in [
         ("0003000800000011", Some((0x11, u32::MAX)), None),
         ("00040008000000ff0003000800000011", Some((0x11, 0xff)), None),
-        ("00050014000000000000000000000000000000220000000000", None, Some((0x22, u128::MAX))),
+        ("000500140000000000000000000000000000002200000000", None, Some((0x22, u128::MAX))),
     ] {
         let Ok((body, bytes)) = decode(properties) else { panic!("{properties}") };
         assert_eq!(body, Body::CtFlush(CtFlush { mark, label, ..CtFlush::default() }));
