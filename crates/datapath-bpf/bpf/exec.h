@@ -202,13 +202,15 @@ static __always_inline void exec_copy(hook_ctx *ctx, struct state *st, __u32 por
 #if AT_XDP
 	count_drop(DROP_UNSUPPORTED); /* XDP copies only by OP_COPIES */
 #else
-	/* output_copy() may overwrite the state. The key is not saved: a new lookup writes it again. */
-	__u64 saved[(sizeof(*st) - sizeof(st->key)) / 8];
+	/* output_copy() may overwrite the state. Of the key only the metadata of connection tracking is
+	 * saved: a new lookup writes the rest again. */
+	const __u64 begin = __builtin_offsetof(struct state, key[W_CT]);
+	__u64 saved[(sizeof(*st) - begin) / 8];
 
-	_Static_assert(sizeof(*st) == sizeof(st->key) + sizeof(saved), "whole words");
-	__builtin_memcpy(saved, &st->program, sizeof(saved));
+	_Static_assert(sizeof(*st) % 8 == 0, "whole words");
+	__builtin_memcpy(saved, &st->key[W_CT], sizeof(saved));
 	output_copy(ctx, port);
-	__builtin_memcpy(&st->program, saved, sizeof(saved));
+	__builtin_memcpy(&st->key[W_CT], saved, sizeof(saved));
 #endif
 }
 

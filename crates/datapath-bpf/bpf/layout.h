@@ -28,7 +28,7 @@
 #include <linux/types.h>
 
 #define LAYOUT_MAGIC 0x736c697073776368ull /* "slipswch" */
-#define LAYOUT_VERSION 10
+#define LAYOUT_VERSION 11
 
 /* Words of a key: the fields of `flow::Key` from `recirc_id` on. (The registers before it concern
  * no datapath.) The first five words hold the fields that distinguish most packets. Bytes are in
@@ -55,10 +55,21 @@ enum word {
 	W_HW0, /* arp_sha, first two bytes of arp_tha */
 	W_HW1, /* rest of arp_tha, tcp_flags, zero */
 	W_ND2, /* nd_reserved, nd_options_type, zero */
+	PORT_WORDS, /* the words from here on are zero in packets from ports */
+	W_CT = PORT_WORDS, /* ct_state, ct_nw_proto, ct_zone, ct_mark */
+	W_CT_LABEL0, /* ct_label */
+	W_CT_LABEL1,
+	W_CT_IP4, /* ct_nw_src, ct_nw_dst */
+	W_CT_TP,  /* ct_tp_src, ct_tp_dst, zero */
+	W_CT_SRC0, /* ct_ipv6_src */
+	W_CT_SRC1,
+	W_CT_DST0, /* ct_ipv6_dst */
+	W_CT_DST1,
 	WORDS,
 };
 
 #define COLD_WORDS (WORDS - HOT_WORDS)
+#define CT_WORDS (WORDS - PORT_WORDS)
 
 /* Factors of the hash: of each word, of the mask's number, of the high half of each word. Then
  * those of the exact-match cache: of its words, of their high halves. */
@@ -84,6 +95,8 @@ enum word {
 /* slot.flags */
 #define FLOW_NO_GSO 1 /* a packet that is still to be segmented cannot run the actions */
 #define FLOW_PRECHECK 2   /* XDP: the program copies, recirculates or cuts: see undo.h */
+#define FLOW_TRACKED 4 /* the match has words of connections that are not zero: no packet from a
+			* port matches */
 #define FLOW_PACKET_TYPE 0x80 /* for the daemon only: the match names packet_type 0 */
 
 /* mask.needs of a mask that no flow uses, with other masks after it: searches skip it. The daemon
@@ -113,7 +126,7 @@ struct slot_detail {
 	__u64 hash;    /* of the key under the mask, as in the index */
 	__u64 installed; /* milliseconds, CLOCK_MONOTONIC */
 	__u64 instructions; /* upper bound of the tail calls that the program takes */
-	__u64 pad[5];
+	__u64 pad[4];
 };
 
 /* One mask (one tuple of the tuple space search). Searches go through the masks in order, up to the

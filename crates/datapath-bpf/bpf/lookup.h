@@ -35,6 +35,9 @@
 #define COLD_EACH(f)                                                                      \
 	f(W_META) f(W_REST) f(W_MPLS0) f(W_MPLS1) f(W_SRC0) f(W_SRC1) f(W_DST0) f(W_DST1) \
 		f(W_ND0) f(W_ND1) f(W_HW0) f(W_HW1) f(W_ND2)
+#define CT_EACH(f)                                                                        \
+	f(W_CT) f(W_CT_LABEL0) f(W_CT_LABEL1) f(W_CT_IP4) f(W_CT_TP) f(W_CT_SRC0) f(W_CT_SRC1) \
+		f(W_CT_DST0) f(W_CT_DST1)
 
 #define UNION_WORD(x) sum += hash_word(x, key[x] & settings.union_mask[x]);
 #define UNION_COLD(x)      \
@@ -54,12 +57,21 @@ static __always_inline __u32 cache_hash_of_port(__u64 sum, const __u64 *key)
 	return finish_hash(sum);
 }
 
-/* Returns the signature cache's hash of a key. */
-static __always_inline __u32 cache_hash(const __u64 *key)
+/**
+ * cache_hash - Returns the signature cache's hash of a key in the state.
+ * @st: the state
+ *
+ * Words that are zero, as those of connections in packets that are not tracked, add nothing.
+ */
+static __always_inline __u32 cache_hash(const struct state *st)
 {
+	const __u64 *key = st->key;
 	__u64 sum = 0;
 
 	HOT_EACH(UNION_WORD)
+	if (st->tracked) {
+		CT_EACH(UNION_WORD)
+	}
 	return cache_hash_of_port(sum, key);
 }
 
@@ -103,7 +115,7 @@ static __always_inline __u32 sigcache_find(__u32 hash)
 		diff |= (key[x] ^ detail->cold[x - HOT_WORDS]) & mask->words[x];
 
 /**
- * lookup_matches - Compares a key with a flow.
+ * lookup_matches - Compares a key with a flow, by the words that packets from ports have.
  * @key: the packet's key
  * @slot: the flow
  * @number: its number
@@ -123,6 +135,26 @@ static __always_inline bool lookup_matches(const __u64 *key, const struct slot *
 		if (!detail)
 			return false;
 		COLD_EACH(DIFFERENCE_COLD)
+	}
+	return !diff;
+}
+
+#define DIFFERENCE_CT(x) diff |= (key[x] ^ detail->cold[x - HOT_WORDS]) & mask->words[x];
+
+/* Does lookup_matches() for a key in the state, by all words. */
+static __always_inline bool lookup_matches_all(const __u64 *key, const struct slot *slot,
+					       __u32 number, const struct mask *mask)
+{
+	struct slot_detail *detail;
+	__u64 diff = 0;
+
+	if (!lookup_matches(key, slot, number, mask))
+		return false;
+	if (mask->needs & CT_BITS) {
+		detail = detail_of(number);
+		if (!detail)
+			return false;
+		CT_EACH(DIFFERENCE_CT)
 	}
 	return !diff;
 }
@@ -246,6 +278,7 @@ static __always_inline void state_init(struct state *st, __u32 in_port)
 	st->depth = 0;
 	st->pulled = 0;
 	st->deferred = 0;
+	st->tracked = 0;
 	st->calls = CALLS_TO_LOOKUP;
 }
 
@@ -298,7 +331,7 @@ static __always_inline int lookup_unparsed(hook_ctx *ctx, int why, __u32 depth)
 
 /* The fast path's view of a packet. */
 struct packet {
-	__u64 key[WORDS];
+	__u64 key[PORT_WORDS];
 	struct layers layers;
 };
 
@@ -377,7 +410,8 @@ static __always_inline bool lookup_decide(const __u64 *key, const struct emc_key
 		return false;
 	mask_number = slot->mask;
 	mask = bpf_map_lookup_elem(&masks, &mask_number);
-	if (!mask || slot->dead || mask->needs & ~settings.needs ||
+	if (!mask || slot->dead || slot->flags & FLOW_TRACKED ||
+	    mask->needs & ~(settings.needs | CT_BITS) ||
 	    !lookup_matches(key, slot, number, mask))
 		return false;
 	lookup_decide_by(d, number, slot);
@@ -643,14 +677,14 @@ static __always_inline int lookup_recirc(hook_ctx *ctx)
 	st = lookup_resume(ctx, &verdict);
 	if (!st)
 		return verdict;
-	st->cache_hash = cache_hash(st->key);
+	st->cache_hash = cache_hash(st);
 	number = sigcache_find(st->cache_hash);
 	slot = bpf_map_lookup_elem(&slots, &number);
 	if (!slot)
 		return tail_call(ctx, TAIL_MASK_SCAN);
 	mask_number = slot->mask;
 	mask = bpf_map_lookup_elem(&masks, &mask_number);
-	if (!mask || slot->dead || !lookup_matches(st->key, slot, number, mask))
+	if (!mask || slot->dead || !lookup_matches_all(st->key, slot, number, mask))
 		return tail_call(ctx, TAIL_MASK_SCAN);
 	return lookup_run(ctx, st, slot, number);
 }

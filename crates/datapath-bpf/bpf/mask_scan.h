@@ -30,6 +30,9 @@ static __always_inline __u32 mask_hash(const __u64 *key, const struct mask *mask
 	if (mask->needs & COLD_BITS) {
 		COLD_EACH(MASK_WORD)
 	}
+	if (mask->needs & CT_BITS) {
+		CT_EACH(MASK_WORD)
+	}
 	return finish_hash(sum);
 }
 
@@ -50,7 +53,7 @@ static __always_inline bool mask_scan_bucket(const __u64 *key, const struct mask
 {
 	struct slot *slot = index_find(bucket, hash, mask_number, number);
 
-	return slot && lookup_matches(key, slot, *number, mask);
+	return slot && lookup_matches_all(key, slot, *number, mask);
 }
 
 /**

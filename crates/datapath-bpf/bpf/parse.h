@@ -523,6 +523,16 @@ static __always_inline void metadata_of_state(__u64 *key, const struct state *st
 	PUT(key, W_META, PLACE(bpf_htonl(st->priority), 4, 0) | PLACE(bpf_htonl(st->mark), 4, 4));
 }
 
+/* Makes sure that a state has metadata of connection tracking, of no connection if there was none. */
+static __always_inline void state_has_ct(struct state *st)
+{
+	if (st->tracked)
+		return;
+#pragma unroll
+	for (int i = W_CT; i < WORDS; i++)
+		st->key[i] = 0;
+}
+
 /**
  * parse_headers - Fills in all words except metadata: in_port, recirc_id, dp_hash, priority, mark.
  * @key: the words; W_PORT has the ingress port
@@ -596,6 +606,7 @@ __noinline int parse_all(hook_ctx *ctx)
 	if (!st)
 		return PARSE_UP;
 	metadata_of_state(st->key, st);
+	state_has_ct(st);
 	err = parse_headers(st->key, ctx, &v, &layers, PARSE_EVERY_HEADER);
 	st->mpls = layers.mpls;
 	st->l3 = layers.l3;

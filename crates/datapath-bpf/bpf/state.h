@@ -9,7 +9,8 @@
 #include "layout.h"
 
 struct state {
-	__u64 key[WORDS];  /* of the last lookup */
+	__u64 key[WORDS];  /* of the last lookup. The words from W_CT on are the metadata of connection
+			    * tracking, and garbage unless `tracked` */
 	__u32 program;     /* index into programs, and the cell of the next instruction */
 	__u32 pc;
 	__u32 trunc;       /* bytes of the frame that the next output sends; 0: all */
@@ -28,7 +29,8 @@ struct state {
 	__u16 covered;     /* tc: offset from which a checksum of the card covers the frame */
 	__u16 calls;       /* upper bound of the tail calls so far */
 	__u16 deferred;    /* XDP: flows that are counted once the packet stays: see undo.h */
-	__u16 pad;
+	__u8 tracked;      /* the packet has metadata of connection tracking */
+	__u8 pad;
 };
 
 #endif

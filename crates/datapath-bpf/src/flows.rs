@@ -37,7 +37,9 @@ use crate::grace::Grace;
 use crate::hash::{self, Factors};
 use crate::index::{self, Position};
 use crate::keys::{self, Matching};
-use crate::layout::{EPOCHS, FLOW_PACKET_TYPE, MAX_PORTS, NO_PROGRAM, Program, WORDS, word};
+use crate::layout::{
+    EPOCHS, FLOW_PACKET_TYPE, FLOW_TRACKED, MAX_PORTS, NO_PROGRAM, PORT_WORDS, Program, WORDS, word,
+};
 use crate::maps::Maps;
 use crate::masks::Masks;
 use crate::programs::Programs;
@@ -507,6 +509,8 @@ impl Flows {
         for words in inner.masks.iter() {
             union.iter_mut().zip(words).for_each(|(u, w)| *u |= w);
         }
+        // The lookup programs are for packets from ports.
+        union.iter_mut().skip(PORT_WORDS).for_each(|word| *word = 0);
         let words = keys::needs(&union);
         let mut features = features_of_words(words);
         if inner.programmed > 0 {
@@ -561,7 +565,10 @@ impl NewFlow {
     /// Returns the slot, marked dead, without program, mask, hash and identity.
     fn slot(&self) -> Slot {
         let (output, reason) = self.encoded.output_and_reason();
-        let own = if self.matching.packet_type { FLOW_PACKET_TYPE } else { 0 };
+        let mut own = if self.matching.packet_type { FLOW_PACKET_TYPE } else { 0 };
+        if keys::is_tracked(&self.matching.words) {
+            own |= FLOW_TRACKED;
+        }
         Slot {
             words: self.matching.words,
             needs: self.needs.words,

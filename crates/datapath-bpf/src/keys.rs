@@ -6,7 +6,7 @@ use std::mem::offset_of;
 use flow::{Field, Key, Mask, Match};
 use zerocopy::IntoBytes;
 
-use crate::layout::{NEEDS_L3, WORDS, word};
+use crate::layout::{NEEDS_L3, PORT_WORDS, WORDS, word};
 
 /// Some bytes of a [`Key`] and where they are in the words.
 struct Piece {
@@ -14,7 +14,7 @@ struct Piece {
     bytes: usize,
     /// Byte of the words.
     at: usize,
-    /// The field comes after the Ethernet header and VLANs.
+    /// The field is in headers after the Ethernet header and VLANs.
     l3: bool,
 }
 
@@ -27,7 +27,7 @@ const fn l3(word: usize, byte: usize, key: usize, bytes: usize) -> Piece {
 }
 
 /// All fields of the tables, as in `enum word` of `bpf/layout.h`.
-const PIECES: [Piece; 22] = [
+const PIECES: [Piece; 28] = [
     // Port numbers have 16 bits here.
     piece(word::PORT, 0, offset_of!(Key, in_port) + 2, 2),
     piece(word::PORT, 2, offset_of!(Key, dl_type), 2),
@@ -51,28 +51,18 @@ const PIECES: [Piece; 22] = [
     l3(word::HW1, 0, offset_of!(Key, arp_tha) + 2, 8),
     l3(word::ND2, 0, offset_of!(Key, nd_reserved), 4),
     l3(word::ND2, 4, offset_of!(Key, nd_options_type), 4),
+    piece(word::CT, 0, offset_of!(Key, ct_state), 8),
+    piece(word::CT_LABEL0, 0, offset_of!(Key, ct_label), 16),
+    piece(word::CT_IP4, 0, offset_of!(Key, ct_nw_src), 8),
+    piece(word::CT_TP, 0, offset_of!(Key, ct_tp_src), 4),
+    piece(word::CT_SRC0, 0, offset_of!(Key, ct_ipv6_src), 16),
+    piece(word::CT_DST0, 0, offset_of!(Key, ct_ipv6_dst), 16),
 ];
 
 /// Fields that the tables do not have: those of the OpenFlow pipeline, and the packet type, which
-/// is always Ethernet; and those of connections, which the programs do not track. A match on one of
-/// them is refused, except on packet type 0.
-const LEFT_OUT: [Field; 15] = [
-    Field::ActsetOutput,
-    Field::ConjId,
-    Field::Metadata,
-    Field::PacketType,
-    Field::CtState,
-    Field::CtZone,
-    Field::CtMark,
-    Field::CtLabel,
-    Field::CtNwProto,
-    Field::CtNwSrc,
-    Field::CtNwDst,
-    Field::CtIpv6Src,
-    Field::CtIpv6Dst,
-    Field::CtTpSrc,
-    Field::CtTpDst,
-];
+/// is always Ethernet. A match on one of them is refused, except on packet type 0.
+const LEFT_OUT: [Field; 4] =
+    [Field::ActsetOutput, Field::ConjId, Field::Metadata, Field::PacketType];
 
 /// Every field of [`flow`] is in the tables or left out by name, on its side of the VLAN headers.
 const _: () = {
@@ -87,10 +77,11 @@ const _: () = {
         while byte < end {
             let (mut found, mut piece) = (false, 0);
             while piece < PIECES.len() {
-                let Piece { key, bytes, l3, .. } = PIECES[piece];
+                let Piece { key, bytes, l3, at } = PIECES[piece];
                 if key <= byte && byte < key + bytes {
                     found = true;
-                    assert!(l3 == field.is_above_vlans(), "l3() for what is after VLANs");
+                    let is_l3 = field.is_above_vlans() && at < PORT_WORDS * 8;
+                    assert!(l3 == is_l3, "l3() for what is after VLANs");
                 }
                 piece += 1;
             }
@@ -136,7 +127,7 @@ const fn named(name: &'static str, key: usize, bytes: usize) -> Named {
 }
 
 /// Every field of the tables, in the order of the words.
-const NAMED: [Named; 28] = [
+const NAMED: [Named; 39] = [
     named("in_port", offset_of!(Key, in_port) + 2, 2),
     named("dl_type", offset_of!(Key, dl_type), 2),
     named("the first VLAN header", offset_of!(Key, vlans), 4),
@@ -165,6 +156,17 @@ const NAMED: [Named; 28] = [
     named("tcp_flags", offset_of!(Key, tcp_flags), 2),
     named("nd_reserved", offset_of!(Key, nd_reserved), 4),
     named("nd_options_type", offset_of!(Key, nd_options_type), 1),
+    named("ct_state", offset_of!(Key, ct_state), 1),
+    named("ct_nw_proto", offset_of!(Key, ct_nw_proto), 1),
+    named("ct_zone", offset_of!(Key, ct_zone), 2),
+    named("ct_mark", offset_of!(Key, ct_mark), 4),
+    named("ct_label", offset_of!(Key, ct_label), 16),
+    named("ct_nw_src", offset_of!(Key, ct_nw_src), 4),
+    named("ct_nw_dst", offset_of!(Key, ct_nw_dst), 4),
+    named("ct_tp_src", offset_of!(Key, ct_tp_src), 2),
+    named("ct_tp_dst", offset_of!(Key, ct_tp_dst), 2),
+    named("ct_ipv6_src", offset_of!(Key, ct_ipv6_src), 16),
+    named("ct_ipv6_dst", offset_of!(Key, ct_ipv6_dst), 16),
 ];
 
 /// Bytes of pieces that hold no field: offset in a [`Key`] and length. The programs leave them
@@ -346,6 +348,11 @@ pub fn needs(mask: &[u64; WORDS]) -> u32 {
         above |= word & u64::from_ne_bytes(l3);
     }
     needs | if above != 0 { NEEDS_L3 } else { 0 }
+}
+
+/// Returns true when words of connections are not zero: packets from ports have no such key.
+pub(crate) fn is_tracked(words: &[u64; WORDS]) -> bool {
+    words.iter().skip(PORT_WORDS).any(|word| *word != 0)
 }
 
 /// Returns the bits that distinguish keys before any flow is known. They include all bits that

@@ -7,11 +7,11 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 /// Value of `config.magic`: "slipswch".
 pub const MAGIC: u64 = 0x736c_6970_7377_6368;
 /// Value of `config.version`; each change of the layout raises it.
-pub const VERSION: u32 = 10;
+pub const VERSION: u32 = 11;
 
 /// Size in bytes of `struct state`, which one program leaves to the next. The daemon does not read
 /// it.
-pub const STATE_BYTES: u32 = 208;
+pub const STATE_BYTES: u32 = 280;
 /// Size in bytes of `struct undo`, which one program leaves to the next. The daemon does not read
 /// it.
 pub const UNDO_BYTES: u32 = 296;
@@ -56,10 +56,30 @@ pub mod word {
     pub const HW1: usize = 17;
     /// ND reserved word and option type.
     pub const ND2: usize = 18;
+    /// `ct_state`, `ct_nw_proto`, `ct_zone`, `ct_mark`.
+    pub const CT: usize = 19;
+    /// `ct_label`, first half.
+    pub const CT_LABEL0: usize = 20;
+    /// `ct_label`, second half.
+    pub const CT_LABEL1: usize = 21;
+    /// `ct_nw_src`, `ct_nw_dst`.
+    pub const CT_IP4: usize = 22;
+    /// `ct_tp_src`, `ct_tp_dst`.
+    pub const CT_TP: usize = 23;
+    /// `ct_ipv6_src`, first half.
+    pub const CT_SRC0: usize = 24;
+    /// `ct_ipv6_src`, second half.
+    pub const CT_SRC1: usize = 25;
+    /// `ct_ipv6_dst`, first half.
+    pub const CT_DST0: usize = 26;
+    /// `ct_ipv6_dst`, second half.
+    pub const CT_DST1: usize = 27;
 }
 
 /// Number of words of a key.
-pub const WORDS: usize = 19;
+pub const WORDS: usize = 28;
+/// Number of words that a packet from a port has; the others are zero in it.
+pub const PORT_WORDS: usize = word::CT;
 /// Number of words that identify a key in the exact-match cache.
 pub const EMC_WORDS: usize = 5;
 /// Number of words in the first cache line of a slot.
@@ -84,6 +104,8 @@ pub const HOOK_TC: u8 = 2;
 pub const FLOW_NO_GSO: u8 = 1;
 /// Bit of `slot.flags`: XDP checks the frame before the program ([`Tail::Precheck`]).
 pub const FLOW_PRECHECK: u8 = 2;
+/// Bit of `slot.flags`: the match has words of connections that are not zero.
+pub const FLOW_TRACKED: u8 = 4;
 /// Bit of `slot.flags` that only the daemon reads: the match names packet_type 0.
 pub const FLOW_PACKET_TYPE: u8 = 0x80;
 /// Value of `mask.needs` for a vacant mask, which searches skip.
@@ -227,7 +249,7 @@ pub struct SlotDetail {
     pub hash: u64,
     pub installed: u64,
     pub instructions: u64,
-    pub pad: [u64; 5],
+    pub pad: [u64; 4],
 }
 
 /// The mask of some flows: `struct mask`.
@@ -464,10 +486,10 @@ const _: () = {
     use std::mem::{align_of, offset_of, size_of};
     assert!(size_of::<SlotEntry>() == 64 && align_of::<SlotEntry>() == 8);
     assert!(offset_of!(SlotEntry, dead) == 48);
-    assert!(size_of::<SlotDetail>() == 192);
-    assert!(offset_of!(SlotDetail, needs) == 104);
-    assert!(size_of::<MaskEntry>() == 160);
-    assert!(offset_of!(MaskEntry, needs) == 152);
+    assert!(size_of::<SlotDetail>() == 256);
+    assert!(offset_of!(SlotDetail, needs) == 176);
+    assert!(size_of::<MaskEntry>() == 232);
+    assert!(offset_of!(MaskEntry, needs) == 224);
     assert!(size_of::<Bucket>() == 64);
     assert!(size_of::<EmcLine>() == 64);
     assert!(offset_of!(EmcEntry, count) == 8);

@@ -17,7 +17,7 @@ use crate::shared::Shared;
 pub(crate) const MMAPABLE: u32 = 1 << 10;
 const ARRAY: u32 = libbpf_sys::BPF_MAP_TYPE_ARRAY;
 
-/// Range of the number of flow slots. Each takes 256 bytes and 32 of totals, allocated at the
+/// Range of the number of flow slots. Each takes 320 bytes and 32 of totals, allocated at the
 /// start.
 pub const MAX_FLOWS: RangeInclusive<u32> = 1 << 10..=EMC_SLOTS;
 /// Range of the number of masks; a mask number has 16 bits.

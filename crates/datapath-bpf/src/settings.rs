@@ -5,7 +5,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::hash::Factors;
 use crate::keys;
-use crate::layout::{FACTORS, NEEDS_L3, WORDS};
+use crate::layout::{FACTORS, NEEDS_L3, PORT_WORDS, WORDS};
 use crate::maps::Sizes;
 
 /// Bit of the features: some flow matches on MPLS labels or changes them.
@@ -18,6 +18,9 @@ pub(crate) const FEATURE_STACK: u32 = 4;
 pub(crate) const ALL_FEATURES: u32 = u32::MAX;
 /// Bits of every word of a key, and [`NEEDS_L3`].
 pub(crate) const ALL_WORDS: u32 = ((1 << WORDS) - 1) | NEEDS_L3;
+
+/// Bits of the words that are zero in packets from ports.
+const CT_WORDS: u32 = ((1 << WORDS) - 1) & !((1 << PORT_WORDS) - 1);
 
 /// `struct settings`; the header documents each field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
@@ -56,9 +59,10 @@ impl Needs {
     /// All words and all features.
     pub(crate) const ALL: Needs = Needs { words: ALL_WORDS, features: ALL_FEATURES };
 
-    /// Returns true when a variant for `self` serves `other`.
+    /// Returns true when a variant for `self` serves `other`. Lookup programs compare no words of
+    /// connections, which are zero in packets from ports.
     pub(crate) fn cover(self, other: Needs) -> bool {
-        other.words & !self.words == 0 && other.features & !self.features == 0
+        other.words & !self.words & !CT_WORDS == 0 && other.features & !self.features == 0
     }
 }
 

@@ -187,6 +187,15 @@ fn words_have_the_same_numbers_in_c_and_here() {
         ("W_HW0", HW0),
         ("W_HW1", HW1),
         ("W_ND2", ND2),
+        ("W_CT", CT),
+        ("W_CT_LABEL0", CT_LABEL0),
+        ("W_CT_LABEL1", CT_LABEL1),
+        ("W_CT_IP4", CT_IP4),
+        ("W_CT_TP", CT_TP),
+        ("W_CT_SRC0", CT_SRC0),
+        ("W_CT_SRC1", CT_SRC1),
+        ("W_CT_DST0", CT_DST0),
+        ("W_CT_DST1", CT_DST1),
     ];
     assert_eq!(names_in("word", "W_"), words.map(|(name, _)| name));
     assert_eq!(words.map(|(_, number)| number), std::array::from_fn(|n| n));
@@ -230,6 +239,7 @@ fn constants_are_the_same_in_c_and_here() {
         ("HOOK_TC", HOOK_TC.into()),
         ("FLOW_NO_GSO", FLOW_NO_GSO.into()),
         ("FLOW_PRECHECK", FLOW_PRECHECK.into()),
+        ("FLOW_TRACKED", FLOW_TRACKED.into()),
         ("FLOW_PACKET_TYPE", FLOW_PACKET_TYPE.into()),
         ("NEEDS_L3", NEEDS_L3.into()),
         ("MASK_VACANT", MASK_VACANT.into()),

@@ -21,10 +21,10 @@ use testing::without_root;
 const EXACT: [u64; WORDS] = [u64::MAX; WORDS];
 
 /// All that the exact-match cache holds: flows under it are found there, those under [`EXACT`] in
-/// the signature cache.
+/// the signature cache. The words of connections are zero in packets from ports.
 fn memorable() -> [u64; WORDS] {
     let mut mask = keys::signature();
-    mask[HOT_WORDS..].fill(0);
+    mask[HOT_WORDS..PORT_WORDS].fill(0);
     mask
 }
 
@@ -229,6 +229,17 @@ fn cases() -> Vec<Case> {
             "a removed flow is not there; without a way up the packet drops at tc",
             udp(),
             |f| (f.output, f.dead) = (OUT_PORT, 1),
+            [DROP[0], NONE[1]],
+            [0; 2],
+            [Some(8), None],
+        ),
+        case(
+            "a flow of tracked packets is not for packets from ports",
+            udp(),
+            |f| {
+                f.words[word::CT] = u64::MAX;
+                (f.output, f.flags) = (OUT_PORT, FLOW_TRACKED);
+            },
             [DROP[0], NONE[1]],
             [0; 2],
             [Some(8), None],

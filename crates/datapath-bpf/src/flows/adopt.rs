@@ -3,7 +3,7 @@
 //! because that daemon may have died at any point.
 
 use super::*;
-use crate::layout::{BUCKET, FLOW_PRECHECK, HOOK_XDP, MAX_PORTS, NO_PORT};
+use crate::layout::{BUCKET, FLOW_PRECHECK, FLOW_TRACKED, HOOK_XDP, MAX_PORTS, NO_PORT};
 use datapath::DropReason;
 
 /// The result of taking over tables.
@@ -140,7 +140,8 @@ impl Flows {
             (port, NO_PROGRAM) => port < MAX_PORTS && slot.reason == 0,
             _ => false,
         };
-        slot.dead == 0 && hooks && effect && short
+        let tracked = keys::is_tracked(&slot.words) == (slot.flags & FLOW_TRACKED != 0);
+        slot.dead == 0 && hooks && effect && short && tracked
     }
 
     /// Returns true when the index entry is in a bucket of the slot's hash.
