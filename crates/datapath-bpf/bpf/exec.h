@@ -275,11 +275,17 @@ static __always_inline int exec_step(hook_ctx *ctx, struct state *st, const stru
 	case OP_OUTPUT:
 		exec_copy(ctx, st, i->b);
 		return cells;
+	case OP_CT_CLEAR:
+		st->tracked = 0;
+		st->ct_cached = 0;
+		return cells;
 	}
-	if (1u << i->op & IP_OPS)
+	if (1u << i->op & IP_OPS) {
+		st->ct_cached = 0; /* the packet may be of another connection now */
 		err = exec_edit_ip(ctx, i->op, i->a, i->b, i->operands);
-	else
+	} else {
 		err = exec_edit(ctx, st, i);
+	}
 	if (!err)
 		return cells;
 	*verdict = drop(err - 1);
@@ -325,6 +331,8 @@ static __always_inline int exec_once(hook_ctx *ctx, struct state *st, bool *go_o
 		return drop(i.b);
 	if (i.op == OP_RECIRC)
 		return exec_recirculate(ctx, st, i.b);
+	if (i.op == OP_CT)
+		return tail_call(ctx, TAIL_CT);
 	if (i.op == OP_OUTPUT && i.a)
 		return exec_output(ctx, st, i.b);
 #if AT_XDP

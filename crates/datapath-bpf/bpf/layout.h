@@ -289,7 +289,7 @@ struct program {
 	__u16 set;     /* OP_COPIES: number of the set of ports, plus one; 0: no set */
 	__u8 exclude;  /* the ingress port is in the set but gets no copy */
 	__u8 growth;   /* upper bound of the bytes that the instructions add to a frame */
-	__u8 again;    /* has OP_RECIRC */
+	__u8 again;    /* has OP_RECIRC or OP_CT: the packet may leave after it was changed */
 	__u8 cuts;     /* has OP_TRUNC */
 	__u8 pad[2];
 };
@@ -368,6 +368,7 @@ enum drop {
 	DROP_POLICING,
 	DROP_FRAGMENTS_TOO_LONG,
 	DROP_FRAGMENTS_PURGED,
+	DROP_CT_STALE,
 };
 
 /* Counters of one shard. */
@@ -427,6 +428,7 @@ struct config {
  * so that the kernel can insert a VLAN tag at byte 12. All in network order. */
 #define MISS_ETHERTYPE 0x88b5 /* IEEE 802 local experimental 1 */
 #define MISS_HEADER 32 /* bytes */
+#define MISS_TRACKED 88 /* bytes */
 struct miss_header {
 	__be32 in_port;
 	__be32 recirc_id;
@@ -436,9 +438,21 @@ struct miss_header {
 	__be32 priority;
 	__be32 mark;
 	__be32 depth; /* recirculations so far */
-	__be32 pad;
+	__be32 more;  /* MISS_TRACKED: struct miss_tracked follows. 0: the packet */
 } __attribute__((packed));
 _Static_assert(sizeof(struct miss_header) == MISS_HEADER, "bytes of the miss header");
+
+/* The rest of the header, of a packet that has metadata of connection tracking, or whose list of
+ * actions goes on in the daemon. In network order. */
+struct miss_tracked {
+	__u64 words[CT_WORDS]; /* of the key, from W_CT on */
+	__be64 installed;      /* of the flow */
+	__be32 flow;           /* number of the slot */
+	__be32 cell;           /* of the flow's program, where the list goes on; NO_CELL: the packet
+				* has no flow */
+} __attribute__((packed));
+#define NO_CELL 0xffffffffu
+_Static_assert(sizeof(struct miss_tracked) == MISS_TRACKED, "bytes of the metadata");
 
 /* Instructions of struct program. The first cell is
  *
@@ -482,8 +496,29 @@ enum op {
 	/* XDP: sends to all ports of the program's set and ends the list. tc: does nothing; outputs to
 	 * the same ports follow. */
 	OP_COPIES,
+	/* a: CT_OP_*, b: zone | number of the timeout policy << 16. In this order, as far as `a` has
+	 * them: CT_OP_MARK: cell: value, mask (host integers, value low half). CT_OP_LABEL: value low
+	 * half, high half, mask low half, high half. CT_OP_ADDRESSES: first and last address, as two
+	 * be32 in a cell, with CT_OP_IPV6 2 + 2 cells. CT_OP_PORTS: cell: first, last (host integers).
+	 * Programs use zone, flags, mark and label; the rest is for the daemon. */
+	OP_CT,
+	OP_CT_CLEAR,
 	OP_COUNT,
 };
+
+/* Flags of OP_CT. */
+#define CT_OP_COMMIT 1
+#define CT_OP_FORCE 2
+#define CT_OP_MARK 4
+#define CT_OP_LABEL 8
+#define CT_OP_NAT 16        /* translate; alone: as the connection has it */
+#define CT_OP_SRC 32        /* give a new connection a translation of its source */
+#define CT_OP_DST 64        /* the same of its destination */
+#define CT_OP_RANDOM 128    /* choose at random */
+#define CT_OP_PERSISTENT 256
+#define CT_OP_ADDRESSES 512
+#define CT_OP_IPV6 1024
+#define CT_OP_PORTS 2048
 
 /* Slots of the tail-call table. Each hook has one table. */
 enum tail {
@@ -494,6 +529,7 @@ enum tail {
 	TAIL_PULL, /* tc: makes headers linear, then looks up */
 	TAIL_MISS,
 	TAIL_PRECHECK, /* XDP: before a program with FLOW_PRECHECK */
+	TAIL_CT,       /* OP_CT */
 	TAILS,
 };
 

@@ -279,17 +279,22 @@ static __always_inline void state_init(struct state *st, __u32 in_port)
 	st->pulled = 0;
 	st->deferred = 0;
 	st->tracked = 0;
+	st->resumes = 0;
+	st->ct_cached = 0;
 	st->calls = CALLS_TO_LOOKUP;
 }
 
 /**
  * state_begin_program - Sets the state to the beginning of a program.
  * @st: the state
+ * @flow: number of the flow
  * @program: index into programs
  * @length: bytes of the frame
  */
-static __always_inline void state_begin_program(struct state *st, __u32 program, __u32 length)
+static __always_inline void state_begin_program(struct state *st, __u32 flow, __u32 program,
+						__u32 length)
 {
+	st->flow = flow;
 	st->program = program;
 	st->pc = 0;
 	st->trunc = 0;
@@ -561,7 +566,7 @@ static __always_inline int lookup(hook_ctx *ctx)
 	state_init(st, in_port);
 	state_keep_key(st, key);
 	state_keep_layers(st, &p->layers);
-	state_begin_program(st, d.program, bytes);
+	state_begin_program(st, d.slot, d.program, bytes);
 	if (held)
 		return precheck_begin(ctx, st, d.slot, p->layers.tcp_flags);
 	return tail_call(ctx, TAIL_EXEC);
@@ -618,7 +623,7 @@ static __always_inline int lookup_run(hook_ctx *ctx, struct state *st, struct sl
 	if (slot->program != NO_PROGRAM && lookup_exceeds_tail_calls(st, number))
 		return lookup_leave(ctx, st->depth);
 	if (AT_XDP && slot->program != NO_PROGRAM && slot->flags & FLOW_PRECHECK) {
-		state_begin_program(st, slot->program, bytes);
+		state_begin_program(st, number, slot->program, bytes);
 		return precheck_begin(ctx, st, number, state_tcp_flags(st));
 	}
 	deferred_counts_flush(st);
@@ -630,7 +635,7 @@ static __always_inline int lookup_run(hook_ctx *ctx, struct state *st, struct sl
 				 st->depth ? st->covered : ETH_HLEN);
 	if (slot->program == NO_PROGRAM)
 		return drop_by(number);
-	state_begin_program(st, slot->program, bytes);
+	state_begin_program(st, number, slot->program, bytes);
 	return tail_call(ctx, TAIL_EXEC);
 }
 

@@ -30,6 +30,39 @@ static __always_inline bool miss_admit(__u32 in_port)
 	return true;
 }
 
+/* Takes a packet that does not go up off those that are on their way. */
+static __always_inline void miss_release(__u32 in_port)
+{
+	struct port *port = port_of(in_port);
+
+	if (port)
+		__sync_fetch_and_add(&port->sent_up, -1);
+}
+
+/**
+ * miss_put_tracked - Puts struct miss_tracked before the packet.
+ * @ctx: the packet
+ * @st: its state
+ *
+ * Return: 0 or an error.
+ */
+static __always_inline int miss_put_tracked(hook_ctx *ctx, struct state *st)
+{
+	struct slot_detail *detail = detail_of(st->flow);
+	struct miss_tracked more = {};
+
+	if (st->tracked)
+		__builtin_memcpy(more.words, &st->key[W_CT], sizeof(more.words));
+	more.cell = bpf_htonl(NO_CELL);
+	if (st->resumes && detail) {
+		more.installed = bpf_cpu_to_be64(detail->installed);
+		more.flow = bpf_htonl(st->flow);
+		more.cell = bpf_htonl(st->pc);
+	}
+	return bpf_skb_change_head(ctx, sizeof(more), 0) ||
+	       bpf_skb_store_bytes(ctx, 0, &more, sizeof(more), 0);
+}
+
 /**
  * miss - The program in TAIL_MISS: puts struct miss_header before the packet and sends it up.
  * @ctx: the packet, whose metadata is in the state
@@ -44,7 +77,7 @@ static __always_inline int miss(hook_ctx *ctx)
 
 	if (!st)
 		return drop(DROP_UNSUPPORTED);
-	if (!st->recirc_id)
+	if (!st->recirc_id && !st->resumes)
 		count_ingress(st->in_port, frame_length(ctx));
 	to = config_here()->miss_ifindex;
 	if (!to || !miss_admit(st->in_port))
@@ -57,12 +90,16 @@ static __always_inline int miss(hook_ctx *ctx)
 	header.priority = bpf_htonl(st->priority);
 	header.mark = bpf_htonl(st->mark);
 	header.depth = bpf_htonl(st->depth);
+	if (st->tracked || st->resumes) {
+		header.more = bpf_htonl(MISS_TRACKED);
+		if (miss_put_tracked(ctx, st)) {
+			miss_release(st->in_port);
+			return drop(DROP_UPCALL_LIMIT);
+		}
+	}
 	if (bpf_skb_change_head(ctx, sizeof(header), 0) ||
 	    bpf_skb_store_bytes(ctx, 0, &header, sizeof(header), 0)) {
-		struct port *port = port_of(st->in_port);
-
-		if (port) /* the packet does not go up */
-			__sync_fetch_and_add(&port->sent_up, -1);
+		miss_release(st->in_port);
 		return drop(DROP_UPCALL_LIMIT);
 	}
 	COUNT(up);

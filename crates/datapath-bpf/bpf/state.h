@@ -8,6 +8,9 @@
 
 #include "layout.h"
 
+#define CT_CACHED 1       /* the packet is of the connection's original direction */
+#define CT_CACHED_REPLY 2
+
 struct state {
 	__u64 key[WORDS];  /* of the last lookup. The words from W_CT on are the metadata of connection
 			    * tracking, and garbage unless `tracked` */
@@ -30,7 +33,13 @@ struct state {
 	__u16 calls;       /* upper bound of the tail calls so far */
 	__u16 deferred;    /* XDP: flows that are counted once the packet stays: see undo.h */
 	__u8 tracked;      /* the packet has metadata of connection tracking */
-	__u8 pad;
+	__u8 resumes;      /* tc: the packet goes up with a list of actions that goes on there */
+	__u32 flow;        /* number of the flow whose program runs */
+	__u32 ct_slot;     /* the connection that an OP_CT found, for the next one in its zone */
+	__u16 ct_generation;
+	__u16 ct_zone;
+	__u8 ct_cached;    /* CT_CACHED*; 0: there is no such connection */
+	__u8 pad[3];
 };
 
 #endif

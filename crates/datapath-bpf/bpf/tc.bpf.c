@@ -7,6 +7,7 @@
 #include "mask_scan.h"
 #include "miss.h"
 #include "exec.h"
+#include "ct.h"
 
 SEC("tc")
 int entry_tc_ingress(struct __sk_buff *ctx)
@@ -43,6 +44,12 @@ SEC("tc")
 int exec_tc(struct __sk_buff *ctx)
 {
 	return exec(ctx);
+}
+
+SEC("tc")
+int ct_tc(struct __sk_buff *ctx)
+{
+	return ct(ctx);
 }
 
 SEC("tc")

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* XDP: programs with FLOW_PRECHECK. These send copies, look the packet up again, or cut the frame.
+/* XDP: programs with FLOW_PRECHECK. These send copies, look the packet up again, track its
+ * connection, or cut the frame.
  * Before such a program runs, a precheck decides whether XDP can complete it; if not, the frame
  * goes on to the next hook.
  *

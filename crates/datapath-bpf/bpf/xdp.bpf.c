@@ -6,6 +6,7 @@
 #include "lookup.h"
 #include "mask_scan.h"
 #include "exec.h"
+#include "ct.h"
 
 SEC("xdp")
 int entry_xdp(struct xdp_md *ctx)
@@ -41,6 +42,12 @@ SEC("xdp")
 int exec_xdp(struct xdp_md *ctx)
 {
 	return exec(ctx);
+}
+
+SEC("xdp")
+int ct_xdp(struct xdp_md *ctx)
+{
+	return ct(ctx);
 }
 
 char _license[] SEC("license") = "Dual BSD/GPL";

@@ -4,7 +4,7 @@
 //! each call.
 
 use crate::attachment::{AttachError, Attachment, Held, HookSet, RxOwner, Unavailable};
-use crate::{BpfDatapath, encode, miss};
+use crate::{BpfDatapath, miss};
 use datapath::offload::Reason;
 use datapath::{
     Actions, AdoptedPort, DropReason, FlowStats, LookupStats, Megaflow, MeterConfig, MeterStats,
@@ -283,7 +283,9 @@ impl Backend for BpfDatapath {
     }
 
     fn unwrap(&self, packet: &mut Packet) -> Option<MissOrigin> {
-        miss::strip(packet)
+        let miss::Missed { mut origin, tracked } = miss::strip(packet)?;
+        origin.tracked = tracked.map(|tracked| Box::new(self.tracked(&tracked)));
+        Some(origin)
     }
 
     fn note_taken(&self, port: PortNo, count: u64) {
@@ -307,7 +309,7 @@ impl Backend for BpfDatapath {
     }
 
     fn would_take(&self, flow: &Megaflow, allowed: HookSet) -> Result<HookSet, Refusal> {
-        Ok(encode::encode(&flow.actions)?.hooks & allowed)
+        Ok(self.encode(&flow.actions)?.hooks & allowed)
     }
 
     fn install(&self, flow: &Megaflow, allowed: HookSet) -> Result<HookSet, Refusal> {

@@ -109,6 +109,8 @@ fn name(op: Op) -> &'static str {
         Op::Meter => "meter",
         Op::CheckLen => "check_pkt_len",
         Op::Copies => "outputs to several ports",
+        Op::Ct => "ct",
+        Op::CtClear => "ct_clear",
     }
 }
 
@@ -202,7 +204,7 @@ mod tests {
         assert!(narrow.contains("dp_hash; nothing after the Ethernet"), "{narrow}");
         let all = Capabilities { needs: ALL_WORDS, ops: ALL_OPS, ..SOUND }.to_string();
         assert!(all.contains("nd_options_type"), "{all}");
-        assert!(all.ends_with("check_pkt_len, outputs to several ports"), "{all}");
+        assert!(all.ends_with("check_pkt_len, outputs to several ports, ct, ct_clear"), "{all}");
         assert!(!all.contains("(part)"), "{all}");
         let some = 1 << word::ETH0 | 1 << word::SRC0 | 1 << word::ND2;
         let parts = Capabilities { needs: ALWAYS | some, ..SOUND }.to_string();

@@ -19,6 +19,7 @@ use crate::attach::{self, AttachPoint, Attached};
 use crate::attachment::{
     AttachError, Attachment, Config, Held, HookSet, Hooks, Totals, Unavailable, XdpMode,
 };
+use crate::ct_memory::BpfMemory;
 use crate::flows::Flows;
 use crate::grace::Grace;
 use crate::layout::{ConfigEntry, Counters, MAX_PORTS, PORT_DEVMAP, PORT_SPLIT, PORT_STACK, word};
@@ -34,6 +35,7 @@ use leaving::Leaving;
 
 mod leaving;
 mod rx_owner;
+mod tracking;
 mod user;
 
 /// The programs that are attached for one port.
@@ -86,7 +88,26 @@ impl BpfDatapath {
     /// Fails when this host cannot run the programs, or another daemon uses the pins. XDP programs
     /// that cannot be loaded are no error: the datapath then has the skb hook alone.
     pub fn open(config: Config, clock: Clock) -> Result<BpfDatapath, Unavailable> {
-        let Opened { flows, variants, pins, devmap, adopted } = open::open(&config, clock.clone())?;
+        BpfDatapath::open_over(config, clock, None)
+    }
+
+    /// Does [`BpfDatapath::open`] with programs that track connections in `connections`, the memory
+    /// of the table that the daemon tracks by. Without it flows with a `ct` are refused
+    /// ([`Refusal::CtTable`]).
+    ///
+    /// # Errors
+    ///
+    /// As [`BpfDatapath::open`].
+    pub fn open_over(
+        config: Config,
+        clock: Clock,
+        connections: Option<&BpfMemory>,
+    ) -> Result<BpfDatapath, Unavailable> {
+        let opened = open::open(&config, clock.clone(), connections)?;
+        let Opened { flows, variants, pins, devmap, adopted } = opened;
+        if connections.is_some() {
+            flows.track_connections();
+        }
         let left = pins.as_ref().zip(adopted.as_ref());
         let leaving =
             left.map_or_else(Vec::new, |(pins, ports)| leaving::without_port(pins, ports));

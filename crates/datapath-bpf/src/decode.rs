@@ -8,13 +8,21 @@
 
 use datapath::{Action, DropReason, Masked, PortNo, Set};
 
-use crate::encode::instruction_cells;
+use crate::encode::{ct, instruction_cells};
 use crate::layout::{CELLS_TOTAL, Op};
 
 /// Returns the actions of a program. Total: for cells that are no valid program, it returns the
 /// actions up to the first defect.
 pub fn actions(cells: &[u64; CELLS_TOTAL]) -> Vec<Action> {
     list(cells, 0, cells.len())
+}
+
+/// Returns the actions from the instruction at `cell` on, which is an [`Op::Ct`]. `None`: there is
+/// another one.
+pub(crate) fn actions_from_ct(cells: &[u64; CELLS_TOTAL], cell: u32) -> Option<Vec<Action>> {
+    let at = usize::try_from(cell).ok()?;
+    let is_ct = Instruction::read(cells, at)?.op == Op::Ct;
+    is_ct.then(|| list(cells, at, cells.len()))
 }
 
 /// Decodes the list that begins at `at` and goes on to `end`, unless an action ends it before.
@@ -117,6 +125,8 @@ impl Instruction<'_> {
             Op::Hash => Action::Hash { symmetric: self.a != 0, basis: self.b },
             Op::Trunc => Action::Trunc(self.b),
             Op::Meter => Action::Meter(self.b),
+            Op::Ct => Action::Ct(Box::new(ct::read(self.a, self.b, self.operands.0))),
+            Op::CtClear => Action::CtClear,
             _ => Action::Set(self.set()?),
         })
     }
@@ -195,6 +205,26 @@ mod tests {
         Action::Output(PortNo(port))
     }
 
+    fn ct(text: &str) -> Action {
+        let parsed = datapath::text::parse(text, &|_| None).unwrap();
+        let [action] = <[Action; 1]>::try_from(parsed).unwrap();
+        action
+    }
+
+    #[test]
+    fn a_list_goes_on_at_a_ct_alone() {
+        let set = Action::Set(Set::Priority(7));
+        let actions = [set.clone(), ct("ct(zone=1)"), ct("ct(commit,mark=1)"), set, output(2)];
+        let encoded = encode(&actions).unwrap();
+        let Effect::Program(cells) = &encoded.effect else { panic!() };
+        let from = |cell| super::actions_from_ct(cells, cell);
+        assert_eq!(from(1), Some(actions[1..].to_vec()));
+        assert_eq!(from(2), Some(actions[2..].to_vec()));
+        for other in [0, 4, 5, 6, CELLS_TOTAL as u32, u32::MAX] {
+            assert_eq!(from(other), None, "{other}");
+        }
+    }
+
     #[test]
     fn lists_come_back() {
         let port = |value| Masked { value, mask: 0xffff };
@@ -262,6 +292,12 @@ mod tests {
             vec![Action::Set(Set::Mark(Masked { value: 0x12, mask: 0xff })), output(1)],
             vec![output(5), Action::Sample { probability: 7, actions: vec![output(6)] }],
             vec![Action::Sample { probability: 7, actions: vec![output(6)] }, output(5)],
+            vec![Action::CtClear, output(2)],
+            vec![ct("ct"), ct("ct(commit,zone=65535,timeout=4095,mark=0x1/0xf)"), output(2)],
+            vec![ct("ct(force_commit,zone=1,label=0x10000000000000002/0x30000000000000003,nat)")],
+            vec![ct("ct(commit,nat(src=10.0.0.1-10.0.0.9:1-65535,random))"), output(2)],
+            vec![ct("ct(commit,nat(dst=[fc00::1]-[fc00::9]:80,persistent))"), output(2)],
+            vec![ct("ct(commit,nat(src))"), Action::Recirc(7)],
             vec![Action::CheckPktLen {
                 len: 1500,
                 greater: vec![Action::PopVlan, output(2)],
@@ -288,6 +324,7 @@ mod tests {
                 *to = if small { from & 0x0000_0001_0007_0f1f } else { from };
             }
             actions(&all);
+            (0..40).for_each(|cell| drop(actions_from_ct(&all, cell)));
         }
     }
 }

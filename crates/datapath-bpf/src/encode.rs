@@ -20,6 +20,7 @@ use crate::layout::{
 use crate::settings::{FEATURE_LAYERS, FEATURE_MPLS};
 
 mod cells;
+pub(crate) mod ct;
 
 use cells::Cells;
 pub use cells::Traits;
@@ -74,8 +75,9 @@ impl Encoded {
 ///
 /// # Errors
 ///
-/// Returns `UnsupportedAction` for a list that no hook can run as [`Action`] requires, and
-/// `PortNotHere` for a port number that the tables do not have.
+/// Returns `UnsupportedAction` for a list that no hook can run as [`Action`] requires, `CtPlace` or
+/// `CtHelper` when that is because of a `ct`, and `PortNotHere` for a port number that the tables do
+/// not have.
 pub fn encode(actions: &[Action]) -> Result<Encoded, Refusal> {
     let whole = |effect, ports| Encoded {
         effect,
@@ -254,6 +256,7 @@ impl Writer {
                 [Action::Output(_)] => self.trunc(*len),
                 _ => REFUSED,
             },
+            Action::CheckPktLen { .. } if tracks(action) => Err(Refusal::CtPlace),
             Action::Drop(_) | Action::Recirc(_) | Action::CheckPktLen { .. } => REFUSED,
             other => self.edit(other),
         }
@@ -267,6 +270,7 @@ impl Writer {
         nested.iter().try_for_each(|action| match action {
             Action::Output(port) => self.output(*port, false),
             Action::Clone(inner) => self.copies(inner, depth + 1),
+            other if tracks(other) => Err(Refusal::CtPlace),
             _ => REFUSED,
         })
     }
@@ -349,6 +353,11 @@ impl Writer {
                 self.cells.op(Op::Meter, 0, *id, &[])
             }
             Action::Set(set) => self.set(set),
+            Action::Ct(request) => {
+                let ct::Encoded { a, b, operands } = ct::encode(request)?;
+                self.cells.op(Op::Ct, a, b, &operands)
+            }
+            Action::CtClear => self.cells.op(Op::CtClear, 0, 0, &[]),
             _ => REFUSED,
         }
     }
@@ -374,11 +383,25 @@ impl Writer {
     }
 }
 
+/// Returns true when an action, or one that is nested in it, concerns connections.
+fn tracks(action: &Action) -> bool {
+    match action {
+        Action::Ct(_) | Action::CtClear => true,
+        Action::Clone(nested) | Action::Sample { actions: nested, .. } => nested.iter().any(tracks),
+        Action::CheckPktLen { greater, not_greater, .. } => {
+            greater.iter().chain(not_greater).any(tracks)
+        }
+        _ => false,
+    }
+}
+
 /// Returns true for actions that need the offsets of the packet's layers.
 fn goes_by_layers(action: &Action) -> bool {
     !matches!(
         action,
-        Action::Meter(_) | Action::Set(Set::Ethernet { .. } | Set::Priority(_) | Set::Mark(_))
+        Action::Meter(_)
+            | Action::CtClear
+            | Action::Set(Set::Ethernet { .. } | Set::Priority(_) | Set::Mark(_))
     )
 }
 

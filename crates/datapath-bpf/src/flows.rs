@@ -23,8 +23,8 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
-use std::sync::Mutex;
-use std::sync::MutexGuard;
+use std::sync::atomic::{AtomicBool, Ordering, fence};
+use std::sync::{Mutex, MutexGuard};
 
 use clock::{Clock, Millis};
 use datapath::{Action, FlowStats, Megaflow, PortNo, Refusal, Ufid};
@@ -38,7 +38,8 @@ use crate::hash::{self, Factors};
 use crate::index::{self, Position};
 use crate::keys::{self, Matching};
 use crate::layout::{
-    EPOCHS, FLOW_PACKET_TYPE, FLOW_TRACKED, MAX_PORTS, NO_PROGRAM, PORT_WORDS, Program, WORDS, word,
+    CELLS_TOTAL, EPOCHS, FLOW_PACKET_TYPE, FLOW_TRACKED, MAX_PORTS, NO_PROGRAM, PORT_WORDS,
+    Program, WORDS, word,
 };
 use crate::maps::Maps;
 use crate::masks::Masks;
@@ -131,6 +132,8 @@ pub struct Flows {
     /// The holder reads, takes or clears counts. Room for the counts of all slots. Lock order:
     /// after `reclaiming`, before `inner`.
     counting: Mutex<Vec<FlowCount>>,
+    /// The programs have the table of connections that the daemon tracks by.
+    tracks: AtomicBool,
 }
 
 impl Flows {
@@ -169,6 +172,7 @@ impl Flows {
             sets: PortSets::new(devmaps),
             reclaiming: Mutex::new(()),
             counting: Mutex::default(),
+            tracks: AtomicBool::new(false),
         }
     }
 
@@ -257,7 +261,8 @@ impl Flows {
     /// Returns a flow to be written, with a set of ports if the flow needs one. If there is no room
     /// for the set, the flow leaves out XDP.
     fn wanted(&self, flow: &Megaflow, allowed: HookSet) -> Result<NewFlow, Refusal> {
-        let mut wanted = NewFlow::new(flow, allowed)?;
+        let encoded = self.encode(&flow.actions)?;
+        let mut wanted = NewFlow::new(flow, encoded, allowed)?;
         if wanted.encoded.traits.copies.is_none() {
             return Ok(wanted); // most flows
         }
@@ -278,6 +283,41 @@ impl Flows {
             }
         }
         Ok(wanted)
+    }
+
+    /// Encodes actions.
+    ///
+    /// # Errors
+    ///
+    /// Returns the reason why no hook can run the actions.
+    pub(crate) fn encode(&self, actions: &[Action]) -> Result<Encoded, Refusal> {
+        let encoded = encode::encode(actions)?;
+        if encoded.traits.tracks && !self.tracks.load(Ordering::Relaxed) {
+            return Err(Refusal::CtTable);
+        }
+        Ok(encoded)
+    }
+
+    /// Notes that the programs have the table of connections that the daemon tracks by. Before this
+    /// call no flow with a `ct` is taken.
+    pub fn track_connections(&self) {
+        self.tracks.store(true, Ordering::Relaxed);
+    }
+
+    /// Returns the program of the flow in a slot that was installed at `installed`. `None`: the flow
+    /// was removed or replaced, or has no program. Takes no lock.
+    pub(crate) fn cells_of(&self, number: u32, installed: u64) -> Option<[u64; CELLS_TOTAL]> {
+        let at = usize::try_from(number).ok().filter(|at| *at < self.maps.slots.len())?;
+        let is_there = |slot: &Slot| slot.dead == 0 && slot.installed == installed;
+        let slot = Slot::read(&self.maps, at);
+        let program = slot.program as usize;
+        if !is_there(&slot) || program >= self.maps.programs.len() {
+            return None;
+        }
+        let cells = self.maps.programs.read(program).cells;
+        // A slot is dead long before another flow may have its program's place.
+        fence(Ordering::Acquire);
+        is_there(&Slot::read(&self.maps, at)).then_some(cells)
     }
 
     /// Releases the set of ports of a flow that is not written.
@@ -537,9 +577,8 @@ struct NewFlow {
 }
 
 impl NewFlow {
-    fn new(flow: &Megaflow, allowed: HookSet) -> Result<NewFlow, Refusal> {
+    fn new(flow: &Megaflow, mut encoded: Encoded, allowed: HookSet) -> Result<NewFlow, Refusal> {
         let matching = Matching::new(&flow.matching).ok_or(Refusal::UnsupportedKey)?;
-        let mut encoded = encode::encode(&flow.actions)?;
         encoded.hooks &= allowed;
         if encoded.hooks.is_empty() {
             return Err(Refusal::UnsupportedAction);

@@ -11,7 +11,7 @@ pub const VERSION: u32 = 11;
 
 /// Size in bytes of `struct state`, which one program leaves to the next. The daemon does not read
 /// it.
-pub const STATE_BYTES: u32 = 280;
+pub const STATE_BYTES: u32 = 296;
 /// Size in bytes of `struct undo`, which one program leaves to the next. The daemon does not read
 /// it.
 pub const UNDO_BYTES: u32 = 296;
@@ -175,8 +175,36 @@ pub const METER_BANDS: usize = 8;
 pub const MISS_ETHERTYPE: u16 = 0x88b5;
 /// Size of `struct miss_header` in bytes.
 pub const MISS_HEADER: usize = 32;
+/// Size of `struct miss_tracked` in bytes.
+pub const MISS_TRACKED: usize = 88;
+/// Value of `miss_tracked.cell` for a packet without a flow.
+pub const NO_CELL: u32 = u32::MAX;
+/// Bit of [`Op::Ct`]: a connection is made.
+pub const CT_OP_COMMIT: u16 = 1;
+/// Bit of [`Op::Ct`]: a connection whose opposite direction began it is ended.
+pub const CT_OP_FORCE: u16 = 2;
+/// Bit of [`Op::Ct`]: the mark is set.
+pub const CT_OP_MARK: u16 = 4;
+/// Bit of [`Op::Ct`]: the label is set.
+pub const CT_OP_LABEL: u16 = 8;
+/// Bit of [`Op::Ct`]: the packet is translated.
+pub const CT_OP_NAT: u16 = 16;
+/// Bit of [`Op::Ct`]: a new connection gets a translation of its source.
+pub const CT_OP_SRC: u16 = 32;
+/// Bit of [`Op::Ct`]: a new connection gets a translation of its destination.
+pub const CT_OP_DST: u16 = 64;
+/// Bit of [`Op::Ct`]: the translation is chosen at random.
+pub const CT_OP_RANDOM: u16 = 128;
+/// Bit of [`Op::Ct`]: the translation is by the source address alone.
+pub const CT_OP_PERSISTENT: u16 = 256;
+/// Bit of [`Op::Ct`]: the translation has a range of addresses.
+pub const CT_OP_ADDRESSES: u16 = 512;
+/// Bit of [`Op::Ct`]: these are of IPv6.
+pub const CT_OP_IPV6: u16 = 1024;
+/// Bit of [`Op::Ct`]: the translation has a range of ports.
+pub const CT_OP_PORTS: u16 = 2048;
 /// Number of slots of a table of programs.
-pub const TAILS: u32 = 7;
+pub const TAILS: u32 = 8;
 
 /// A slot of the table of programs: `enum tail`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -196,6 +224,8 @@ pub enum Tail {
     Miss,
     /// XDP: before a program with [`FLOW_PRECHECK`].
     Precheck,
+    /// Tracks a packet's connection.
+    Ct,
 }
 
 /// Declares [`Op`] and lists its variants.
@@ -220,7 +250,7 @@ macro_rules! ops {
 ops! {
     End, Output, Drop, PushVlan, PopVlan, SetEth, SetIpv4, SetIpv6, SetTcp, SetUdp, SetSctp,
     SetIcmp, SetArp, SetNd, SetNdExt, SetMpls, PushMpls, PopMpls, SetPriority, SetMark, Recirc,
-    Hash, Trunc, Sample, Meter, CheckLen, Copies,
+    Hash, Trunc, Sample, Meter, CheckLen, Copies, Ct, CtClear,
 }
 
 /// One flow, the part that the lookup of most packets reads: `struct slot`.
@@ -519,5 +549,5 @@ const _: () = {
     assert!(offset_of!(ConfigEntry, factors) == 72);
     assert!(datapath::DropReason::ALL.len() <= DROPS);
     assert!(Op::ALL.len() <= 32); // sets of instructions are bits of 32
-    assert!(Tail::Precheck as u32 == TAILS - 1);
+    assert!(Tail::Ct as u32 == TAILS - 1);
 };

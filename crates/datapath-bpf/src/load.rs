@@ -61,6 +61,7 @@ impl Hook {
                 (Tail::Exec, "exec_tc"),
                 (Tail::Pull, "pull_tc"),
                 (Tail::Miss, "miss_tc"),
+                (Tail::Ct, "ct_tc"),
             ],
             Hook::Xdp => &[
                 (Tail::Lookup, "lookup_xdp"),
@@ -68,6 +69,7 @@ impl Hook {
                 (Tail::MaskScan, "mask_scan_xdp"),
                 (Tail::Exec, "exec_xdp"),
                 (Tail::Precheck, "precheck_xdp"),
+                (Tail::Ct, "ct_xdp"),
             ],
         }
     }
@@ -75,8 +77,8 @@ impl Hook {
     /// Returns the names of the maps that the hook does not share with the other one.
     pub(crate) fn own_maps(self) -> &'static [&'static str] {
         match self {
-            Hook::Tc => &["tails", "states"],
-            Hook::Xdp => &["tails", "states", "undos"],
+            Hook::Tc => &["tails", "states", "scratch"],
+            Hook::Xdp => &["tails", "states", "undos", "scratch"],
         }
     }
 

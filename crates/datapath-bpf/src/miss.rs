@@ -8,16 +8,47 @@
 use datapath::{MissOrigin, PortNo};
 use packet::{Packet, ethertype};
 
-use crate::layout::{MISS_ETHERTYPE, MISS_HEADER, VERSION};
+use crate::layout::{
+    MISS_ETHERTYPE, MISS_HEADER, MISS_TRACKED, NO_CELL, PORT_WORDS, VERSION, WORDS,
+};
 
 /// Byte offset at which the kernel puts a VLAN tag (`struct vlan_ethhdr`), and the tag's bytes.
 const TAG_AT: usize = 12;
 const TAG: usize = 4;
 
+/// The contents of a miss header.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Missed {
+    /// The metadata. [`MissOrigin::tracked`] is not set.
+    pub(crate) origin: MissOrigin,
+    /// The rest of the header of a packet that met `ct`.
+    pub(crate) tracked: Option<TrackedMiss>,
+}
+
+/// `struct miss_tracked`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct TrackedMiss {
+    /// A key with the fields of connections alone.
+    pub(crate) words: [u64; WORDS],
+    /// Where the packet's list of actions goes on.
+    pub(crate) place: Option<ListPlace>,
+}
+
+/// A place in the list of actions of a flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ListPlace {
+    /// Number of the flow's slot.
+    pub(crate) flow: u32,
+    /// `installed` of the slot.
+    pub(crate) installed: u64,
+    /// Cell of the flow's program.
+    pub(crate) cell: u32,
+}
+
 /// Removes the miss header from `packet`, which then is as it was in the program, and returns the
 /// metadata in the header. `None`: `packet` has no such header, or the range of its unfinished
 /// checksum begins in the header, so that the packet is to be discarded.
-pub(crate) fn strip(packet: &mut Packet) -> Option<MissOrigin> {
+pub(crate) fn strip(packet: &mut Packet) -> Option<Missed> {
     let outer = u16_at(packet.data(), TAG_AT)?;
     let tag: Option<[u8; TAG]> = match outer {
         ethertype::VLAN | ethertype::VLAN_SERVICE => {
@@ -25,13 +56,23 @@ pub(crate) fn strip(packet: &mut Packet) -> Option<MissOrigin> {
         }
         _ => None,
     };
-    let front = MISS_HEADER + if tag.is_some() { TAG } else { 0 };
+    let tag_bytes = if tag.is_some() { TAG } else { 0 };
+    let more = match u32_at(packet.data(), tag_bytes + 28)? {
+        0 => 0,
+        more if more as usize == MISS_TRACKED => MISS_TRACKED,
+        _ => return None,
+    };
+    let front = tag_bytes + MISS_HEADER + more;
     if packet.offload.csum.is_some_and(|(start, _)| usize::from(start) < front)
         || packet.offload.gso.is_some_and(|(_, _, header)| usize::from(header) < front)
     {
         return None;
     }
-    let origin = read_header(packet.data(), front - MISS_HEADER)?;
+    let origin = read_header(packet.data(), tag_bytes)?;
+    let tracked = match more {
+        0 => None,
+        _ => Some(read_tracked(packet.data().get(tag_bytes + MISS_HEADER..)?)?),
+    };
     if packet.len() < front + TAG_AT + 2 {
         return None;
     }
@@ -40,7 +81,21 @@ pub(crate) fn strip(packet: &mut Packet) -> Option<MissOrigin> {
         packet.insert_at(TAG_AT, TAG);
         packet.data_mut().get_mut(TAG_AT..TAG_AT + TAG)?.copy_from_slice(&tag);
     }
-    Some(origin)
+    Some(Missed { origin, tracked })
+}
+
+fn read_tracked(bytes: &[u8]) -> Option<TrackedMiss> {
+    let mut words = [0; WORDS];
+    let of_key = words.iter_mut().skip(PORT_WORDS);
+    let mut at = 0;
+    for word in of_key {
+        *word = u64::from_ne_bytes(*bytes.get(at..)?.first_chunk()?);
+        at += 8;
+    }
+    let installed = bytes.get(at..)?.first_chunk().map(|b| u64::from_be_bytes(*b))?;
+    let (flow, cell) = (u32_at(bytes, at + 8)?, u32_at(bytes, at + 12)?);
+    let place = (cell != NO_CELL).then_some(ListPlace { flow, installed, cell });
+    Some(TrackedMiss { words, place })
 }
 
 /// Reads the header of a frame that has `tag` bytes inserted at [`TAG_AT`].
@@ -56,6 +111,7 @@ fn read_header(frame: &[u8], tag: usize) -> Option<MissOrigin> {
         priority: u32_at(frame, tag + 16)?,
         mark: u32_at(frame, tag + 20)?,
         recirculations: u32_at(frame, tag + 24)?,
+        tracked: None,
     })
 }
 
@@ -80,7 +136,12 @@ mod tests {
         priority: 5,
         mark: 6,
         recirculations: 2,
+        tracked: None,
     };
+
+    fn origin_alone() -> Option<Missed> {
+        Some(Missed { origin: ORIGIN, tracked: None })
+    }
 
     fn header() -> Vec<u8> {
         let mut h = Vec::new();
@@ -104,7 +165,7 @@ mod tests {
         let mut p = Packet::from_slice(&[header(), frame()].concat());
         p.offload.csum = Some((32 + 34, 16));
         p.offload.gso = Some((Gso::TcpV4, 1448, 32 + 54));
-        assert_eq!(strip(&mut p), Some(ORIGIN));
+        assert_eq!(strip(&mut p), origin_alone());
         assert_eq!(p.data(), frame());
         assert_eq!((p.offload.csum, p.offload.gso), (Some((34, 16)), Some((Gso::TcpV4, 1448, 54))));
     }
@@ -115,11 +176,40 @@ mod tests {
         whole.splice(12..12, [0x81, 0x00, 0x20, 0x05]);
         let mut p = Packet::from_slice(&whole);
         p.offload.csum = Some((36 + 34, 16));
-        assert_eq!(strip(&mut p), Some(ORIGIN));
+        assert_eq!(strip(&mut p), origin_alone());
         let mut wanted = frame();
         wanted.splice(12..12, [0x81, 0x00, 0x20, 0x05]);
         assert_eq!(p.data(), wanted);
         assert_eq!(p.offload.csum, Some((38, 16)));
+    }
+
+    #[test]
+    fn metadata_of_connections_follows() {
+        let mut tracked: Vec<u8> = (0..72).collect();
+        tracked.extend(7u64.to_be_bytes());
+        tracked.extend([5u32.to_be_bytes(), 4u32.to_be_bytes()].concat());
+        let mut head = header();
+        head[28..].copy_from_slice(&(MISS_TRACKED as u32).to_be_bytes());
+        for tag in [&[][..], &[0x81, 0x00, 0x20, 0x05]] {
+            let mut whole = [head.clone(), tracked.clone(), frame()].concat();
+            whole.splice(12..12, tag.iter().copied());
+            let mut p = Packet::from_slice(&whole);
+            let missed = strip(&mut p).unwrap();
+            let more = missed.tracked.unwrap();
+            assert_eq!(missed.origin, ORIGIN);
+            assert_eq!(more.place, Some(ListPlace { flow: 5, installed: 7, cell: 4 }));
+            assert_eq!(more.words[..PORT_WORDS], [0; PORT_WORDS]);
+            assert_eq!(more.words[WORDS - 1].to_ne_bytes(), [64, 65, 66, 67, 68, 69, 70, 71]);
+            let mut wanted = frame();
+            wanted.splice(12..12, tag.iter().copied());
+            assert_eq!(p.data(), wanted);
+        }
+        for length in 0..32 + 88 + 14 {
+            let whole = [head.clone(), tracked.clone(), frame()].concat();
+            assert_eq!(strip(&mut Packet::from_slice(&whole[..length])), None, "{length}");
+        }
+        head[31] += 1;
+        assert_eq!(strip(&mut Packet::from_slice(&[head, tracked, frame()].concat())), None);
     }
 
     #[test]
@@ -139,11 +229,16 @@ mod tests {
     proptest! {
         #[test]
         fn any_bytes_are_judged(
-            bytes in proptest::collection::vec(any::<u8>(), 0..100),
+            bytes in proptest::collection::vec(any::<u8>(), 0..200),
             good: bool,
+            tracked: bool,
             csum: Option<(u16, u16)>,
         ) {
-            let bytes = if good { [header(), bytes].concat() } else { bytes };
+            let mut head = header();
+            if tracked {
+                head[31] = MISS_TRACKED as u8;
+            }
+            let bytes = if good { [head, bytes].concat() } else { bytes };
             let mut p = Packet::from_slice(&bytes);
             p.offload = Offload { csum, ..Offload::default() };
             strip(&mut p);

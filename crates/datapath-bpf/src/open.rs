@@ -10,6 +10,7 @@ use datapath::AdoptedPort;
 use libbpf_rs::ProgramType;
 
 use crate::attachment::{Config, Unavailable};
+use crate::ct_memory::BpfMemory;
 use crate::flows::Flows;
 use crate::grace::Grace;
 use crate::layout::{STATE_BYTES, UNDO_BYTES};
@@ -152,12 +153,16 @@ fn is_too_big(made: &std::io::Result<OwnedFd>) -> bool {
     made.as_ref().is_err_and(|e| e.raw_os_error() == Some(libc::E2BIG))
 }
 
-/// Opens the datapath.
+/// Opens the datapath. Its programs track connections in the memory, if there is one.
 ///
 /// # Errors
 ///
 /// Those of [`crate::BpfDatapath::open`].
-pub(crate) fn open(config: &Config, clock: Clock) -> Result<Opened, Unavailable> {
+pub(crate) fn open(
+    config: &Config,
+    clock: Clock,
+    connections: Option<&BpfMemory>,
+) -> Result<Opened, Unavailable> {
     if is_preemptible(&sys::kernel_build(), netdev::kernel_version().ok()) {
         return Err(Unavailable::Preemptible);
     }
@@ -175,6 +180,11 @@ pub(crate) fn open(config: &Config, clock: Clock) -> Result<Opened, Unavailable>
         Ok(maps) => (maps.config.read(0).factors, maps.next_generation()),
         Err(_) => (hash::factors(), 1), // new: there are no maps yet
     };
+    if let Some(memory) = connections {
+        for (name, fd) in memory.maps() {
+            fds.insert(name, fd.try_clone_to_owned().map_err(system("copying a descriptor"))?);
+        }
+    }
     let full = VariantSettings::full(&sizes, &factors, generation, load::have_frags());
     let mut stations = vec![station(Hook::Tc, &full, &sizes, &mut fds)?];
     match station(Hook::Xdp, &full, &sizes, &mut fds) {

@@ -101,7 +101,7 @@ fn tiers_of(hooks: HookSet) -> TierSet {
 /// Largest MTU in bytes of a port whose misses can go up. A miss goes up with a header in front,
 /// and the kernel lets programs add one to packets of up to 16,064 bytes with it (`SKB_MAX_ALLOC`,
 /// with pages of 4 KiB). The difference is room for tags.
-const LONGEST_MTU: u32 = 16_000;
+const LONGEST_MTU: u32 = 15_900;
 
 /// The most ports whose other ends are looked at in one round of housekeeping, which takes less than
 /// a millisecond.

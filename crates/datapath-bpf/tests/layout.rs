@@ -222,6 +222,7 @@ fn enumerations_are_the_same_in_c_and_here() {
         Tail::Pull,
         Tail::Miss,
         Tail::Precheck,
+        Tail::Ct,
     ];
     assert_eq!(names_in("tail", "TAIL_"), tails.map(|tail| c_name("TAIL", &tail)));
     assert_eq!(tails.map(|tail| tail as usize), std::array::from_fn(|n| n));
@@ -275,6 +276,20 @@ fn constants_are_the_same_in_c_and_here() {
         ("METER_BANDS", METER_BANDS as u64),
         ("MISS_ETHERTYPE", MISS_ETHERTYPE.into()),
         ("MISS_HEADER", MISS_HEADER as u64),
+        ("MISS_TRACKED", MISS_TRACKED as u64),
+        ("NO_CELL", NO_CELL.into()),
+        ("CT_OP_COMMIT", CT_OP_COMMIT.into()),
+        ("CT_OP_FORCE", CT_OP_FORCE.into()),
+        ("CT_OP_MARK", CT_OP_MARK.into()),
+        ("CT_OP_LABEL", CT_OP_LABEL.into()),
+        ("CT_OP_NAT", CT_OP_NAT.into()),
+        ("CT_OP_SRC", CT_OP_SRC.into()),
+        ("CT_OP_DST", CT_OP_DST.into()),
+        ("CT_OP_RANDOM", CT_OP_RANDOM.into()),
+        ("CT_OP_PERSISTENT", CT_OP_PERSISTENT.into()),
+        ("CT_OP_ADDRESSES", CT_OP_ADDRESSES.into()),
+        ("CT_OP_IPV6", CT_OP_IPV6.into()),
+        ("CT_OP_PORTS", CT_OP_PORTS.into()),
     ] {
         assert_eq!(header::value(HEADER, name), here, "{name}");
     }

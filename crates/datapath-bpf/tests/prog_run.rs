@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, missing_docs)]
 
+#[allow(dead_code)] // other tests use the rest
 mod support;
 
 use std::sync::atomic::{AtomicUsize, Ordering};

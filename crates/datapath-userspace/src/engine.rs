@@ -228,11 +228,16 @@ impl Engine {
             let key = missed.metadata();
             // Programs of an earlier daemon do not report the number; an id means at least one.
             let own_depth = missed.origin.recirculations.max((missed.origin.recirc_id != 0).into());
-            if own_depth != depth && !run.is_empty() {
+            let rest = missed.origin.tracked.and_then(|tracked| tracked.rest);
+            if (own_depth != depth || rest.is_some()) && !run.is_empty() {
                 self.process(shared, std::mem::take(&mut run), depth);
             }
             depth = own_depth;
-            run.push(Work::with_metadata(missed.packet, &key));
+            let work = Work::with_metadata(missed.packet, &key);
+            match rest {
+                Some(actions) => self.run_all(shared, vec![work], &actions, depth),
+                None => run.push(work),
+            }
         }
         if !run.is_empty() {
             self.process(shared, run, depth);

@@ -20,7 +20,7 @@ impl MissedPacket {
     /// Returns a key with the metadata, which the packet's bytes do not contain.
     pub(crate) fn metadata(&self) -> Key {
         let origin = &self.origin;
-        let mut key = Key::default();
+        let mut key = origin.tracked.as_ref().map_or(Key::ZERO, |tracked| tracked.fields);
         key.in_port.set(origin.in_port.0);
         key.recirc_id.set(origin.recirc_id);
         key.dp_hash.set(origin.dp_hash);

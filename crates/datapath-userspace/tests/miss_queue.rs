@@ -4,10 +4,10 @@
 use clock::Clock;
 use datapath::{
     Action, Actions, Counters, Datapath, DropReason, FlowDump, Flows, Megaflow, MissOrigin,
-    Packets, PortKind, PortNo, PortSpec, Ports, Ufid, Upcall, UpcallFactory, Upcaller,
+    Packets, PortKind, PortNo, PortSpec, Ports, Tracked, Ufid, Upcall, UpcallFactory, Upcaller,
 };
 use datapath_userspace::{Config, MissSource, MissedPacket, UserspaceDatapath};
-use flow::{Field, Match};
+use flow::{Field, Key, Match};
 use netdev::{PacketPool, Reception, dummy};
 use packet::Packet;
 use packet::build::Frame;
@@ -192,6 +192,7 @@ fn metadata_is_part_of_the_key_and_recirculated_packets_meet_their_flow() {
             priority: 4,
             mark: 0x77,
             recirculations: 1,
+            tracked: None,
         };
         MissedPacket { origin, ..missed(5, recirc_id as u8) }
     };
@@ -206,6 +207,35 @@ fn metadata_is_part_of_the_key_and_recirculated_packets_meet_their_flow() {
         assert_eq!((k.dp_hash.get(), k.skb_priority.get(), k.pkt_mark.get()), (3, 4, 0x77));
     }
     assert_eq!(keys.len(), 2);
+}
+
+#[test]
+fn a_tracked_packet_has_its_fields_and_goes_on_with_its_list() {
+    let bed = bed("hand-t");
+    let mut fields = Key::ZERO;
+    fields.ct_state = 0x22;
+    fields.ct_mark.set(7);
+    fields.ct_nw_src.set(0x0a00_0001);
+    let tracked = |number: u8, rest: Option<Actions>| {
+        let tracked = Some(Box::new(Tracked { fields, rest }));
+        let origin = MissOrigin { tracked, recirc_id: 4, ..MissOrigin::port(PortNo(5)) };
+        MissedPacket { packet: frame(number), origin }
+    };
+    let rest: Actions = [Action::Recirc(9)].into();
+    let stale: Actions = [Action::Drop(DropReason::CtStale)].into();
+    bed.tier.pass(vec![
+        tracked(1, None),
+        tracked(2, Some(rest)),
+        tracked(3, Some(stale)),
+        missed(5, 4),
+    ]);
+    bed.wait_done();
+    let keys = bed.recorder.0.lock().expect("no panic");
+    let seen =
+        |k: &Key| (k.dl_src[5], k.recirc_id.get(), k.ct_state, k.ct_mark.get(), k.ct_nw_src.get());
+    let expected = [(1, 4, 0x22, 7, 0x0a00_0001), (2, 9, 0x22, 7, 0x0a00_0001), (4, 0, 0, 0, 0)];
+    assert_eq!(keys.iter().map(seen).collect::<Vec<_>>(), expected);
+    assert_eq!(Counters::drops(&*bed.dp, DropReason::CtStale), 1);
 }
 
 #[test]

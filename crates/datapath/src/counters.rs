@@ -35,11 +35,13 @@ pub enum DropReason {
     FragmentsTooLong,
     /// Fragments whose packet was never complete, and that no later packet released.
     FragmentsPurged,
+    /// The flow whose `ct` the packet had met in a faster tier was gone.
+    CtStale,
 }
 
 impl DropReason {
     /// All of them, in numeric order.
-    pub const ALL: [DropReason; 15] = [
+    pub const ALL: [DropReason; 16] = [
         DropReason::Flow,
         DropReason::TranslationError,
         DropReason::RecirculationLimit,
@@ -55,6 +57,7 @@ impl DropReason {
         DropReason::Policing,
         DropReason::FragmentsTooLong,
         DropReason::FragmentsPurged,
+        DropReason::CtStale,
     ];
 
     /// That with this number; `None`: there is none.
@@ -80,6 +83,7 @@ impl DropReason {
             DropReason::Policing => "datapath_drop_policing",
             DropReason::FragmentsTooLong => "datapath_drop_fragments_too_long",
             DropReason::FragmentsPurged => "datapath_drop_fragments_purged",
+            DropReason::CtStale => "datapath_drop_ct_stale",
         }
     }
 }

@@ -2,7 +2,8 @@
 //! The messages between joined datapaths: a faster one that holds some flows, and the one below it
 //! that holds all.
 
-use crate::PortNo;
+use crate::{Actions, PortNo};
+use flow::Key;
 
 /// Which side of a device is the switch's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -38,7 +39,7 @@ pub struct PortCounts {
 
 /// The state of a packet when a datapath passes it on to the one below: the parts of its key that
 /// are not in the packet itself. Host integers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MissOrigin {
     /// The port that it came in on.
     pub in_port: PortNo,
@@ -52,11 +53,30 @@ pub struct MissOrigin {
     pub mark: u32,
     /// How often it was looked up again so far.
     pub recirculations: u32,
+    /// Set when the packet met [`crate::Action::Ct`].
+    pub tracked: Option<Box<Tracked>>,
+}
+
+/// The state of a packet that met [`crate::Action::Ct`] in the datapath that passes it on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tracked {
+    /// A key with the fields `ct_*`.
+    pub fields: Key,
+    /// The actions that are left for the packet, of the flow that it met. `None`: it met no flow.
+    pub rest: Option<Actions>,
 }
 
 impl MissOrigin {
     /// A packet as it came in on a port.
     pub fn port(in_port: PortNo) -> MissOrigin {
-        MissOrigin { in_port, recirc_id: 0, dp_hash: 0, priority: 0, mark: 0, recirculations: 0 }
+        MissOrigin {
+            in_port,
+            recirc_id: 0,
+            dp_hash: 0,
+            priority: 0,
+            mark: 0,
+            recirculations: 0,
+            tracked: None,
+        }
     }
 }

@@ -55,7 +55,7 @@ pub const ACTION_DEPTH_LIMIT: usize = text::MAX_DEPTH;
 pub use action::{Action, Actions, Masked, Set, Userdata};
 pub use contract::{Connections, Counters, Datapath, Flows, Meters, Packets, Ports};
 pub use counters::{DropReason, LookupStats};
-pub use joined::{AdoptedPort, MissOrigin, PortCounts, Side};
+pub use joined::{AdoptedPort, MissOrigin, PortCounts, Side, Tracked};
 pub use megaflow::{FlowDump, FlowStats, Megaflow, Offloaded, Ufid, exact_mask, is_exact};
 pub use meter::{MeterBand, MeterConfig, MeterStats};
 pub use offload::OffloadProvider;

@@ -56,11 +56,17 @@ pub enum Refusal {
     PortSetsFull,
     /// The tier lost the flow by itself, as a card does that is reset. It is offered again.
     Lost,
+    /// A `ct` of the actions has a helper, which looks into the data of packets.
+    CtHelper,
+    /// A `ct` of the actions is for a copy of the packet.
+    CtPlace,
+    /// The tier does not share the table of connections.
+    CtTable,
 }
 
 impl Refusal {
     /// All of them, in the order of their counters: `ALL[r as usize]` is `r`.
-    pub const ALL: [Refusal; 24] = [
+    pub const ALL: [Refusal; 27] = [
         Refusal::TableFull,
         Refusal::Exists,
         Refusal::UnsupportedKey,
@@ -85,6 +91,9 @@ impl Refusal {
         Refusal::UserObject,
         Refusal::PortSetsFull,
         Refusal::Lost,
+        Refusal::CtHelper,
+        Refusal::CtPlace,
+        Refusal::CtTable,
     ];
 
     /// Text in dumps and counters.
@@ -114,6 +123,9 @@ impl Refusal {
             Refusal::UserObject => "user-object",
             Refusal::PortSetsFull => "port-sets-full",
             Refusal::Lost => "lost",
+            Refusal::CtHelper => "ct-helper",
+            Refusal::CtPlace => "ct-place",
+            Refusal::CtTable => "ct-table",
         }
     }
 
@@ -144,6 +156,11 @@ impl Refusal {
             Refusal::UserObject => "the port's options:bpf-object cannot be used",
             Refusal::PortSetsFull => "no room for one more set of ports to copy to at XDP",
             Refusal::Lost => "the tier lost the flow by itself; it is offered there again",
+            Refusal::CtHelper => "a ct of the flow has alg=, which reads the data of packets",
+            Refusal::CtPlace => {
+                "a ct of the flow is in a clone, a sample or a branch amid its actions"
+            }
+            Refusal::CtTable => "the tier does not share the table of connections",
         }
     }
 }
@@ -166,7 +183,7 @@ mod tests {
         for (i, refusal) in Refusal::ALL.into_iter().enumerate() {
             assert_eq!(refusal as usize, i);
         }
-        assert_eq!(Refusal::Lost as usize + 1, Refusal::ALL.len(), "the last one");
+        assert_eq!(Refusal::CtTable as usize + 1, Refusal::ALL.len(), "the last one");
         let names: BTreeSet<_> = Refusal::ALL.into_iter().map(Refusal::name).collect();
         assert_eq!(names.len(), Refusal::ALL.len());
         assert!(Refusal::ALL.into_iter().all(|r| !r.meaning().is_empty()));

@@ -3,6 +3,7 @@
 
 use datapath::{Masked, Refusal, Set};
 
+use super::ct;
 use crate::layout::{CELLS, CELLS_TOTAL, MAX_METERS, MAX_PORTS, Op};
 
 /// Largest number of instructions of one flow. Each is a tail call, and a packet may make 33 of
@@ -70,7 +71,7 @@ impl Cells {
     /// Refuses when the program has no room for the cells, or has [`MOST_INSTRUCTIONS`].
     pub(crate) fn op(&mut self, op: Op, a: u16, b: u32, operands: &[u64]) -> Result<(), Refusal> {
         let length = 1 + operands.len();
-        self.instructions += 1;
+        self.instructions += calls(op);
         if self.cells.len() + length > CELLS || self.instructions > MOST_INSTRUCTIONS {
             return Err(Refusal::UnsupportedAction);
         }
@@ -182,8 +183,17 @@ impl Cells {
     }
 }
 
-/// Returns the number of cells that an instruction takes with its operands.
-const fn length(op: Op) -> usize {
+/// Returns the number of tail calls that an instruction takes.
+const fn calls(op: Op) -> usize {
+    match op {
+        Op::Copies => 0,
+        Op::Ct => 2,
+        _ => 1,
+    }
+}
+
+/// Returns the number of cells that an instruction takes with its operands; `a` is its field.
+const fn length(op: Op, a: u16) -> usize {
     match op {
         Op::End
         | Op::Output
@@ -200,13 +210,15 @@ const fn length(op: Op) -> usize {
         | Op::Sample
         | Op::Meter
         | Op::CheckLen
-        | Op::Copies => 1,
+        | Op::Copies
+        | Op::CtClear => 1,
         Op::SetTcp | Op::SetUdp | Op::SetSctp | Op::SetNdExt | Op::SetMpls | Op::SetMark => 2,
         Op::SetIpv4 => 4,
         Op::SetEth => 5,
         Op::SetArp => 7,
         Op::SetNd => 9,
         Op::SetIpv6 => 11,
+        Op::Ct => 1 + ct::operands(a),
     }
 }
 
@@ -214,7 +226,7 @@ const fn length(op: Op) -> usize {
 /// its operands. `None`: no operation has this number.
 pub(crate) fn instruction_cells(first: u64) -> Option<(Op, usize)> {
     let op = *Op::ALL.get((first & 0xff) as usize)?;
-    Some((op, length(op)))
+    Some((op, length(op, (first >> 16) as u16)))
 }
 
 /// Returns true when [`super::encode`] may have written `cells`: known instructions of the right
@@ -237,7 +249,7 @@ pub(crate) fn is_program(cells: &[u64; CELLS_TOTAL]) -> bool {
         let Some((op, length)) = instruction_cells(*first) else {
             return false;
         };
-        count += usize::from(op != Op::Copies);
+        count += calls(op);
         let (stated, a, b) = ((first >> 8) & 0xff, (first >> 16) as u16, (first >> 32) as u32);
         if stated != length as u64 || count > MOST_INSTRUCTIONS {
             return false;
@@ -265,8 +277,11 @@ pub(crate) fn is_program(cells: &[u64; CELLS_TOTAL]) -> bool {
 pub struct Traits {
     /// An instruction concerns MPLS labels.
     pub mpls: bool,
-    /// An instruction looks the packet up again.
+    /// An instruction looks the packet up again or tracks its connection: XDP may leave the packet
+    /// after it was changed.
     pub again: bool,
+    /// An instruction tracks the packet's connection.
+    pub tracks: bool,
     /// An instruction cuts the packet.
     pub cuts: bool,
     /// Upper bound of the bytes that the instructions add to a frame.
@@ -291,7 +306,8 @@ impl Traits {
             let Some((op, length)) = instruction_cells(*first) else { break };
             at += length;
             traits.mpls |= matches!(op, Op::SetMpls | Op::PushMpls | Op::PopMpls);
-            traits.again |= op == Op::Recirc;
+            traits.again |= matches!(op, Op::Recirc | Op::Ct);
+            traits.tracks |= op == Op::Ct;
             traits.cuts |= op == Op::Trunc;
             if matches!(op, Op::PushVlan | Op::PushMpls) {
                 traits.growth = traits.growth.saturating_add(4);

@@ -34,6 +34,37 @@ fn one_output_and_drops_need_no_program() {
 }
 
 #[test]
+fn connections_are_tracked_at_both_hooks_but_not_in_copies() {
+    let ct = |request| Action::Ct(Box::new(request));
+    let plain = || ct(conntrack::Request { zone: 5, policy: 2, ..Default::default() });
+    let list = [plain(), Action::Recirc(3)];
+    let (cells, hooks) = program(&list);
+    let expected = [cell(Op::Ct, 1, 0, 0x2_0005), cell(Op::Recirc, 1, 0, 3)];
+    assert_eq!((&cells[..], hooks), (&expected[..], HookSet::all()));
+    let encoded = encode(&list).unwrap();
+    assert_eq!((encoded.flags, encoded.instructions), (FLOW_PRECHECK, 3));
+    assert!(encoded.traits.tracks);
+    // A packet that leaves XDP would pass the meter twice.
+    assert_eq!(program(&[Action::Meter(1), plain(), TWO]).1, HookSet::TC);
+    let helper = Some(conntrack::Helper::Ftp);
+    let helped = ct(conntrack::Request { helper, ..Default::default() });
+    assert_eq!(encode(&[helped, TWO]), Err(Refusal::CtHelper));
+    for copied in [plain(), Action::CtClear] {
+        let nested = || vec![copied.clone(), THREE];
+        assert_eq!(program(&[Action::Clone(nested())]).1, HookSet::all(), "not a copy");
+        for place in [
+            Action::Clone(nested()),
+            Action::Clone(vec![Action::Clone(nested())]),
+            Action::Sample { probability: 9, actions: nested() },
+            Action::Sample { probability: u32::MAX, actions: nested() },
+            Action::CheckPktLen { len: 9, greater: nested(), not_greater: vec![] },
+        ] {
+            assert_eq!(encode(&[place, TWO]), Err(Refusal::CtPlace));
+        }
+    }
+}
+
+#[test]
 fn copies_at_xdp_are_of_the_packet_in_the_end() {
     let copies = |actions: &[Action]| encode(actions).unwrap().traits.copies;
     let (cells, hooks) = program(&[TWO, THREE]);

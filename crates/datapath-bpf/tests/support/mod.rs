@@ -54,6 +54,30 @@ pub struct Bed {
     _loaded: Loaded,
 }
 
+/// A part of `struct state`.
+pub struct StateHere {
+    pub key: [u64; WORDS],
+    pub pc: u32,
+    pub tracked: bool,
+}
+
+/// The value of a per-CPU array's only element on one CPU.
+fn value_on(map: BorrowedFd<'_>, cpu: usize) -> Vec<u8> {
+    let bytes = (STATE_BYTES as usize).next_multiple_of(8);
+    let mut all = vec![0u8; bytes * libbpf_rs::num_possible_cpus().unwrap()];
+    let key = 0u32;
+    // SAFETY: the kernel writes the value, rounded up to 8 bytes, for each possible CPU.
+    let err = unsafe {
+        libbpf_sys::bpf_map_lookup_elem(
+            map.as_raw_fd(),
+            (&raw const key).cast(),
+            all.as_mut_ptr().cast(),
+        )
+    };
+    assert_eq!(err, 0);
+    all[cpu * bytes..(cpu + 1) * bytes].to_vec()
+}
+
 /// Runs a program `repeat` times, with `BPF_F_TEST_*` flags. Also nanoseconds a run.
 pub fn run_entry(
     entry: BorrowedFd<'_>,
@@ -100,6 +124,15 @@ impl Bed {
 
     /// With `on_one_shard`, all CPUs count on one shard.
     pub fn that_counts(hook: Hook, on_one_shard: bool) -> Bed {
+        Bed::over(hook, on_one_shard, &HashMap::new())
+    }
+
+    /// Over the maps of a table of connections.
+    pub fn that_tracks(hook: Hook, connections: &HashMap<String, BorrowedFd<'_>>) -> Bed {
+        Bed::over(hook, false, connections)
+    }
+
+    fn over(hook: Hook, on_one_shard: bool, have: &HashMap<String, BorrowedFd<'_>>) -> Bed {
         let config =
             Config { pins: None, max_flows: 1024, max_masks: 8, max_programs: 8, upcall_limit: 4 };
         let cpu = pin_to_one_cpu();
@@ -110,8 +143,7 @@ impl Bed {
         }
         let factors = hash::factors();
         let full = VariantSettings::full(&sizes, &factors, 1, load::have_frags());
-        let loaded = load::load(hook, None, &full, &sizes, &HashMap::new())
-            .unwrap_or_else(|e| panic!("{e}"));
+        let loaded = load::load(hook, None, &full, &sizes, have).unwrap_or_else(|e| panic!("{e}"));
         let fds: HashMap<String, OwnedFd> = loaded.maps().into_iter().collect();
         let maps = Maps::map(&fds, sizes).unwrap();
         maps.configure(&factors);
@@ -262,6 +294,22 @@ impl Bed {
     pub fn set_recent(&self, word: u64) {
         let at = self.shard() * self.maps.sizes.flows as usize;
         self.maps.recent.write(at, &Recent { word });
+    }
+
+    /// The state that the last packet left.
+    pub fn state(&self) -> StateHere {
+        let bytes = value_on(self.fds["states"].as_fd(), self.cpu);
+        let word = |at: usize| u64::from_ne_bytes(bytes[at..at + 8].try_into().unwrap());
+        StateHere {
+            key: std::array::from_fn(|x| word(x * 8)),
+            pc: (word(WORDS * 8) >> 32) as u32,
+            tracked: bytes[WORDS * 8 + 54] != 0,
+        }
+    }
+
+    /// The cells of the first program.
+    pub fn cells(&self) -> [u64; CELLS_TOTAL] {
+        self.maps.programs.read(0).cells
     }
 
     pub fn stats(&self) -> FlowCount {

@@ -187,6 +187,9 @@ refusal_counters! {
     UserObject => "user_object",
     PortSetsFull => "port_sets_full",
     Lost => "lost",
+    CtHelper => "ct_helper",
+    CtPlace => "ct_place",
+    CtTable => "ct_table",
 }
 
 /// Past values of all counters, newest last.

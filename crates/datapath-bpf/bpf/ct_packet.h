@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* From a packet to the tuple of its connection, as conntrack's extract.rs does it. Packets that are
+ * rare or malformed have no tuple here: the daemon tracks them. */
+#ifndef SLIPSWITCH_CT_PACKET_H
+#define SLIPSWITCH_CT_PACKET_H
+
+#include "checksum.h"
+#include "ct_tuple.h"
+
+#define TCP_FIN 0x01
+#define TCP_SYN 0x02
+#define TCP_RST 0x04
+#define TCP_ACK 0x10
+
+/* A TCP segment without its data. Host integers. */
+struct ct_segment {
+	__u32 seq;
+	__u32 ack;
+	__u32 data;   /* bytes */
+	__u16 window; /* unscaled */
+	__u16 flags;  /* 0: the packet is not TCP */
+};
+
+/* The parts of the transport headers that tracking reads; all of them begin with ports. */
+struct ct_tcp_header {
+	__be16 sport, dport;
+	__be32 seq, ack;
+	__be16 flags, window;
+};
+
+/* Takes addresses and version of IPv4. Returns false for a header with options or a wrong checksum. */
+static __always_inline bool ct_take_ipv4(hook_ctx *ctx, __u32 l3, struct ct_tuple *t)
+{
+	__u32 words[5];
+	__u64 sum = 0;
+
+	if (edit_load(ctx, l3, words, sizeof(words)))
+		return false;
+	if ((bpf_ntohl(words[0]) >> 24) != 0x45)
+		return false;
+	for (int i = 0; i < 5; i++)
+		sum += words[i];
+	if (checksum_fold(sum) != 0xffff)
+		return false;
+	t->src[0] = 0;
+	t->src[1] = bpf_ntohl(words[3]);
+	t->dst[0] = 0;
+	t->dst[1] = bpf_ntohl(words[4]);
+	t->kind = 0;
+	return true;
+}
+
+/* Takes addresses and version of IPv6. */
+static __always_inline bool ct_take_ipv6(hook_ctx *ctx, __u32 l3, struct ct_tuple *t)
+{
+	__be64 words[5];
+
+	if (edit_load(ctx, l3, words, sizeof(words)))
+		return false;
+	if (bpf_be64_to_cpu(words[0]) >> 60 != 6)
+		return false;
+	t->src[0] = bpf_be64_to_cpu(words[1]);
+	t->src[1] = bpf_be64_to_cpu(words[2]);
+	t->dst[0] = bpf_be64_to_cpu(words[3]);
+	t->dst[1] = bpf_be64_to_cpu(words[4]);
+	t->kind = CT_KIND_V6;
+	return true;
+}
+
+/* Takes the class of an ICMP request or reply, code and identifier. */
+static __always_inline bool ct_take_icmp(hook_ctx *ctx, const struct ip *ip, struct ct_tuple *t)
+{
+	__u8 class, reply = 0, head[8];
+
+	if (ip->l4 + 8 > ip->end || edit_load(ctx, ip->l4, head, sizeof(head)))
+		return false;
+	if (ip->v6 ? head[0] == 128 || head[0] == 129 : head[0] == 8 || !head[0])
+		class = CT_CLASS_ECHO;
+	else if (!ip->v6 && (head[0] == 13 || head[0] == 14))
+		class = CT_CLASS_TIMESTAMP;
+	else if (!ip->v6 && (head[0] == 15 || head[0] == 16))
+		class = CT_CLASS_INFORMATION;
+	else
+		return false;
+	reply = ip->v6 ? head[0] == 129 : !head[0] || head[0] == 14 || head[0] == 16;
+	t->kind |= class << CT_KIND_CLASS_SHIFT;
+	t->request = !reply;
+	t->sport = (__u16)head[4] << 8 | head[5];
+	t->dport = head[1];
+	return true;
+}
+
+/* Takes the ports of TCP and the segment. */
+static __always_inline bool ct_take_tcp(hook_ctx *ctx, const struct ip *ip, struct ct_tuple *t,
+					struct ct_segment *s)
+{
+	struct ct_tcp_header h;
+	__u32 header;
+
+	if (ip->l4 + 20 > ip->end || edit_load(ctx, ip->l4, &h, sizeof(h)))
+		return false;
+	header = (bpf_ntohs(h.flags) >> 12) * 4;
+	if (header < 20 || ip->l4 + header > ip->end)
+		return false;
+	t->sport = bpf_ntohs(h.sport);
+	t->dport = bpf_ntohs(h.dport);
+	s->seq = bpf_ntohl(h.seq);
+	s->ack = bpf_ntohl(h.ack);
+	s->data = ip->end - ip->l4 - header;
+	s->window = bpf_ntohs(h.window);
+	s->flags = bpf_ntohs(h.flags) & 0xfff;
+	return true;
+}
+
+/* Takes the ports of UDP and SCTP. The length of UDP must be that of its IP packet. */
+static __always_inline bool ct_take_ports(hook_ctx *ctx, const struct ip *ip, struct ct_tuple *t)
+{
+	__be16 h[4];
+
+	if (ip->l4 + (ip->proto == IPPROTO_UDP ? 8 : 12) > ip->end ||
+	    edit_load(ctx, ip->l4, h, sizeof(h)))
+		return false;
+	if (ip->proto == IPPROTO_UDP && ip->l4 + bpf_ntohs(h[2]) != ip->end)
+		return false;
+	t->sport = bpf_ntohs(h[0]);
+	t->dport = bpf_ntohs(h[1]);
+	return true;
+}
+
+/**
+ * ct_extract - Makes the tuple of a packet.
+ * @ctx: the packet
+ * @t: its zone is set; becomes the tuple
+ * @s: zeros; becomes the TCP segment
+ *
+ * A function of its own: for the verifier the many paths through it become one path of the caller.
+ *
+ * Return: 1, or 0 when the daemon has to track the packet.
+ */
+__noinline int ct_extract(hook_ctx *ctx, struct ct_tuple *t, struct ct_segment *s)
+{
+	struct ip ip = {};
+	bool taken = true;
+
+	if (!t || !s || find_ip(ctx, &ip) || ip.fragment)
+		return 0;
+	if (ip.v6 ? ip.l4 != ip.l3 + 40 || !ct_take_ipv6(ctx, ip.l3, t) :
+		    ip.l4 != ip.l3 + 20 || !ct_take_ipv4(ctx, ip.l3, t))
+		return 0;
+	t->proto = ip.proto;
+	t->sport = t->dport = 0;
+	t->request = 0;
+	t->pad = 0;
+	if (ip.proto == IPPROTO_TCP)
+		taken = ct_take_tcp(ctx, &ip, t, s);
+	else if (ip.proto == IPPROTO_UDP || ip.proto == IPPROTO_SCTP)
+		taken = ct_take_ports(ctx, &ip, t);
+	else if (ip.proto == (ip.v6 ? PROTO_ICMPV6 : IPPROTO_ICMP))
+		return ct_take_icmp(ctx, &ip, t);
+	else
+		return 1;
+	return taken && t->sport && t->dport;
+}
+
+#endif

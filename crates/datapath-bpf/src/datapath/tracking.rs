@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Packets that met a `ct` in the programs, and go on in the daemon.
+
+use std::sync::Arc;
+
+use datapath::{Action, Actions, DropReason, Refusal, Tracked};
+
+use super::BpfDatapath;
+use crate::encode::Encoded;
+use crate::miss::{ListPlace, TrackedMiss};
+use crate::{decode, keys};
+
+impl BpfDatapath {
+    /// Encodes actions.
+    ///
+    /// # Errors
+    ///
+    /// Returns the reason why no hook can run the actions.
+    pub(crate) fn encode(&self, actions: &[Action]) -> Result<Encoded, Refusal> {
+        self.flows.encode(actions)
+    }
+
+    /// Returns the state of a packet that came with this header. When its flow is gone, the packet
+    /// is left one action, the drop that counts it.
+    pub(crate) fn tracked(&self, miss: &TrackedMiss) -> Tracked {
+        let gone = || Arc::from([Action::Drop(DropReason::CtStale)]);
+        Tracked {
+            fields: keys::from_words(&miss.words),
+            rest: miss.place.map(|place| self.list_from(place).unwrap_or_else(gone)),
+        }
+    }
+
+    /// Returns the actions of a flow from a place on. `None`: the flow was removed or replaced.
+    fn list_from(&self, place: ListPlace) -> Option<Actions> {
+        let cells = self.flows.cells_of(place.flow, place.installed)?;
+        decode::actions_from_ct(&cells, place.cell).map(Actions::from)
+    }
+}
