@@ -5,6 +5,7 @@ use super::PORTS;
 use clock::Clock;
 use datapath::offload::ProviderSlot;
 use datapath::{Flows, PortNo, Tier, TierSet, Ufid};
+use datapath_bpf::ct_memory::BpfMemory;
 use datapath_bpf::grace::Grace;
 use datapath_bpf::{BpfDatapath, BpfProvider, Config, Unavailable};
 use datapath_userspace::UserspaceDatapath;
@@ -43,7 +44,7 @@ pub(super) struct Fast {
 }
 
 impl Fast {
-    /// Puts BPF over `base`, after the places `above` in the list of providers.
+    /// Puts BPF over `base`, which tracks by `connections`, after the places `above` in the list of providers.
     ///
     /// # Errors
     ///
@@ -53,9 +54,10 @@ impl Fast {
         clock: Clock,
         tier: Tier,
         above: Vec<ProviderSlot>,
+        connections: &BpfMemory,
     ) -> Result<Fast, Unavailable> {
         let config = Config { pins: None, max_flows: 1024, ..Config::default() };
-        let bpf = match BpfDatapath::open(config, clock) {
+        let bpf = match BpfDatapath::open_over(config, clock, Some(connections)) {
             Ok(bpf) => Arc::new(bpf),
             Err(e @ (Unavailable::Permission(_) | Unavailable::Kernel { .. })) => return Err(e),
             Err(e) => panic!("{e}"),

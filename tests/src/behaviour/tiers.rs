@@ -35,8 +35,8 @@ const UNEQUAL: &str = "XDP has one frame: copies are of what it is in the end";
 const SPLIT: &str = "a frame in several buffers is cut in userspace: kernels lose pages of it at XDP, \
                      and the skb hook cannot finish a checksum before it cuts";
 const OF_SKB: &str = "priority and mark are an skb's";
-
-const NO_CT: &str = "BPF does not track connections yet";
+const NO_FLOW: &str = "no flow has the id: packets go up, from XDP by tcx";
+const HOURS: &str = "BPF has the kernel's clock, and the case waits for hours";
 
 const fn but(case: &'static str, not: Not, tiers: &'static [Tier], why: &'static str) -> Exception {
     Exception { case, tiers, not, why }
@@ -106,43 +106,34 @@ const EXCEPTIONS: &[Exception] = &[
     ),
     but("a_nested_list_may_end_a_list", Not::AtXdp, XDP, UNEQUAL),
     but("a_sample_may_end_a_list", Not::AtXdp, XDP, UNEQUAL),
+    but("all_fragments_of_a_packet_have_one_hash", Not::AtXdp, XDP, NO_FLOW),
+    but("hash_is_seen_after_recirculation", Not::AtXdp, XDP, NO_FLOW),
+    but("edits_before_a_lookup_that_misses_are_done_once", Not::AtXdp, XDP, NO_FLOW),
+    but("a_connection_is_new_then_established", Not::AtXdp, XDP, NO_FLOW),
+    but("other_protocols_are_tracked", Not::AtXdp, XDP, NO_FLOW),
+    but("what_cannot_be_tracked_is_invalid", Not::AtXdp, XDP, NO_FLOW),
+    but("force_turns_a_connection", Not::AtXdp, XDP, NO_FLOW),
+    but("zones_are_apart", Not::AtXdp, XDP, NO_FLOW),
+    but("mark_and_label_stay_with_the_connection", Not::AtXdp, XDP, NO_FLOW),
+    but("source_nat_translates_both_ways", Not::AtXdp, XDP, NO_FLOW),
+    but("destination_nat_translates_both_ways", Not::AtXdp, XDP, NO_FLOW),
+    but("errors_are_translated_with_what_they_quote", Not::AtXdp, XDP, NO_FLOW),
+    but("clear_forgets", Not::AtXdp, XDP, NO_FLOW),
+    but("a_changed_packet_is_looked_up_again", Not::AtXdp, XDP, NO_FLOW),
+    but("tracking_in_a_copy_stays_there", Not::AtXdp, XDP, NO_FLOW),
+    but("execution_goes_on_with_the_key_s_connection", Not::AtXdp, XDP, NO_FLOW),
+    but("limits_and_flushes", Not::AtXdp, XDP, NO_FLOW),
+    but("a_helper_translates_what_it_reads", Not::AtXdp, XDP, NO_FLOW),
+    but("fragments_wait_for_each_other", Not::AtXdp, XDP, NO_FLOW),
+    but("connections_end_by_the_clock", Not::Holding, BOTH, HOURS),
+    but("ended_connections_are_removed", Not::Holding, BOTH, HOURS),
+    but("fragments_without_their_packet_go_on_as_invalid", Not::Holding, BOTH, HOURS),
     but(
-        "all_fragments_of_a_packet_have_one_hash",
-        Not::AtXdp,
-        XDP,
-        "no flow has the id: packets go up, from XDP by tcx",
+        "established_packets_stay_with_their_flows",
+        Not::AllInBpf,
+        BOTH,
+        "the tracker in userspace makes connections and moves their states",
     ),
-    but(
-        "hash_is_seen_after_recirculation",
-        Not::AtXdp,
-        XDP,
-        "no flow has the id: packets go up, from XDP by tcx",
-    ),
-    but(
-        "edits_before_a_lookup_that_misses_are_done_once",
-        Not::AtXdp,
-        XDP,
-        "no flow has the id: packets go up, from XDP by tcx",
-    ),
-    but("a_connection_is_new_then_established", Not::Holding, BOTH, NO_CT),
-    but("other_protocols_are_tracked", Not::Holding, BOTH, NO_CT),
-    but("what_cannot_be_tracked_is_invalid", Not::Holding, BOTH, NO_CT),
-    but("force_turns_a_connection", Not::Holding, BOTH, NO_CT),
-    but("zones_are_apart", Not::Holding, BOTH, NO_CT),
-    but("mark_and_label_stay_with_the_connection", Not::Holding, BOTH, NO_CT),
-    but("source_nat_translates_both_ways", Not::Holding, BOTH, NO_CT),
-    but("destination_nat_translates_both_ways", Not::Holding, BOTH, NO_CT),
-    but("errors_are_translated_with_what_they_quote", Not::Holding, BOTH, NO_CT),
-    but("clear_forgets", Not::Holding, BOTH, NO_CT),
-    but("a_changed_packet_is_looked_up_again", Not::Holding, BOTH, NO_CT),
-    but("tracking_in_a_copy_stays_there", Not::Holding, BOTH, NO_CT),
-    but("execution_goes_on_with_the_key_s_connection", Not::Holding, BOTH, NO_CT),
-    but("connections_end_by_the_clock", Not::Holding, BOTH, NO_CT),
-    but("limits_and_flushes", Not::Holding, BOTH, NO_CT),
-    but("ended_connections_are_removed", Not::Holding, BOTH, NO_CT),
-    but("a_helper_translates_what_it_reads", Not::Holding, BOTH, NO_CT),
-    but("fragments_wait_for_each_other", Not::Holding, BOTH, NO_CT),
-    but("fragments_without_their_packet_go_on_as_invalid", Not::Holding, BOTH, NO_CT),
 ];
 
 fn exception(case: &str, tier: Tier, not: Not) -> Option<&'static str> {

@@ -7,10 +7,13 @@ use super::peer::Peer;
 use super::{FLOW_LIMIT, Fixture, LARGE_MTU, LARGE_MTU_OF_ONE_BUFFER, MTU, PORTS, Ran, finished};
 use crate::harness::{Netns, patient, skip, without_root};
 use clock::Clock;
+use conntrack::Table;
 use datapath::offload::ProviderSlot;
 use datapath::{Datapath, LookupStats, PortKind, PortNo, PortSpec, Tier};
+use datapath_bpf::ct_memory::BpfMemory;
+use datapath_bpf::grace::Grace;
 use datapath_model::Card;
-use datapath_userspace::{Config, UserspaceDatapath};
+use datapath_userspace::{Config, ConnectionTable, Makers, UserspaceDatapath};
 use packet::Packet;
 use std::io::Write;
 use std::process::{Command, Stdio};
@@ -19,6 +22,9 @@ use std::time::{Duration, Instant};
 
 /// Longest wait for a packet to go through, of [`patient`].
 const ARRIVAL: Duration = Duration::from_secs(5);
+
+/// Connections of a chunk of the table that BPF shares.
+const CONNS: usize = 4096;
 
 /// The userspace datapath with `AF_PACKET` ports, alone or below BPF; the test sits at the other
 /// ends of the pairs.
@@ -78,9 +84,20 @@ impl Veth {
         }
         let clock = Clock::new();
         let config = Config { max_flows: FLOW_LIMIT, ..Config::default() };
-        let userspace = UserspaceDatapath::new("netdev@veth", clock.clone(), config);
-        let fast = uses_bpf.then(|| Fast::over(&userspace, clock.clone(), tier, above.clone()));
-        let fast = fast.transpose()?;
+        let memory = uses_bpf.then(|| BpfMemory::open(None, CONNS)).transpose()?;
+        let memory = memory.map(|(memory, _)| Arc::new(memory));
+        let table = memory.clone().map(|memory| {
+            let table = Table::open(memory, [3, 5]).expect("the memory is new");
+            let barrier = Box::new(Grace::new().expect("BPF is there"));
+            ConnectionTable { table: Arc::new(table), barrier, makers: Makers::Daemon }
+        });
+        let table = table.unwrap_or_default();
+        let userspace =
+            UserspaceDatapath::with_connections("netdev@veth", clock.clone(), config, table);
+        let over = |memory: Arc<BpfMemory>| {
+            Fast::over(&userspace, clock.clone(), tier, above.clone(), &memory)
+        };
+        let fast = memory.map(over).transpose()?;
         let placed = fast.as_ref().filter(|_| !above.is_empty()).map(Fast::placed);
         let card = placed.map(|placed| carded::begin(placed, &userspace, clock.clone()));
         let datapath: Arc<dyn Datapath> = match &fast {

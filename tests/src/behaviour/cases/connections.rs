@@ -4,8 +4,8 @@
 use crate::behaviour::frames::{A, B, has_right_checksums, pattern, unfinished, v4, v6};
 use crate::behaviour::{World, on};
 use datapath::DropReason;
-use flow::Key;
 use flow::ct_state::{DNAT, EST, INV, NEW, REL, RPL, SNAT, TRK};
+use flow::{Field, Key};
 use packet::build::Frame;
 use packet::tcp_flags::{ACK, FIN, RST, SYN};
 use packet::{Ipv4Header, Packet, TcpHeader, ip_proto};
@@ -108,6 +108,64 @@ pub fn a_connection_is_new_then_established(w: &World) {
     assert_eq!(state(w, "ct", &tcp((1, 2), (1000, 80), RST | ACK, (100, 500))), EST | TRK);
     assert_eq!(state(w, "ct", &syn), NEW | TRK);
     assert_eq!(state(w, "ct", &ack), NEW | TRK, "picked up: nothing is committed any more");
+}
+
+/// Flows for packets of port 1 and answers of port 2: tracked in zone 5, then looked up by the state.
+fn install_firewall(w: &World, nat: &str) {
+    for (port, to) in [(1, 2), (2, 1)] {
+        let by_state = |state: u8| {
+            let mut again = on(port);
+            again.set(Field::RecircId, u128::from(port));
+            again.set_masked(Field::CtState, state.into(), (NEW | EST).into());
+            again.set_masked(Field::CtMark, 0, 0xf0);
+            again
+        };
+        let ufid = u128::from(port) * 10;
+        w.install(ufid, on(port), &format!("ct(zone=5,nat),recirc({port:#x})"));
+        w.install(ufid + 1, by_state(EST), &to.to_string());
+        if port == 1 {
+            let begin = format!("ct(commit,zone=5,mark=0x1/0xf{nat}),2");
+            w.install(ufid + 2, by_state(NEW), &begin);
+        }
+    }
+}
+
+pub fn established_packets_stay_with_their_flows(w: &World) {
+    install_firewall(w, ",nat(src=10.0.0.9)");
+    let send = |port: u32, frame: &[u8]| {
+        w.fixture().inject(datapath::PortNo(port), Packet::from_slice(frame));
+        w.out(3 - port)
+    };
+    let (forth, back) = (udp((1, 2), (1500, 53)), udp((2, 9), (53, 1500)));
+    assert_eq!(send(2, &back), [[0; 0]; 0], "nobody asked");
+    for round in 0..5 {
+        for (port, frame, hosts) in [(1, &forth, (9, 2)), (2, &back, (2, 1))] {
+            let out = send(port, frame);
+            assert_eq!(out.len(), 1, "round {round}, port {port}");
+            assert_eq!(addresses(&out[0]), hosts, "round {round}, port {port}");
+            assert!(has_right_checksums(&out[0]));
+        }
+    }
+    // Packets that are still to be segmented or lack their checksum, and TCP.
+    let syn = tcp((1, 2), (1000, 80), SYN, (99, 0));
+    let syn_ack = tcp((2, 9), (80, 1000), SYN | ACK, (499, 100));
+    assert_eq!(send(1, &syn).len(), 1);
+    assert_eq!(send(2, &syn_ack).len(), 1);
+    for n in 0..5u32 {
+        let data = tcp_with((1, 2), (1000, 80), ACK, (100 + 4 * n, 500 + 4 * n), b"data");
+        w.fixture().inject(datapath::PortNo(1), unfinished(&data));
+        let out = w.out(2);
+        assert_eq!((out.len(), addresses(&out[0])), (1, (9, 2)));
+        assert!(has_right_checksums(&out[0]));
+        let data = tcp_with((2, 9), (80, 1000), ACK, (500 + 4 * n, 104 + 4 * n), b"data");
+        let out = send(2, &data);
+        assert_eq!((out.len(), addresses(&out[0])), (1, (2, 1)));
+        assert!(has_right_checksums(&out[0]));
+    }
+    let stray = tcp_with((2, 9), (80, 1000), ACK, (1 << 30, 104), b"data");
+    assert_eq!(send(2, &stray), [[0; 0]; 0], "outside the window");
+    let reset = tcp((1, 2), (1000, 80), RST, (120, 0));
+    assert_eq!(send(1, &reset).len(), 1);
 }
 
 pub fn other_protocols_are_tracked(w: &World) {

@@ -94,6 +94,7 @@ macro_rules! behaviour_cases {
                 drops_have_reasons;
             connections:
                 a_connection_is_new_then_established,
+                established_packets_stay_with_their_flows,
                 other_protocols_are_tracked,
                 what_cannot_be_tracked_is_invalid,
                 force_turns_a_connection,
