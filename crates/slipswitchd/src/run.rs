@@ -9,8 +9,12 @@ use crate::openflow::Services;
 use anyhow::{Context, Result};
 use bridge::switch::Switch;
 use clock::Clock;
+use conntrack::Table;
+use conntrack::layout::CHUNK_CONNS;
 use datapath::Datapath;
-use datapath_userspace::UserspaceDatapath;
+use datapath_bpf::ct_memory::BpfMemory;
+use datapath_bpf::grace::Grace;
+use datapath_userspace::{ConnectionTable, Makers, UserspaceDatapath};
 use placement::PlacedDatapath;
 use process::{Dirs, Signals};
 use std::cell::RefCell;
@@ -185,7 +189,8 @@ fn assemble(args: &Args, dirs: &Dirs) -> Result<(Shared, Arc<Notify>)> {
         upcall_share: upcall_share(args.dummy, None),
         ..datapath_userspace::Config::default()
     };
-    let userspace = UserspaceDatapath::new(name, clock.clone(), config);
+    let (table, memory) = connections(args.dummy);
+    let userspace = UserspaceDatapath::with_connections(name, clock.clone(), config, table);
     // In dummy mode everything runs on this thread, in order, so that tests are exact.
     let threads = args.dummy == DummyLevel::Off;
     // The tiers above userspace, fastest first.
@@ -199,7 +204,7 @@ fn assemble(args: &Args, dirs: &Dirs) -> Result<(Shared, Arc<Notify>)> {
         .context("cannot start the revalidator thread")?;
     let configuration =
         Configuration::start(args, dirs).context("cannot connect to the database")?;
-    let daemon = Daemon::new(
+    let mut daemon = Daemon::new(
         switch,
         userspace,
         placed,
@@ -210,7 +215,23 @@ fn assemble(args: &Args, dirs: &Dirs) -> Result<(Shared, Arc<Notify>)> {
         dirs.clone(),
         events,
     );
+    daemon.shared_connections = memory;
     Ok((Rc::new(RefCell::new(daemon)), bell))
+}
+
+/// Makes the table of connections, in memory that BPF programs can share where the kernel and the
+/// daemon's privileges allow it.
+fn connections(dummy: DummyLevel) -> (ConnectionTable, Option<Arc<BpfMemory>>) {
+    let shared = || {
+        let (memory, _) = BpfMemory::open(None, CHUNK_CONNS).ok()?;
+        let (memory, barrier) = (Arc::new(memory), Box::new(Grace::new().ok()?));
+        let [seed, multiplier, ..] = datapath_bpf::hash::factors();
+        let table = Table::open(memory.clone(), [seed, multiplier]).ok()?;
+        let table = ConnectionTable { table: Arc::new(table), barrier, makers: Makers::Daemon };
+        Some((table, Some(memory)))
+    };
+    let none = || (ConnectionTable::default(), None);
+    if dummy == DummyLevel::Off { shared().unwrap_or_else(none) } else { none() }
 }
 
 async fn watch_database(daemon: Shared, configured: Rc<Notify>) {

@@ -75,7 +75,7 @@ fn begin(context: &Context<'_>, placed: &Arc<PlacedDatapath>, new: &Tunables) {
     let mut config = Config { pins: Some(context.directories.bpf_pins()), ..Config::default() };
     config.max_flows = size("bpf-max-flows", new.bpf_sizes.0, config.max_flows, MAX_FLOWS);
     config.max_masks = size("bpf-max-masks", new.bpf_sizes.1, config.max_masks, MAX_MASKS);
-    let opened = BpfDatapath::open(config, context.clock.clone());
+    let opened = BpfDatapath::open_over(config, context.clock.clone(), context.shared_connections);
     let provider = match opened {
         Ok(bpf) => {
             if bpf.was_adopted() {
