@@ -73,7 +73,8 @@ impl Table {
     /// The memory has another layout, or is damaged. It is left as it is.
     pub fn open(memory: Arc<dyn Memory>, secret: [u64; 2]) -> Result<Table, WrongLayout> {
         let config = memory.config();
-        let is_fresh = config.get(config::MAGIC).is_some_and(|word| word.load(Ordering::Acquire) == 0);
+        let is_fresh =
+            config.get(config::MAGIC).is_some_and(|word| word.load(Ordering::Acquire) == 0);
         if is_fresh && config.len() >= config::WORDS {
             format(&*memory, secret);
         }
