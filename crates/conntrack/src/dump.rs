@@ -56,7 +56,8 @@ impl Table {
             reply: conn.reply(head)?,
             mark: conn.mark(),
             label: conn.label(),
-            timeout: duration(head.expires().since(now)),
+            // Moments are rounded down: without a tick more, whole seconds would lose one.
+            timeout: duration(head.expires().since(now).saturating_add(1)),
             tcp: (original.proto == ip_proto::TCP).then(|| tcp_of(conn)),
             helper: conn.class().helper,
             parent: self.parent(conn),
@@ -99,6 +100,9 @@ fn protocol(proto: u8) -> String {
         ip_proto::TCP => "tcp".into(),
         ip_proto::UDP => "udp".into(),
         ip_proto::SCTP => "sctp".into(),
+        ip_proto::IGMP => "igmp".into(),
+        33 => "dccp".into(),
+        136 => "udplite".into(),
         other => other.to_string(),
     }
 }
