@@ -27,8 +27,10 @@ pub enum Manip {
 /// The choice within a range.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Selection {
-    /// By a hash of the tuple.
+    /// The action does not say; as [`Selection::Hash`].
     #[default]
+    Default,
+    /// By a hash of the tuple.
     Hash,
     /// At random.
     Random,
@@ -103,8 +105,10 @@ impl<'a> Choice<'a> {
     fn new(table: &Table, original: &Tuple, range: &'a NatRange) -> Option<Choice<'a>> {
         let hash = match range.selection {
             Selection::Random => fastrand::u32(..),
-            Selection::Hash if range.persistent => persistent_hash(original.src),
-            Selection::Hash => table.hash(&original.canonical()?),
+            Selection::Default | Selection::Hash if range.persistent => {
+                persistent_hash(original.src)
+            }
+            Selection::Default | Selection::Hash => table.hash(&original.canonical()?),
         };
         let reply = original.reversed();
         let old = match range.manip {

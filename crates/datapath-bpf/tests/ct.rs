@@ -208,7 +208,7 @@ impl Talk {
         let ports = if proto == 47 { (0, 0) } else { (1000 + number, 80) };
         let range = |manip, to, ports| {
             let addresses = Some((host(to), host(to)));
-            let selection = Selection::Hash;
+            let selection = Selection::Default;
             Some(Nat::Range(NatRange { manip, addresses, ports, selection, persistent: false }))
         };
         let has_ports = matches!(proto, 6 | 17);

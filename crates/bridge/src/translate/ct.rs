@@ -186,7 +186,11 @@ fn nat_request(nat: &Nat) -> conntrack::Nat {
         addresses,
         // Without addresses OVS leaves the ports out, too.
         ports: nat.ports.filter(|_| addresses.is_some()),
-        selection: if nat.random { Selection::Random } else { Selection::Hash },
+        selection: match (nat.random, nat.hash) {
+            (true, _) => Selection::Random,
+            (false, true) => Selection::Hash,
+            (false, false) => Selection::Default,
+        },
         persistent: nat.persistent,
     })
 }

@@ -146,7 +146,7 @@ pub(crate) fn read(a: u16, b: u32, operands: &[u64]) -> Request {
         (false, true) => Some(Manip::Dst),
         (false, false) => None,
     };
-    let selection = if has(CT_OP_RANDOM) { Selection::Random } else { Selection::Hash };
+    let selection = if has(CT_OP_RANDOM) { Selection::Random } else { Selection::Default };
     let persistent = has(CT_OP_PERSISTENT);
     let nat = match manip {
         None => Nat::Existing,

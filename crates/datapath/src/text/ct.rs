@@ -74,7 +74,8 @@ fn nat_text(nat: &Nat) -> String {
     }
     match range.selection {
         Selection::Random => out.push_str(",random"),
-        Selection::Hash => {}
+        Selection::Hash => out.push_str(",hash"),
+        Selection::Default => {}
     }
     out.push(')');
     out
@@ -131,7 +132,7 @@ impl Parser<'_> {
             return Ok(Nat::Existing);
         }
         let mut range = None;
-        let (mut persistent, mut selection) = (false, Selection::Hash);
+        let (mut persistent, mut selection) = (false, Selection::default());
         loop {
             self.skip_separators();
             if self.take(")") {
