@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Switches, hosts and traffic for these tests.
 
+use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
 use slipswitch_tests::harness::{
     Host, Kind, Mode, Netns, Switch, patient, wait_until, without_privilege, without_tool,
 };
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream, UdpSocket};
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener, TcpStream, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
@@ -120,6 +121,28 @@ impl Stream {
     /// Connects from one host to `target`, which leads to `listening`, an address of the other
     /// (both with a port).
     pub fn new(from: &Host, to: &Host, listening: &str, target: &str) -> Stream {
+        let target = target.parse().expect("an address");
+        let open = || TcpStream::connect_timeout(&target, patient(SOON)).expect("it connects");
+        Stream::connected(from, to, listening, open)
+    }
+
+    /// Connects from a port of one IPv4 host to an address of the other.
+    pub fn from_port(from: &Host, to: &Host, port: u16, target: &str) -> Stream {
+        let address: SocketAddr = target.parse().expect("an address");
+        Stream::connected(from, to, target, || {
+            let socket = socket(AddressFamily::INET, SocketType::STREAM, None).expect("a socket");
+            bind(&socket, &SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, port)).expect("a free port");
+            connect(&socket, &address).expect("it connects");
+            TcpStream::from(socket)
+        })
+    }
+
+    fn connected(
+        from: &Host,
+        to: &Host,
+        listening: &str,
+        open: impl FnOnce() -> TcpStream + Send,
+    ) -> Stream {
         let listening = listening.to_owned();
         let listener =
             to.netns.with(move || TcpListener::bind(listening).expect("the host's address"));
@@ -128,10 +151,7 @@ impl Stream {
             stream.set_read_timeout(Some(patient(SOON))).expect("not zero");
             std::io::copy(&mut stream, &mut std::io::sink()).expect("data goes on")
         });
-        let target = target.parse().expect("an address");
-        let stream = from
-            .netns
-            .with(move || TcpStream::connect_timeout(&target, patient(SOON)).expect("it connects"));
+        let stream = from.netns.with(open);
         Stream { stream, reader }
     }
 
