@@ -17,6 +17,7 @@ macro_rules! scenarios {
 mod actions;
 mod commands;
 mod connections;
+mod conntrack;
 mod database;
 mod flows;
 mod found;
