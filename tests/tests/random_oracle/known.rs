@@ -29,6 +29,16 @@ pub const KNOWN: &[Known] = &[
         even: |_, real, ours| (sorted_floods(&real), sorted_floods(&ours)),
     },
     Known {
+        name: "misses in other bridges",
+        reason: "OVS knows the rule of a miss in the traced bridge only, and shows it as a rule elsewhere",
+        even: |_, real, ours| {
+            let named = real
+                .replace("reg0=0x1, priority 0", "No match, and a \"packet-in\" is called for.")
+                .replace("reg0=0x2, priority 0", "No match.");
+            (named, ours)
+        },
+    },
+    Known {
         name: "order of floods into other bridges",
         reason: "what a bridge does to its packet is undone for the ports that follow, in the order \
                  of a hash table",
@@ -128,7 +138,7 @@ pub const KNOWN: &[Known] = &[
         name: "packet type with a recirculation id",
         reason: "a flow that matches a recirculation id matches the packet type, too, which OVS \
                  shows then",
-        even: |_, real, ours| (without_packet_type(&real), ours),
+        even: |_, real, ours| (without_packet_type(&real), without_packet_type(&ours)),
     },
     Known {
         name: "watched groups",
@@ -139,16 +149,6 @@ pub const KNOWN: &[Known] = &[
         name: "final flow",
         reason: "OVS repeats a flow of which nothing changed but the output of its action set",
         even: |_, real, ours| (unchanged(&real), ours),
-    },
-    Known {
-        name: "misses in other bridges",
-        reason: "OVS knows the rule of a miss in the traced bridge only, and shows it as a rule elsewhere",
-        even: |_, real, ours| {
-            let named = real
-                .replace("reg0=0x1, priority 0", "No match, and a \"packet-in\" is called for.")
-                .replace("reg0=0x2, priority 0", "No match.");
-            (named, ours)
-        },
     },
     Known {
         name: "NSH in a trace",

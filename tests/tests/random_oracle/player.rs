@@ -427,8 +427,8 @@ impl Player {
             // Ages, and the order, which is theirs, are of a clock that does not stand.
             lines.iter_mut().for_each(without_last_word);
         }
-        // Within a table the order of flows is that of a hash table.
-        if is_aged || command == "bridge/dump-flows" {
+        // Within a table the order of flows is that of a hash table, and so is that of connections.
+        if is_aged || matches!(command, "bridge/dump-flows" | "dpctl/dump-conntrack") {
             lines.sort();
         }
         lines.join("\n")

@@ -8,8 +8,8 @@ use flow::{Field, Subfield};
 use openflow::PortNo;
 use openflow::action::*;
 
-/// Number of entries that are generated.
-pub const KINDS: usize = 48;
+/// Number of entries of [`Action`].
+pub const KINDS: usize = 51;
 
 /// The entry's number.
 pub fn kind(action: &Action) -> usize {
@@ -62,9 +62,9 @@ pub fn kind(action: &Action) -> usize {
         Action::WriteActions(_) => 45,
         Action::WriteMetadata { .. } => 46,
         Action::GotoTable(_) => 47,
-        // Not generated: results depend on the connections of all earlier packets. Traces of them
-        // are compared in `oracle/connections.rs`.
-        Action::Ct(_) | Action::Nat(_) | Action::CtClear => KINDS,
+        Action::Ct(_) => 48,
+        Action::Nat(_) => 49,
+        Action::CtClear => 50,
     }
 }
 
@@ -72,6 +72,9 @@ pub fn kind(action: &Action) -> usize {
 const INSTRUCTIONS: [usize; 4] = [44, 45, 46, 47];
 /// Kinds that a good list has rarely: they stand alone, or end it.
 const RARE: [usize; 4] = [36, 39, 43, 3];
+
+/// The first of the kinds that are about connections. Flows that track them have those.
+const FIRST_OF_CONNECTIONS: usize = 48;
 
 /// A list for a flow in `table`. `any`: nothing is done for it to be valid.
 pub fn list(g: &mut Gen, table: u8, any: bool) -> Vec<Action> {
@@ -103,7 +106,7 @@ pub fn applied(g: &mut Gen, table: u8, depth: usize, any: bool) -> Vec<Action> {
         if !any && (INSTRUCTIONS.contains(&kind) || RARE.contains(&kind) && !g.one_in(8)) {
             continue;
         }
-        if !any && kind == 36 {
+        if !any && (kind == 36 || kind >= FIRST_OF_CONNECTIONS) {
             continue;
         }
         if depth > 1 && matches!(kind, 41 | 45) {
@@ -252,6 +255,19 @@ fn one(g: &mut Gen, kind: usize, table: u8, depth: usize) -> Action {
             let mask = g.pick(&[u64::MAX, 0xff, 0xff00]);
             Action::WriteMetadata { value: g.pick(&[0u64, 1, 2, 0x1234]) & mask, mask }
         }
+        48 => {
+            let is_v6 = g.bool();
+            super::connections::ct(g, table, is_v6)
+        }
+        49 => Action::Nat(Nat {
+            side: None,
+            addresses: NatAddresses::Any,
+            ports: None,
+            persistent: false,
+            hash: false,
+            random: false,
+        }),
+        50 => Action::CtClear,
         // Not 255, which is no table; OVS takes it, and runs on in a table that is not there.
         _ => Action::GotoTable(if g.one_in(20) {
             g.pick(&[table, 254])
@@ -350,7 +366,9 @@ fn learn(g: &mut Gen) -> Action {
     let mut specs = Vec::new();
     let whole = |field: Field| Subfield { field, start: 0, bits: field.bits() };
     for _ in 0..1 + g.below(4) {
-        let field = g.pick(&written());
+        // OVS shows flags that there are not in what is learned of ct_state.
+        let field = Some(g.pick(&written())).filter(|f| *f != Field::CtState);
+        let field = field.unwrap_or(Field::CtMark);
         let spec = match g.below(6) {
             0 => LearnSpec {
                 bits: 48,

@@ -45,6 +45,8 @@ struct Facts {
     vlan_limit: usize,
     /// The lengths that `check_pkt_larger` compares with.
     lengths: Vec<usize>,
+    /// Connections are tracked.
+    tracks: bool,
 }
 
 /// VLAN headers that a key has room for.
@@ -178,6 +180,17 @@ pub const LEFT_OUT: &[LeftOut] = &[
         },
     },
     LeftOut {
+        name: "fragments where connections are tracked",
+        reason: "OVS keeps them beyond the packet and beyond the case, and sends them with later ones; \
+                 what becomes of them is for tests/tests/oracle",
+        of: |facts, step| facts.tracks && frame(step).is_some_and(packets::is_fragment),
+    },
+    LeftOut {
+        name: "SCTP where connections are tracked",
+        reason: "here its ports are tracked, as in versions of OVS from 3.3 on; 3.1 tracks addresses",
+        of: |facts, step| facts.tracks && frame(step).is_some_and(packets::is_sctp),
+    },
+    LeftOut {
         name: "MPLS without a label",
         reason: "OVS cannot read the key of its megaflow, and loses what that counts",
         of: |_, step| frame(step).is_some_and(packets::is_without_label),
@@ -261,6 +274,7 @@ impl Facts {
             },
             vlan_limit: limit,
             lengths: lengths(&text),
+            tracks: any(&["Ct(Ct {"]),
         }
     }
 }

@@ -2,6 +2,7 @@
 //! Cases from seeds.
 
 pub mod actions;
+mod connections;
 mod groups;
 pub mod left_out;
 mod matches;
@@ -20,6 +21,8 @@ pub const VLANS: [u16; 6] = [0, 1, 5, 10, 20, 4095];
 pub const GROUPS: u32 = 4;
 /// Frames that a case's flows are about.
 const KNOWN: usize = 12;
+/// One in this many cases tracks connections.
+const TRACKING: usize = 4;
 
 /// The state from which a case is generated.
 pub struct Gen {
@@ -27,12 +30,17 @@ pub struct Gen {
     /// Frames of the case, each with the number of the port where it arrives.
     known: Vec<(u32, Vec<u8>)>,
     priorities: u16,
+    /// The case's connections; none where it tracks none.
+    conversations: Vec<connections::Conversation>,
+    /// The case translates addresses of connections.
+    translates: bool,
 }
 
 impl Gen {
     /// The numbers that follow from `seed`.
     pub fn new(seed: u64) -> Gen {
-        Gen { rng: fastrand::Rng::with_seed(seed), known: Vec::new(), priorities: 0 }
+        let rng = fastrand::Rng::with_seed(seed);
+        Gen { rng, known: Vec::new(), priorities: 0, conversations: Vec::new(), translates: false }
     }
 
     fn below(&mut self, n: usize) -> usize {
@@ -150,6 +158,10 @@ pub fn case(seed: u64, packets: usize) -> Case {
         let port = 1 + g.small(4);
         g.known.push((port, frame));
     }
+    if g.one_in(TRACKING) {
+        g.conversations = connections::conversations(&mut g);
+        g.translates = g.below(3) != 0;
+    }
     let mut steps = world::steps(&mut g);
     let bridges: &[&'static str] =
         if steps.iter().any(|s| matches!(s, Step::Configure(c) if c.starts_with("add-br"))) {
@@ -180,10 +192,11 @@ pub fn case(seed: u64, packets: usize) -> Case {
     Case { megaflows, steps, left_out }
 }
 
-/// True when packets may change the switch's tables by the step.
+/// True when packets may change the switch's tables by the step, or its connections.
 fn learns(step: &Step) -> bool {
     let text = format!("{step:?}");
     text.contains("Learn(")
+        || text.contains("Ct(Ct {")
         || text.contains("PortNo(4294967290)")
         || matches!(step, Step::Configure(c) if c.contains("standalone"))
         || matches!(step, Step::Message { .. })
@@ -196,6 +209,12 @@ fn tables(g: &mut Gen, bridge: &'static str, version: Version, steps: &mut Vec<S
         let to = openflow::Action::Output { port: PortNo::NORMAL, max_len: 0 };
         let change = Box::new(FlowMod::add(1, flow::Match::ANY, &[to]));
         steps.push(Step::Flow { bridge, version, change });
+    }
+    if !g.conversations.is_empty() {
+        for _ in 0..6 + g.below(10) {
+            let change = Box::new(connections::flow_mod(g));
+            steps.push(Step::Flow { bridge, version, change });
+        }
     }
     for _ in 0..1 + g.below(14) {
         let change = Box::new(flow_mod(g));
@@ -283,6 +302,7 @@ fn events(
         } else {
             g.pick(&crate::wire::PORTS[..4])
         };
+        let (port, frame) = conversed(g).unwrap_or((port, frame));
         match g.below(60) {
             0 => steps.push(Step::Warp(1000 * g.pick(&[1, 2, 6, 20]))),
             1 => {
@@ -300,7 +320,10 @@ fn events(
                 let words = vec![command.to_owned(), bridge.to_owned()];
                 steps.push(Step::Command(words));
             }
-            4..=12 if traced => steps.push(Step::Trace {
+            4 if !g.conversations.is_empty() => {
+                steps.push(Step::Command(vec!["dpctl/dump-conntrack".to_owned()]));
+            }
+            5..=12 if traced => steps.push(Step::Trace {
                 bridge: "br0",
                 port: 1 + g.small(4),
                 frame: frame.clone(),
@@ -309,4 +332,17 @@ fn events(
         }
         steps.push(Step::Packet { port, frame });
     }
+}
+
+/// Mostly a packet of one of the case's conversations, if it has any.
+fn conversed(g: &mut Gen) -> Option<(&'static str, Vec<u8>)> {
+    if g.conversations.is_empty() || g.one_in(8) {
+        return None;
+    }
+    let n = g.below(g.conversations.len());
+    let mut conversation = g.conversations.get(n)?.clone();
+    let (port, frame) = connections::packet(g, &mut conversation);
+    *g.conversations.get_mut(n)? = conversation;
+    let name = crate::wire::PORTS.get(port as usize - 1)?;
+    Some((name, frame))
 }

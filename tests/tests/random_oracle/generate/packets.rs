@@ -341,6 +341,16 @@ pub fn is_later_fragment(frame: &[u8]) -> bool {
     })
 }
 
+/// True for a fragment of IPv4 or IPv6.
+pub fn is_fragment(frame: &[u8]) -> bool {
+    (0..=2).any(|tags| flow::extract::extract_limited(frame, 1, tags).0.nw_frag != 0)
+}
+
+/// True for SCTP.
+pub fn is_sctp(frame: &[u8]) -> bool {
+    (0..=2).any(|tags| flow::extract::extract_limited(frame, 1, tags).0.nw_proto == 132)
+}
+
 /// True where the transport header, or a neighbour message, is not whole or impossible.
 pub fn is_cut_off(frame: &[u8]) -> bool {
     (0..=2).any(|tags| {

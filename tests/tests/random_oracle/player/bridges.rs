@@ -55,6 +55,7 @@ impl Player {
         }
         self.wire.begin(&mut self.control, &line)?;
         self.control.call("upcall/set-flow-limit", &[limit.to_string()])?;
+        self.command("dpctl/flush-conntrack")?;
         self.count_ports()?;
         // Late messages go to the controllers that are connected. After the answer the switch knows
         // which connections of the previous case are gone, and the treatment of a miss depends on

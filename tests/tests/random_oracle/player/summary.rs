@@ -15,6 +15,8 @@ impl Player {
     pub(super) fn summary(&mut self, seen: &mut Vec<Seen>) -> Result<()> {
         self.process("br0")?;
         self.command("revalidator/purge")?;
+        let of = "dpctl/dump-conntrack".to_owned();
+        seen.push(Seen { text: self.asked(&of, &[])?, of });
         for bridge in BRIDGES {
             for command in COMMANDS {
                 self.control.send(command, &[bridge])?;
