@@ -223,7 +223,13 @@ fn assemble(args: &Args, dirs: &Dirs) -> Result<(Shared, Arc<Notify>)> {
 /// daemon's privileges allow it.
 fn connections(dummy: DummyLevel) -> (ConnectionTable, Option<Arc<BpfMemory>>) {
     let shared = || {
-        let (memory, _) = BpfMemory::open(None, CHUNK_CONNS).ok()?;
+        let opened = BpfMemory::open(None, CHUNK_CONNS).inspect_err(|error| {
+            tracing::info!(
+                target: "conntrack",
+                "connections are tracked in userspace alone: {error}"
+            );
+        });
+        let (memory, _) = opened.ok()?;
         let (memory, barrier) = (Arc::new(memory), Box::new(Grace::new().ok()?));
         let [seed, multiplier, ..] = datapath_bpf::hash::factors();
         let table = Table::open(memory.clone(), [seed, multiplier]).ok()?;

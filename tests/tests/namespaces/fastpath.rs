@@ -47,6 +47,26 @@ fn the_first_packet_of_a_flow_is_neither_lost_nor_overtaken() {
 }
 
 #[test]
+fn established_connections_stay_in_the_kernel() {
+    let Some((switch, a, b)) = pair() else { return };
+    switch.flows(
+        "br0",
+        "priority=10,ip,ct_state=-trk,actions=ct(table=1)
+         priority=1,actions=NORMAL
+         table=1,priority=10,ip,ct_state=+trk+new,in_port=h1,actions=ct(commit),h2
+         table=1,priority=10,ip,ct_state=+trk+est,actions=NORMAL",
+    );
+    warm(&a, "10.0.0.2");
+    sees(&switch, &["in_port(h1)", "recirc_id(0)", "ct", "offloaded:yes, dp:tcx"]);
+    tcp(&a, &b, 1_000_000);
+    let before = in_userspace(&switch);
+    tcp(&a, &b, 40_000_000);
+    let up = in_userspace(&switch) - before;
+    assert!(up < 40, "{up} packets went through userspace");
+    assert_eq!(switch.warnings(), Vec::<String>::new());
+}
+
+#[test]
 fn rules_count_what_the_kernel_forwards() {
     let Some((switch, a, _b)) = pair() else { return };
     switch.flows("br0", "priority=10,icmp,in_port=h1,actions=h2\npriority=1,actions=NORMAL");
