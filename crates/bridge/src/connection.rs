@@ -68,9 +68,11 @@ pub use session::{CloseCause, ConnectionCounters, ConnectionStatus, Options};
 use crate::snapshot::BridgeIndex;
 use crate::switch::Switch;
 use clock::Millis;
+use flush::Flushing;
 use hashbrown::HashMap;
 use openflow::Version;
 use openflow::message::{AsyncKind, PacketInReason, TableStatusReason};
+use reply::Job;
 use session::Session;
 use std::collections::BTreeMap;
 
@@ -103,6 +105,8 @@ pub struct Connections {
     bundle_idle_timeout_ms: Option<u64>,
     /// Bytes that the bundles of all connections may hold together; `None` means a gigabyte.
     bundle_memory: Option<usize>,
+    /// Removals of connections whose peers are gone.
+    orphans: Vec<Flushing>,
 }
 
 impl Connections {
@@ -183,8 +187,11 @@ impl Connections {
 
     /// Removes a connection whose transport is gone.
     pub fn closed(&mut self, id: ConnectionId) {
-        let Some(session) = self.sessions.remove(&id) else { return };
+        let Some(mut session) = self.sessions.remove(&id) else { return };
         self.ended += session.counters;
+        if let Some(Job::Flush(rest)) = session.job.take() {
+            self.orphans.push(rest);
+        }
         if session.is_admitted()
             && let Some(state) = self.bridges.get_mut(&session.bridge)
         {
@@ -227,12 +234,18 @@ impl Connections {
             }
             self.work(id, switch, now);
         }
+        if let Some(rest) = self.orphans.pop().and_then(|flushing| flushing.step(switch)) {
+            self.orphans.push(rest);
+        }
         self.flush_and_apply_settings(switch);
     }
 
     /// Returns the latest time at which [`Connections::run`] must be called; `None` when only other
     /// calls can give it work.
     pub fn deadline(&self) -> Option<Millis> {
+        if !self.orphans.is_empty() {
+            return Some(Millis(0));
+        }
         let timeout = self.bundle_timeout();
         self.sessions.values().filter_map(|s| s.deadline(timeout)).min()
     }

@@ -235,7 +235,10 @@ impl Engine {
             depth = own_depth;
             let work = Work::with_metadata(missed.packet, &key);
             match rest {
-                Some(actions) => self.run_all(shared, vec![work], &actions, depth),
+                Some(actions) => {
+                    self.upcall_meter.count_other();
+                    self.run_all(shared, vec![work], &actions, depth);
+                }
                 None => run.push(work),
             }
         }

@@ -73,6 +73,8 @@ pub(crate) struct UpcallMeter {
     /// first upcall.
     since: Option<Nanos>,
     upcalls: Vec<(PortNo, u64)>,
+    /// Packets of the batch that made no upcall and took time.
+    others: u64,
 }
 
 impl UpcallMeter {
@@ -90,13 +92,20 @@ impl UpcallMeter {
         }
     }
 
-    /// Ends the batch and divides its CPU time among the ports by their upcalls.
+    /// Counts a packet that makes no upcall, but has its part of the batch's time.
+    pub(crate) fn count_other(&mut self) {
+        self.others += 1;
+    }
+
+    /// Ends the batch and divides its CPU time among the ports by their upcalls. No port is charged
+    /// for the part of other packets.
     pub(crate) fn end(&mut self) -> Vec<UpcallCost> {
+        let others = std::mem::take(&mut self.others);
         let Some(since) = self.since.take().filter(|_| !self.upcalls.is_empty()) else {
             return Vec::new();
         };
         let spent = thread_cpu_time().saturating_sub(since);
-        let total: u64 = self.upcalls.iter().map(|(_, n)| n).sum();
+        let total = others + self.upcalls.iter().map(|(_, n)| n).sum::<u64>();
         let cost =
             |(port, upcalls)| UpcallCost { port, upcalls, cost: spent * upcalls / total.max(1) };
         self.upcalls.drain(..).map(cost).collect()

@@ -158,7 +158,7 @@ impl Refusal {
             Refusal::Lost => "the tier lost the flow by itself; it is offered there again",
             Refusal::CtHelper => "a ct of the flow has alg=, which reads the data of packets",
             Refusal::CtPlace => {
-                "a ct of the flow is in a clone, a sample or a branch amid its actions"
+                "a ct of the flow is in a clone, a sample or a branch amid its actions, or after push_vlan"
             }
             Refusal::CtTable => "the tier does not share the table of connections",
         }

@@ -223,16 +223,17 @@ fn assemble(args: &Args, dirs: &Dirs) -> Result<(Shared, Arc<Notify>)> {
 /// daemon's privileges allow it.
 fn connections(dummy: DummyLevel) -> (ConnectionTable, Option<Arc<BpfMemory>>) {
     let shared = || {
-        let opened = BpfMemory::open(None, CHUNK_CONNS).inspect_err(|error| {
+        let log = |error: &dyn std::fmt::Display| {
             tracing::info!(
                 target: "conntrack",
                 "connections are tracked in userspace alone: {error}"
             );
-        });
-        let (memory, _) = opened.ok()?;
-        let (memory, barrier) = (Arc::new(memory), Box::new(Grace::new().ok()?));
+        };
+        let (memory, _) = BpfMemory::open(None, CHUNK_CONNS).inspect_err(|e| log(e)).ok()?;
+        let grace = Grace::new().inspect_err(|e| log(e)).ok()?;
+        let (memory, barrier) = (Arc::new(memory), Box::new(grace));
         let [seed, multiplier, ..] = datapath_bpf::hash::factors();
-        let table = Table::open(memory.clone(), [seed, multiplier]).ok()?;
+        let table = Table::open(memory.clone(), [seed, multiplier]).inspect_err(|e| log(e)).ok()?;
         let table = ConnectionTable { table: Arc::new(table), barrier, makers: Makers::Daemon };
         Some((table, Some(memory)))
     };

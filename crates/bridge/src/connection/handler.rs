@@ -23,6 +23,7 @@ impl Connections {
         let Some(session) = self.sessions.get_mut(&id) else { return };
         // The frames leave the session, so that handlers can borrow messages from them.
         let mut frames = std::mem::take(&mut session.frames);
+        session.rests = false;
         while let Some(session) = self.sessions.get_mut(&id) {
             if session.closing.is_some() || session.output.is_full_for_requests() {
                 break;
@@ -32,7 +33,7 @@ impl Connections {
                 let is_flush = matches!(job, Job::Flush(_));
                 self.step(id, job, switch, now);
                 // One step of a flush takes all the time that a connection may take at once.
-                if is_flush && self.sessions.get(&id).is_none_or(|s| s.job.is_some()) {
+                if is_flush {
                     break;
                 }
                 continue;

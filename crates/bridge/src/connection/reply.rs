@@ -61,6 +61,9 @@ impl Connections {
                 let rest = flushing.step(switch);
                 if let Some(session) = self.sessions.get_mut(&id) {
                     session.job = rest.map(Job::Flush);
+                    session.rests = true;
+                    // This side does not read meanwhile, and the peer need not answer.
+                    session.progressed = true;
                 }
             }
         }

@@ -156,7 +156,10 @@ pub(super) struct Session {
     /// Time at which the unanswered echo request was sent.
     probed: Option<Millis>,
     /// Output was taken since the last probe, so all output before it was written.
-    progressed: bool,
+    pub(super) progressed: bool,
+    /// The session has done a step of a removal of connections. Others have their turn before it
+    /// goes on.
+    pub(super) rests: bool,
 }
 
 impl Session {
@@ -184,6 +187,7 @@ impl Session {
             heard: now,
             probed: None,
             progressed: false,
+            rests: false,
             options,
         }
     }
@@ -223,7 +227,7 @@ impl Session {
 
     pub(super) fn close(&mut self, cause: CloseCause, reason: String) {
         self.closing.get_or_insert((cause, reason));
-        self.job = None;
+        self.job.take_if(|job| !matches!(job, Job::Flush(_)));
     }
 
     pub(super) fn push_input(&mut self, bytes: &[u8], now: Millis) {
@@ -244,13 +248,15 @@ impl Session {
     pub(super) fn wants_input(&self) -> bool {
         self.closing.is_none()
             && self.job.is_none()
+            && !self.rests
             && !self.monitors.is_behind()
             && !self.output.is_full_for_requests()
     }
 
-    /// Returns true while connections are being removed from the connection tracker for this peer.
+    /// Returns true while connections are being removed from the connection tracker for this peer,
+    /// and until the turn after the last step.
     pub(super) fn is_flushing(&self) -> bool {
-        matches!(self.job, Some(Job::Flush(_)))
+        self.rests || matches!(self.job, Some(Job::Flush(_)))
     }
 
     /// Negotiates the version from the first message.

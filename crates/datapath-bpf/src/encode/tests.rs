@@ -49,6 +49,9 @@ fn connections_are_tracked_at_both_hooks_but_not_in_copies() {
     let helper = Some(conntrack::Helper::Ftp);
     let helped = ct(conntrack::Request { helper, ..Default::default() });
     assert_eq!(encode(&[helped, TWO]), Err(Refusal::CtHelper));
+    // The daemon would not find the IP header of such a packet again.
+    let tagged = [Action::PushVlan { tpid: 0x8100, tci: 0x1005 }, plain(), TWO];
+    assert_eq!(encode(&tagged), Err(Refusal::CtPlace));
     for copied in [plain(), Action::CtClear] {
         let nested = || vec![copied.clone(), THREE];
         assert_eq!(program(&[Action::Clone(nested())]).1, HookSet::all(), "not a copy");

@@ -364,14 +364,14 @@ fn a_port_is_in_userspace_while_its_packets_are_too_long_for_misses() {
     b.veths(2);
     b.placed.install(&flow(1, 1, &[output(2)])).unwrap();
     assert_eq!(b.place(1), (Tier::Tcx, None));
-    b.base.mtu.store(16_001, Ordering::Relaxed);
+    b.base.mtu.store(15_901, Ordering::Relaxed);
     b.placed.refresh(PortNo(1));
     assert_eq!(b.place(1), (Tier::Userspace, Some(Refusal::DeviceKind)));
     assert_eq!(b.fast.tiers_of(1), Some(TierSet::NONE));
     let tiers = b.placed.tiers(PortNo(1)).unwrap();
     let reason = tiers[1].state.as_ref().unwrap_err();
-    assert!(reason.to_string().contains("16001"), "{reason}");
-    b.base.mtu.store(16_000, Ordering::Relaxed);
+    assert!(reason.to_string().contains("15901"), "{reason}");
+    b.base.mtu.store(15_900, Ordering::Relaxed);
     b.placed.refresh(PortNo(1));
     for _ in 0..3 {
         b.placed.maintain();

@@ -78,7 +78,7 @@ async fn run(
             tokio::task::yield_now().await;
             let mut control = control.borrow_mut();
             let parts = control.parts();
-            parts.connections.run(parts.switch, parts.now);
+            parts.connections.receive(id, &[], parts.switch, parts.now);
             control.publish_and_wake();
             continue;
         }

@@ -13,6 +13,8 @@ fn without_output(action: &Action) -> Option<Action> {
     Some(match action {
         // A length is the next output's.
         Action::Output(_) | Action::Trunc(_) | Action::Recirc(_) | Action::Drop(_) => return None,
+        // A trace makes and ends no connection.
+        Action::Ct(_) | Action::CtClear => return None,
         Action::Clone(inner) => Action::Clone(without_outputs(inner)),
         Action::Sample { probability, actions } => {
             Action::Sample { probability: *probability, actions: without_outputs(actions) }
@@ -36,6 +38,8 @@ mod tests {
         let out = || Action::Output(PortNo(2));
         let actions = [
             Action::Meter(3),
+            Action::Ct(Box::default()),
+            Action::CtClear,
             Action::Trunc(20),
             out(),
             Action::Clone(vec![Action::PopVlan, out(), Action::Recirc(7)]),
