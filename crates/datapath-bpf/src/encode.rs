@@ -353,7 +353,7 @@ impl Writer {
                 self.cells.op(Op::Meter, 0, *id, &[])
             }
             Action::Set(set) => self.set(set),
-            // The daemon parses a packet that goes up anew, to the limit of VLAN headers.
+            // The daemon parses a packet that goes up again, to the limit of VLAN headers.
             Action::Ct(_) if self.pushed > 0 => Err(Refusal::CtPlace),
             Action::Ct(request) => {
                 let ct::Encoded { a, b, operands } = ct::encode(request)?;
