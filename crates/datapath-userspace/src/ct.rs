@@ -29,6 +29,8 @@ pub(crate) struct Waiting {
     /// The actions after the `ct` action.
     actions: Arc<[Action]>,
     depth: u32,
+    /// The zone of the `ct` action.
+    zone: u16,
 }
 
 /// Packets that left reassembly, and the actions with which they go on.
@@ -137,7 +139,8 @@ impl Engine {
                 continue;
             }
             let actions = actions.get_or_insert_with(|| tail.into());
-            let waiting = Waiting { work, actions: actions.clone(), depth };
+            let zone = request.zone;
+            let waiting = Waiting { work, actions: actions.clone(), depth, zone };
             match ct.submit(waiting, family, l3) {
                 Ok(Some(work)) => kept.push(work),
                 Ok(None) => {}
@@ -152,7 +155,7 @@ impl Engine {
         if !tracking.fragments.is_empty() {
             let held = tracking.fragments.expire(tracking.time(self.now));
             let expired = held.into_iter().map(|mut held| {
-                held.token.work.set_untrackable(tracking, request.zone);
+                held.token.work.set_untrackable(tracking, held.token.zone);
                 held.token
             });
             resume(&mut resumed, expired.collect());
@@ -181,7 +184,7 @@ enum Completed {
 
 /// Appends fragments to those that go on, in groups with the same actions.
 fn resume(resumed: &mut Vec<Resumed>, fragments: Vec<Waiting>) {
-    for Waiting { work, actions, depth } in fragments {
+    for Waiting { work, actions, depth, .. } in fragments {
         match resumed.last_mut() {
             Some(last) if Arc::ptr_eq(&last.actions, &actions) && last.depth == depth => {
                 last.works.push(work);

@@ -2,6 +2,7 @@
 //! The actions `ct` and `ct_clear`.
 
 use crate::behaviour::frames::{A, B, has_right_checksums, pattern, unfinished, v4, v6};
+use crate::behaviour::world::Seen;
 use crate::behaviour::{World, on};
 use datapath::DropReason;
 use flow::ct_state::{DNAT, EST, INV, NEW, REL, RPL, SNAT, TRK};
@@ -495,16 +496,19 @@ pub fn fragments_without_their_packet_go_on_as_invalid(w: &World) {
     let [first, middle, _] = fragments((1, 2));
     w.dp().flush();
     w.answer(|_| World::actions("2"));
-    w.install(1, on(1), "ct(commit),recirc(0x1)");
+    w.install(1, on(1), "ct(commit,zone=7),recirc(0x1)");
     w.inject(1, &first);
     w.inject(1, &middle);
     assert_eq!(w.out(2).len(), 0);
     w.fixture().pass(16_000);
-    // The next packet at ct releases them.
+    // The next packet at ct releases them. They have the zone of their own.
+    w.dp().flush();
+    w.install(1, on(1), "ct(commit,zone=9),recirc(0x1)");
     w.inject(1, &udp((3, 4), (5, 6)));
     assert_eq!(w.out(2).len(), 3);
-    let states: Vec<u8> = w.upcalls().iter().map(|seen| seen.key.ct_state).collect();
-    assert_eq!(states, [NEW | TRK, INV | TRK, INV | TRK]);
+    let seen = |upcall: &Seen| (upcall.key.ct_state, upcall.key.ct_zone.get());
+    let states: Vec<(u8, u16)> = w.upcalls().iter().map(seen).collect();
+    assert_eq!(states, [(NEW | TRK, 9), (INV | TRK, 7), (INV | TRK, 7)]);
     // Without a next packet they are removed in the end, with a reason.
     w.dp().flush();
     w.install(1, on(1), "ct(commit),recirc(0x1)");
