@@ -39,7 +39,7 @@ struct Counts {
     received: u64,
 }
 
-/// Packets of each megaflow, and whether it runs wholly at its port's tiers.
+/// Packets of each megaflow, and whether all of them stay at its port's tiers.
 type Flows = BTreeMap<String, (u64, bool)>;
 
 impl Devices {
@@ -232,7 +232,11 @@ fn flows(control: &mut Connection) -> Result<Flows, Broken> {
     let line = |line: &str| {
         let ufid = line.split(',').next()?.to_owned();
         let packets = number(line.split_once(", packets:")?.1)?;
-        Some((ufid, (packets, line.contains(", offloaded:yes, "))))
+        // A `ct` of such a flow passes packets without an established connection up.
+        let (_, actions) = line.split_once("actions:")?;
+        let tracks = actions.split(['(', ',', ')']).any(|word| word == "ct");
+        let stays = line.contains(", offloaded:yes, ") && !tracks;
+        Some((ufid, (packets, stays)))
     };
     Ok(text.lines().filter_map(line).collect())
 }
