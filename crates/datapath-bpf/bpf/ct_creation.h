@@ -270,14 +270,11 @@ __noinline int ct_clashes(const struct ct_tuple *t, __u32 me, __u32 now)
 			continue;
 #pragma clang loop unroll(disable)
 		for (int i = 0; i < CT_PLACES; i++) {
-			__u64 entry = ct_load(b->places[i]), head, phase;
-			__u32 slot = (__u32)entry - 1;
-			struct ct_conn *c;
+			__u32 slot;
+			struct ct_conn *c = ct_candidate(b, i, key.hash, &slot);
+			__u64 head, phase;
 
-			if (entry >> 32 != key.hash || slot == me)
-				continue;
-			c = ct_conn_at(slot);
-			if (!c)
+			if (!c || slot == me)
 				continue;
 			head = ct_load(c->words[CT_CONN_HEAD]);
 			phase = ct_phase(head);

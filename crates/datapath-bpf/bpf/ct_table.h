@@ -82,6 +82,24 @@ static __always_inline struct ct_bucket *ct_bucket_of(__u64 indexes, __u32 hash,
 	return bpf_map_lookup_elem(index, &number);
 }
 
+/**
+ * ct_candidate - Finds the connection of a place in a bucket.
+ * @b: the bucket
+ * @place: number of the place
+ * @hash: hash of the key that is looked for
+ * @slot: becomes the connection's slot
+ *
+ * Return: NULL when the entry there has another hash, or none.
+ */
+static __always_inline struct ct_conn *ct_candidate(struct ct_bucket *b, int place, __u32 hash,
+						    __u32 *slot)
+{
+	__u64 entry = ct_load(b->places[place]);
+
+	*slot = (__u32)entry - 1;
+	return entry >> 32 == hash ? ct_conn_at(*slot) : 0;
+}
+
 /* Returns half an address of an endpoint of a connection's key: the high half, or the low one. */
 static __always_inline __u64 ct_endpoint(const struct ct_conn *c, bool top, int half)
 {
@@ -181,13 +199,10 @@ __noinline int ct_find(const struct ct_tuple *t, __u32 now, struct ct_found *fou
 			continue;
 #pragma clang loop unroll(disable)
 		for (int i = 0; i < CT_PLACES; i++) {
-			__u64 entry = ct_load(b->places[i]), head;
-			__u32 slot = (__u32)entry - 1, reply;
-			struct ct_conn *c;
+			__u32 slot, reply;
+			struct ct_conn *c = ct_candidate(b, i, key.hash, &slot);
+			__u64 head;
 
-			if (entry >> 32 != key.hash)
-				continue;
-			c = ct_conn_at(slot);
 			if (!c)
 				continue;
 			head = ct_load(c->words[CT_CONN_HEAD]);

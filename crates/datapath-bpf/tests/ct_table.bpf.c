@@ -107,13 +107,11 @@ __noinline int owners(const struct ct_tuple *t, const struct ct_found *found, __
 			continue;
 #pragma clang loop unroll(disable)
 		for (int i = 0; i < CT_PLACES; i++) {
-			__u64 entry = ct_load(b->places[i]), head, again, other;
-			__u32 slot = (__u32)entry - 1;
+			__u64 head, again, other;
+			__u32 slot;
 
-			if (entry >> 32 != key.hash || slot == found->slot)
-				continue;
-			c = ct_conn_at(slot);
-			if (!c)
+			c = ct_candidate(b, i, key.hash, &slot);
+			if (!c || slot == found->slot)
 				continue;
 			head = ct_load(c->words[CT_CONN_HEAD]);
 			if (!ct_is_live(head, now) || ct_direction(c, slot, head, t, &key) > 1)
