@@ -133,6 +133,19 @@ pub struct Sizes {
     pub ring_slots: usize,
 }
 
+impl Sizes {
+    /// Returns the number of buckets of a generation of the index: four times those of the one before.
+    /// `None`: there is no such generation, because the one before is as large as an index may be.
+    pub fn buckets_of(&self, generation: u8) -> Option<usize> {
+        let shift = u32::from(generation) * 2;
+        let wanted = self.buckets.checked_mul(1usize.checked_shl(shift)?)?;
+        let before = self.buckets.checked_shl(shift.saturating_sub(2))?;
+        // The last step may be a smaller one.
+        (generation == 0 || before < self.max_buckets)
+            .then(|| wanted.min(self.max_buckets.max(self.buckets)))
+    }
+}
+
 impl Default for Sizes {
     fn default() -> Sizes {
         Sizes {
@@ -209,15 +222,6 @@ impl PlainMemory {
             ring[ring::TAIL].store(head.wrapping_add(len), Ordering::Relaxed);
         }
     }
-
-    fn buckets(&self, generation: u8) -> Option<usize> {
-        let shift = u32::from(generation) * 2;
-        let wanted = self.sizes.buckets.checked_mul(1usize.checked_shl(shift)?)?;
-        let before = self.sizes.buckets.checked_shl(shift.saturating_sub(2))?;
-        // The last step may be a smaller one.
-        (generation == 0 || before < self.sizes.max_buckets)
-            .then(|| wanted.min(self.sizes.max_buckets.max(self.sizes.buckets)))
-    }
 }
 
 impl Memory for PlainMemory {
@@ -257,7 +261,7 @@ impl Memory for PlainMemory {
 
     fn add_index(&self, generation: u8) -> Result<(), OutOfMemory> {
         let index = self.indexes.get(usize::from(generation)).ok_or(OutOfMemory)?;
-        let buckets = self.buckets(generation).ok_or(OutOfMemory)?;
+        let buckets = self.sizes.buckets_of(generation).ok_or(OutOfMemory)?;
         index.get_or_init(|| words(buckets * BUCKET_PLACES));
         Ok(())
     }

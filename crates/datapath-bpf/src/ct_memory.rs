@@ -20,11 +20,10 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use conntrack::layout::{
-    BUCKET_PLACES, CHUNK_CONNS, CHUNKS, EXTENSIONS, INDEX_GENERATIONS, INDEX_MAX_BUCKETS,
-    INDEX_MIN_BUCKETS, POLICIES, POLICY_WORDS, RING_SLOTS, RINGS, VERSION, ZONES, config, conn,
-    extension, ring, zone,
+    BUCKET_PLACES, CHUNK_CONNS, CHUNKS, EXTENSIONS, INDEX_GENERATIONS, POLICIES, POLICY_WORDS,
+    RING_SLOTS, RINGS, VERSION, ZONES, config, conn, extension, ring, zone,
 };
-use conntrack::{Memory, OutOfMemory, WrongLayout};
+use conntrack::{Memory, OutOfMemory, Sizes, WrongLayout};
 
 use crate::attachment::Unavailable;
 use crate::maps::MMAPABLE;
@@ -54,7 +53,7 @@ impl Shape {
     }
 
     fn buckets(generation: u8) -> Option<Shape> {
-        let entries = buckets(generation)?;
+        let entries = Sizes::default().buckets_of(generation)?;
         Some(Shape { flags: MMAPABLE | INNER, ..Shape::array(BUCKET_PLACES, entries) })
     }
 
@@ -86,18 +85,6 @@ impl Shape {
 const CONFIG: &str = "ct_config";
 const INDEX: &str = "ct_index";
 const CHUNK_TABLE: &str = "ct_chunks";
-
-/// Returns the number of buckets of a generation of the index. `None`: there is no such generation,
-/// because the one before it is as large as an index may be.
-fn buckets(generation: u8) -> Option<usize> {
-    let shift = u32::from(generation) * 2;
-    let before = INDEX_MIN_BUCKETS.checked_shl(shift.saturating_sub(2))?;
-    if usize::from(generation) >= INDEX_GENERATIONS || generation > 0 && before >= INDEX_MAX_BUCKETS
-    {
-        return None;
-    }
-    Some((INDEX_MIN_BUCKETS << shift).min(INDEX_MAX_BUCKETS))
-}
 
 fn index_name(generation: usize) -> String {
     format!("{INDEX}_{generation}")
