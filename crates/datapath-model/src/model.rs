@@ -82,26 +82,7 @@ impl InFlight {
         self.tags = vlan_limit();
         let old = &self.key;
         let mut key = key_of(self.packet.data(), old.in_port.get());
-        key.regs = old.regs;
-        key.metadata = old.metadata;
-        key.recirc_id = old.recirc_id;
-        key.dp_hash = old.dp_hash;
-        key.actset_output = old.actset_output;
-        key.skb_priority = old.skb_priority;
-        key.pkt_mark = old.pkt_mark;
-        key.conj_id = old.conj_id;
-        key.packet_type = old.packet_type;
-        key.ct_state = old.ct_state;
-        key.ct_nw_proto = old.ct_nw_proto;
-        key.ct_zone = old.ct_zone;
-        key.ct_mark = old.ct_mark;
-        key.ct_label = old.ct_label;
-        key.ct_nw_src = old.ct_nw_src;
-        key.ct_nw_dst = old.ct_nw_dst;
-        key.ct_ipv6_src = old.ct_ipv6_src;
-        key.ct_ipv6_dst = old.ct_ipv6_dst;
-        key.ct_tp_src = old.ct_tp_src;
-        key.ct_tp_dst = old.ct_tp_dst;
+        key.set_metadata(old);
         key
     }
 }

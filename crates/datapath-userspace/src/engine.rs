@@ -20,9 +20,6 @@ use netdev::PacketPool;
 use packet::Packet;
 use std::sync::Arc;
 
-/// Number of words of a key that hold metadata, which the packet's bytes do not contain.
-const METADATA_WORDS: usize = std::mem::offset_of!(Key, dl_dst) / 8;
-
 /// One packet in flight.
 pub(crate) struct Work {
     pub(crate) packet: Packet,
@@ -87,12 +84,7 @@ impl Work {
     fn parse(&mut self) {
         let in_port = self.key.in_port.get();
         let (mut key, layers) = extract_limited(self.packet.data(), in_port, self.tags);
-        for (new, kept) in key.words_mut().iter_mut().zip(self.key.words()).take(METADATA_WORDS) {
-            *new = *kept;
-        }
-        if self.key.ct_state != 0 {
-            key.set_connection(&self.key); // its tuple is not among these words
-        }
+        key.set_metadata(&self.key);
         self.key = key;
         self.layers = layers;
         self.moved = false;

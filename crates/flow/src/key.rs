@@ -202,6 +202,18 @@ impl Key {
         self.as_mut_bytes()
     }
 
+    /// Takes the fields that the bytes of a packet do not contain from another key.
+    pub fn set_metadata(&mut self, from: &Key) {
+        let [metadata_end, ..] = STAGE_STARTS;
+        for (word, other) in self.words_mut().iter_mut().zip(from.words()).take(metadata_end) {
+            *word = *other;
+        }
+        // The tuple of a connection is elsewhere. It is zero in a packet that was not tracked.
+        if from.ct_state != 0 {
+            self.set_connection(from);
+        }
+    }
+
     /// Takes the fields of connections from another key; those of [`Key::ZERO`] are an untracked
     /// packet's.
     pub fn set_connection(&mut self, from: &Key) {
