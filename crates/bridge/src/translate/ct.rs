@@ -22,11 +22,6 @@ use flow::{Field, Key, Mask};
 use openflow::action::{Action, Ct, CtZone, Nat, NatAddresses, NatSide};
 use std::net::IpAddr;
 
-/// Port of FTP, for `alg`.
-const FTP: u16 = 21;
-/// Port of TFTP, for `alg`.
-const TFTP: u16 = 69;
-
 /// The actions inside a `ct`.
 struct Nested {
     nat: Option<Nat>,
@@ -124,8 +119,8 @@ impl Context<'_> {
     fn helper(&mut self, alg: u16) -> Option<Helper> {
         match alg {
             0 => None,
-            FTP => Some(Helper::Ftp),
-            TFTP => Some(Helper::Tftp),
+            Ct::FTP => Some(Helper::Ftp),
+            Ct::TFTP => Some(Helper::Tftp),
             _ => {
                 self.report(Kind::Error, || format!("cannot serialize ct_helper {alg}"));
                 None

@@ -22,7 +22,8 @@ pub struct Ct {
     pub zone: CtZone,
     /// The table where a copy of the packet goes on; `None` without a copy.
     pub table: Option<u8>,
-    /// Port of the protocol whose helper follows the connection; 0 for none. 21 is ftp, 69 tftp.
+    /// Port of the protocol whose helper follows the connection: [`Ct::FTP`], [`Ct::TFTP`], or 0 for
+    /// none.
     pub alg: u16,
     /// The actions on the connection: `nat`, and sets of its mark and label.
     pub actions: Vec<Action>,
@@ -52,6 +53,18 @@ pub struct Nat {
     pub hash: bool,
     /// The choice of the port is random.
     pub random: bool,
+}
+
+impl Nat {
+    /// `nat` without arguments: applies the translation that the connection has.
+    pub const EXISTING: Nat = Nat {
+        side: None,
+        addresses: NatAddresses::Any,
+        ports: None,
+        persistent: false,
+        hash: false,
+        random: false,
+    };
 }
 
 /// Side of a [`Nat`].
@@ -133,6 +146,11 @@ pub(crate) fn verify(actions: &[Action]) -> Result<(), Misplaced> {
 }
 
 impl Ct {
+    /// `alg=ftp`.
+    pub const FTP: u16 = 21;
+    /// `alg=tftp`.
+    pub const TFTP: u16 = 69;
+
     /// True unless it changes a connection without `commit`, or has `force` without it.
     pub(crate) fn has_its_commit(&self) -> bool {
         let is_plain_nat = |a: &Action| matches!(a, Action::Nat(Nat { side: None, .. }));

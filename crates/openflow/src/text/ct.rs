@@ -11,7 +11,7 @@ use std::fmt::Write;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 /// Helpers by name, with the port that stands for each.
-const HELPERS: [(&str, u16); 2] = [("ftp", 21), ("tftp", 69)];
+const HELPERS: [(&str, u16); 2] = [("ftp", Ct::FTP), ("tftp", Ct::TFTP)];
 
 /// Reads what is in the parentheses of `ct`. `list` reads a list of actions.
 pub(super) fn parse(
@@ -72,14 +72,7 @@ fn zone_field(text: &str) -> Result<Subfield, TextError> {
 
 /// Reads what is in the parentheses of `nat`.
 pub(super) fn parse_nat(text: &str) -> Result<Nat, TextError> {
-    let mut nat = Nat {
-        side: None,
-        addresses: NatAddresses::Any,
-        ports: None,
-        persistent: false,
-        hash: false,
-        random: false,
-    };
+    let mut nat = Nat::EXISTING;
     for token in Tokens::new(text) {
         match token.key {
             "src" | "dst" => {

@@ -259,14 +259,7 @@ fn one(g: &mut Gen, kind: usize, table: u8, depth: usize) -> Action {
             let is_v6 = g.bool();
             super::connections::ct(g, table, is_v6)
         }
-        49 => Action::Nat(Nat {
-            side: None,
-            addresses: NatAddresses::Any,
-            ports: None,
-            persistent: false,
-            hash: false,
-            random: false,
-        }),
+        49 => Action::Nat(Nat::EXISTING),
         50 => Action::CtClear,
         // Not 255, which is no table; OVS takes it, and runs on in a table that is not there.
         _ => Action::GotoTable(if g.one_in(20) {

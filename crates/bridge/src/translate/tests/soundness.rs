@@ -14,7 +14,7 @@ use flow::{Field, Key, Match, Vlan};
 use openflow::PortNo;
 use openflow::action::{
     Bundle, BundleAlgorithm, Controller, Ct, CtZone, HashFields, Learn, LearnSource, LearnSpec,
-    LearnTarget, Multipath, MultipathAlgorithm, Nat, NatAddresses,
+    LearnTarget, Multipath, MultipathAlgorithm, Nat,
 };
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -395,17 +395,9 @@ fn ct() -> impl Strategy<Value = Action> {
         whole("NXM_OF_IP_SRC[0..15]"),
         whole("NXM_OF_TCP_DST[]"),
     ];
-    let nat = Nat {
-        side: None,
-        addresses: NatAddresses::Any,
-        ports: None,
-        persistent: false,
-        hash: false,
-        random: false,
-    };
     let to_mark = |src| Action::Move { src: sub(src), dst: sub("NXM_NX_CT_MARK[8..15]") };
     let nested = [
-        Action::Nat(nat),
+        Action::Nat(Nat::EXISTING),
         set(Field::CtMark, 2),
         set(Field::CtLabel, 1),
         to_mark("NXM_NX_CT_MARK[0..7]"),
