@@ -186,7 +186,9 @@ pub(super) fn sync(context: &mut Context<'_>, state: &mut SwitchState, wanted: &
 fn forget_earlier(table: &Table) {
     (0..POLICIES).for_each(|number| table.policies().delete(number));
     let counts = table.counts();
-    (0..=u16::MAX).for_each(|zone| counts.set_limit(zone, None));
+    // Memory that was never written stays untouched.
+    let limited = (0..=u16::MAX).filter(|zone| counts.limit(*zone).is_some());
+    limited.for_each(|zone| counts.set_limit(zone, None));
     counts.set_default_limit(0);
 }
 
