@@ -152,7 +152,7 @@ impl Connections {
     }
 
     /// Returns true while a request of the peer needs more time than one step may take. The daemon
-    /// calls [`Connections::run`] then, after other tasks had their turn.
+    /// calls [`Connections::receive`] without bytes then, after other tasks had their turn.
     pub fn has_unfinished_request(&self, id: ConnectionId) -> bool {
         self.sessions.get(&id).is_some_and(Session::is_flushing)
     }
