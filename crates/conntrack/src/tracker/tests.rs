@@ -343,17 +343,20 @@ fn ftp(bed: &Bed, nat: Option<Nat>) -> Request {
     request
 }
 
+/// A client's command in a control connection. The data has 19 bytes.
+const PORT_COMMAND: Tcp<'static> = Tcp {
+    hosts: (CLIENT, SERVER),
+    ports: (1000, 21),
+    flags: ACK | PSH,
+    numbers: (100, 500),
+    data: b"PORT 10,1,1,1,4,1\r\n",
+};
+
 #[test]
 fn active_ftp_expects_the_server() {
     let bed = Bed::new();
     let request = ftp(&bed, None);
-    let command = Tcp {
-        hosts: (CLIENT, SERVER),
-        ports: (1000, 21),
-        flags: ACK | PSH,
-        numbers: (100, 500),
-        data: b"PORT 10,1,1,1,4,1\r\n",
-    };
+    let command = PORT_COMMAND;
     assert_eq!(bed.state(command.bytes(), &zone(1)), EST | TRK);
     let data = |port| {
         let hosts = (SERVER, CLIENT);
@@ -377,13 +380,7 @@ fn active_ftp_expects_the_server() {
 fn ftp_through_source_nat_has_address_numbers_and_data_translated() {
     let bed = Bed::new();
     let request = ftp(&bed, Some(nat(Manip::Src, PUBLIC)));
-    let command = Tcp {
-        hosts: (CLIENT, SERVER),
-        ports: (1000, 21),
-        flags: ACK | PSH,
-        numbers: (100, 500),
-        data: b"PORT 10,1,1,1,4,1\r\n", // 19 bytes
-    };
+    let command = PORT_COMMAND;
     let (bytes, meta) = bed.ct(command.bytes(), &request);
     assert_eq!(meta.state, EST | TRK | SNAT);
     assert!(bytes.ends_with(b"PORT 10,1,1,240,4,1\r\n"));
@@ -424,13 +421,7 @@ fn the_numbers_of_ftp_are_changed_by_the_action_that_translates() {
         let segment = extract(&bytes, Family::V4, 0, Checksums::ALL).unwrap().segment.unwrap();
         (bytes, (segment.seq, segment.ack))
     };
-    let command = Tcp {
-        hosts: (CLIENT, SERVER),
-        ports: (1000, 21),
-        flags: ACK | PSH,
-        numbers: (100, 500),
-        data: b"PORT 10,1,1,1,4,1\r\n",
-    };
+    let command = PORT_COMMAND;
     let (sent, numbers) = through(command.bytes());
     assert!(sent.ends_with(b"PORT 10,1,1,240,4,1\r\n"));
     assert_eq!(numbers, (100, 500));
