@@ -10,6 +10,7 @@ mod full;
 mod handover;
 mod lifecycle;
 mod objects;
+mod ovn;
 mod peer;
 mod survival;
 mod taps;
