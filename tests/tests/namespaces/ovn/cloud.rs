@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! OVN's daemons: a central host with the databases, and a controller beside each switch.
+//! OVN's daemons: a central host with the databases, and a controller for each switch.
 
 use super::super::tools::SOON;
 use slipswitch_tests::harness::{
@@ -20,7 +20,7 @@ pub struct Cloud {
     central: Sandbox,
 }
 
-/// What a controller is told about its switch.
+/// Settings of a switch that its controller reads.
 pub struct Chassis<'a> {
     /// The address of its tunnels.
     pub address: &'a str,
@@ -120,7 +120,7 @@ impl Cloud {
         self.ctl("nb", &format!("--timeout={wait} --wait=hv sync"));
     }
 
-    /// What there is to say when something fails: what the controllers logged, and the chassis.
+    /// Logs of the controllers and switches, and the chassis that OVN knows, for a failure.
     pub fn story(&self) -> String {
         let chassis = self.chassis.iter().map(|switch| {
             format!("{}\n{}", switch.sandbox().read("controller.err"), switch.story())
