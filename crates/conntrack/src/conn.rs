@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A view of one connection in the table.
 
+use crate::atomic::{AtomicU64, Ordering};
 use crate::head::{Head, Phase};
 use crate::layout::{conn, flags};
 use crate::ticks::Ticks;
 use crate::tuple::{Canonical, Ports, Tuple};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A direction of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

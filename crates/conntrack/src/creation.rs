@@ -8,6 +8,7 @@
 //! once. No creator waits for another. A creator that is killed leaves a tentative connection,
 //! which the next creator or the sweeper ends.
 
+use crate::atomic::{Ordering, fence};
 use crate::conn::{Class, Conn};
 use crate::head::{Head, Phase};
 use crate::index::entry;
@@ -17,7 +18,6 @@ use crate::ticks::Ticks;
 use crate::tuple::{Canonical, Ports, Tuple};
 use crate::zones::Exceeded;
 use std::net::IpAddr;
-use std::sync::atomic::{Ordering, fence};
 
 /// Why a connection was not made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

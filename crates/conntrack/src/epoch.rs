@@ -4,7 +4,7 @@
 //! A packet thread pins its epoch while it processes a batch. The epoch is odd then. Grace has
 //! passed once each epoch that was odd at its start has changed.
 
-use std::sync::atomic::{AtomicU64, Ordering, fence};
+use crate::atomic::{AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// An epoch on a cache line of its own.

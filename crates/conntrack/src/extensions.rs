@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Extensions: properties that few connections have. Only the daemon uses them.
 
+use crate::atomic::{AtomicU64, Ordering};
 use crate::conn::{Conn, ConnId, Direction};
 use crate::head::{Head, Phase};
 use crate::layout::{EXTENSIONS, KEY_WORDS, extension};
 use crate::memory::Memory;
 use crate::table::Table;
 use crate::tuple::{Canonical, Tuple};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 /// The difference between the sequence numbers that the two ends of a TCP connection use, after a

@@ -4,8 +4,8 @@
 //! An entry is a hint only. A reader decides by the connection in the slot. Each hash has two
 //! buckets; an entry is in one of them.
 
+use crate::atomic::{AtomicU64, Ordering};
 use crate::layout::{BUCKET_PLACES, FIRST_ENOUGH};
-use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The secret of the hash. Without it no sender can aim at a bucket.
 #[derive(Clone, Copy, Debug)]

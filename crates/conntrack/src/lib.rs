@@ -55,6 +55,7 @@
 //! The crate has no I/O and no thread of its own.
 #![forbid(unsafe_code)]
 
+mod atomic;
 mod conn;
 mod counters;
 mod creation;

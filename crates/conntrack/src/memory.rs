@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The memory of a connection table.
 
+use crate::atomic::{AtomicU64, Ordering};
 use crate::layout::{
     BUCKET_PLACES, CHUNK_CONNS, CHUNKS, EXTENSIONS, INDEX_GENERATIONS, INDEX_MAX_BUCKETS,
     INDEX_MIN_BUCKETS, POLICIES, POLICY_WORDS, RING_SLOTS, RINGS, VERSION, ZONES, config, conn,
@@ -10,8 +11,6 @@ use crate::ring::Ring;
 use crate::zones::Counts;
 use std::fmt::Debug;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, Ordering};
-use zerocopy::FromZeros;
 
 /// Memory that could not be had.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -174,9 +173,16 @@ pub struct PlainMemory {
 
 /// Returns zeros. Large arrays take no memory until they are used: the kernel's fresh pages are
 /// zero.
+#[cfg(not(test))]
 fn words(len: usize) -> Box<[AtomicU64]> {
-    FromZeros::new_box_zeroed_with_elems(len)
+    zerocopy::FromZeros::new_box_zeroed_with_elems(len)
         .unwrap_or_else(|_| (0..len).map(|_| AtomicU64::new(0)).collect())
+}
+
+/// Returns zeros.
+#[cfg(test)]
+pub(crate) fn words(len: usize) -> Box<[AtomicU64]> {
+    (0..len).map(|_| AtomicU64::new(0)).collect()
 }
 
 impl PlainMemory {

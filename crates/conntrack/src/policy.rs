@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Timeout policies.
 
+use crate::atomic::Ordering;
 use crate::layout::{POLICIES, POLICY_WORDS};
 use crate::memory::Memory;
 use crate::ticks;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// A timeout of a policy, in the order of the table `CT_Timeout_Policy`'s keys.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A ring of free slots: many takers, one giver.
 
+use crate::atomic::{AtomicU64, Ordering};
 use crate::layout::ring::{CELLS, HEAD, TAIL};
-use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Tries of a taker before it gives up the ring: each failure means that another taker succeeded.
 const TRIES: usize = 64;

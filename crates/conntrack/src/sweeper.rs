@@ -5,6 +5,7 @@
 //! into the index ends. Then its entries are removed. In the second, each reader that may have its
 //! number from the index ends. The sweeper waits for neither: it does other work, and returns.
 
+use crate::atomic::Ordering;
 use crate::epoch::Grace;
 use crate::head::{Head, Phase};
 use crate::index::{Index, entry};
@@ -15,7 +16,6 @@ use crate::table::Table;
 use crate::ticks::Ticks;
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 /// Slots that a slice visits.
 pub const SLICE: usize = 4_096;
@@ -95,8 +95,12 @@ pub struct Sweeper {
     counted: Vec<(u32, u32)>,
     /// The zones' counts at the start of the pass.
     at_start: HashMap<u16, Pair>,
-    /// Differences between counts and connections at the end of the last pass.
+    /// Counts of zones, and by how much they differ from the zones' connections, since the end of
+    /// an earlier pass. The grace period began then: makers that were at work have ended with it.
     drift: HashMap<u16, (Pair, Pair)>,
+    drift_grace: Option<Grace>,
+    /// The grace period was over when this pass began.
+    may_correct: bool,
     /// Entries that the connections of this pass have.
     entries: usize,
 }
@@ -122,6 +126,8 @@ impl Sweeper {
             counted: vec![(0, 0); ZONES],
             at_start: HashMap::new(),
             drift: HashMap::new(),
+            drift_grace: None,
+            may_correct: false,
             entries: 0,
         };
         sweeper.resume_growth();
@@ -381,6 +387,7 @@ impl Sweeper {
         self.entries = 0;
         self.counted.fill((0, 0));
         self.at_start = self.zone_counts();
+        self.may_correct = self.drift_grace.as_mut().is_some_and(Grace::has_passed);
     }
 
     fn zone_counts(&self) -> HashMap<u16, Pair> {
@@ -391,23 +398,29 @@ impl Sweeper {
             .collect()
     }
 
-    /// Takes off the counts what killed makers left: differences that two passes in a row agree on,
-    /// in zones whose counts did not change meanwhile.
+    /// Takes off the counts what killed makers left: differences that two passes agree on, in zones
+    /// whose counts did not change meanwhile. A maker that lives counts its connection before it
+    /// makes it live, so between the passes all makers end that were at work.
     fn end_pass(&mut self) {
-        let mut drift = HashMap::new();
+        let mut found = HashMap::new();
         for (zone, count) in self.zone_counts() {
             let counted = self.counted.get(usize::from(zone)).copied().unwrap_or_default();
             let off = (count.0 - i64::from(counted.0), count.1 - i64::from(counted.1));
-            if off == (0, 0) || self.at_start.get(&zone) != Some(&count) {
-                continue;
-            }
-            if self.drift.get(&zone) == Some(&(count, off)) {
-                self.table.counts().correct(zone, off.0, off.1);
-            } else {
-                drift.insert(zone, (count, off));
+            if off != (0, 0) && self.at_start.get(&zone) == Some(&count) {
+                found.insert(zone, (count, off));
             }
         }
-        self.drift = drift;
+        if self.drift.is_empty() {
+            self.drift = found;
+            self.drift_grace = (!self.drift.is_empty()).then(|| self.grace());
+        } else {
+            self.drift.retain(|zone, drift| found.get(zone) == Some(drift));
+            if self.may_correct {
+                for (zone, (_, off)) in self.drift.drain() {
+                    self.table.counts().correct(zone, off.0, off.1);
+                }
+            }
+        }
         self.begin_growth();
         self.begin_pass();
     }

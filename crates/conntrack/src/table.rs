@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The table of connections.
 
+use crate::atomic::Ordering;
 use crate::conn::{Conn, ConnId, Direction};
 use crate::creation::{CreateError, Creation, NewConn};
 use crate::epoch::{Epochs, Pinned, Worker};
@@ -17,7 +18,6 @@ use crate::ticks::Ticks;
 use crate::tuple::{Canonical, Tuple};
 use crate::zones::{Counts, Exceeded};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 /// Open vSwitch's largest number of connections.
 pub const DEFAULT_MAX_CONNS: u32 = 3_000_000;
@@ -354,5 +354,7 @@ impl Table {
     }
 }
 
+#[cfg(test)]
+mod interleavings;
 #[cfg(test)]
 mod tests;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Counts and limits: of all connections, and of zones.
 
+use crate::atomic::{AtomicU64, Ordering};
 use crate::layout::{config, zone};
 use crate::memory::Memory;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Why a connection may not be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -30,7 +30,7 @@ pub(crate) fn udp(src: u32, dst: u32, sport: u16, dport: u16) -> Tuple {
 }
 
 /// A connection whose source NAT gives the port `port` of the address 9.
-fn natted(original: Tuple, port: u16) -> NewConn {
+pub(crate) fn natted(original: Tuple, port: u16) -> NewConn {
     let reply = original.reversed();
     let Ports::Pair { src, .. } = reply.ports else { unreachable!() };
     let reply = Tuple {
@@ -95,7 +95,7 @@ fn schedules(counts: &mut [usize], order: &mut Vec<usize>, each: &mut impl FnMut
 }
 
 /// Pairs of connections of which only one may live.
-fn rivals() -> Vec<[NewConn; 2]> {
+pub(crate) fn rivals() -> Vec<[NewConn; 2]> {
     let tuple = udp(1, 2, 10, 20);
     vec![
         [NewConn::new(tuple, 1000); 2],
