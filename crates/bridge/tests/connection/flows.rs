@@ -3,6 +3,7 @@
 
 use super::*;
 use bridge::connection::format_flows;
+use flow::ct_state::EST;
 use openflow::message::{
     Bucket, GROUP_ALL, GroupCommand, GroupKind, GroupMod, GroupProperties, MeterBand,
     MeterBandKind, MeterCommand, MeterConfig, MeterFlags, MeterMod, PacketOut, PortConfig,
@@ -129,7 +130,18 @@ fn bad_flow_mods_get_the_right_error_and_change_nothing() {
         mask: 0xffff,
         spelled: openflow::action::SetSpelling::SetField,
     };
+    let mut of_connection = Match::ANY;
+    of_connection.set_masked(Field::CtState, EST.into(), EST.into());
+    of_connection.set(Field::CtNwSrc, 0x0a00_0001);
+    let deleted = FlowMod {
+        command: FlowModCommand::DeleteStrict,
+        matching: of_connection,
+        ..flow(5, Match::ANY, &[])
+    };
     for (fm, error) in [
+        // Addresses of a connection need their Ethernet type, also to delete a flow.
+        (flow(5, of_connection, &[]), OfError::OFPBAC_MATCH_INCONSISTENT),
+        (deleted, OfError::OFPBAC_MATCH_INCONSISTENT),
         (FlowMod { buffer_id: Some(7), ..good.clone() }, OfError::OFPBRC_BUFFER_UNKNOWN),
         (FlowMod { buffer_id: Some(7), table_id: 254, ..good.clone() }, OfError::OFPBRC_EPERM),
         (flow(5, ip(1), &[Action::Group(9)]), OfError::OFPBAC_BAD_OUT_GROUP),

@@ -15,7 +15,7 @@ use super::{Action, Ct, CtZone, Learn, LearnSource, LearnSpec, LearnTarget, NatA
 use crate::{OfError, PortNo, Version};
 use flow::field::Prerequisite;
 use flow::{Field, FieldValue, Match, Subfield, VLAN_CFI, ct_state};
-use packet::{ethertype, ip_proto};
+use packet::ip_proto;
 
 /// Highest meter number (OFPM13_MAX).
 const METER_MAX: u32 = 0xffff_0000;
@@ -49,21 +49,10 @@ pub struct CheckContext {
 /// and OFPBIC_UNSUP_INST for instructions out of place; NXBAC_BAD_CONJUNCTION.
 pub fn check(actions: &[Action], matching: &Match, context: &CheckContext) -> Result<(), OfError> {
     verify::list(actions, context.version, true).map_err(|p| p.error())?;
-    if !has_type_of_connection(matching) {
-        return Err(OfError::OFPBAC_MATCH_INCONSISTENT);
-    }
     let mut walk = Walk::new(matching, context);
     walk.list(actions)?;
     // As in OVS, this error is reported only when no other error is found.
     if walk.inconsistent { Err(OfError::OFPBAC_MATCH_INCONSISTENT) } else { Ok(()) }
-}
-
-/// True unless the match names addresses of a connection without their Ethernet type.
-fn has_type_of_connection(matching: &Match) -> bool {
-    let names = |fields: [Field; 2]| fields.into_iter().any(|f| !matching.is_any(f));
-    let dl_type = matching.key().dl_type.get();
-    (dl_type == ethertype::IPV4 || !names([Field::CtNwSrc, Field::CtNwDst]))
-        && (dl_type == ethertype::IPV6 || !names([Field::CtIpv6Src, Field::CtIpv6Dst]))
 }
 
 /// Checks that all parts of fields are within them. [`check`] does so, too; this is for actions of

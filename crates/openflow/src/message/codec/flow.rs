@@ -10,6 +10,8 @@ use super::oxs;
 use super::*;
 use crate::nxm::{self, Strictness};
 use crate::wire::{Put, Reader, Result};
+use ::flow::{Field, Match};
+use ::packet::ethertype;
 use std::time::Duration;
 
 /// Bits of flags on the wire, and the first version that has each.
@@ -88,6 +90,18 @@ fn encode_command10(m: &FlowMod, p: &Protocol) -> u16 {
     table | m.command as u16
 }
 
+/// Checks that a match with addresses of a connection has their Ethernet type. As in OVS, a
+/// deletion needs the type, too.
+fn check_tuple_type(matching: &Match) -> Result<()> {
+    let names = |fields: [Field; 2]| fields.into_iter().any(|f| !matching.is_any(f));
+    let dl_type = matching.key().dl_type.get();
+    let is_v4 = dl_type == ethertype::IPV4;
+    let is_v6 = dl_type == ethertype::IPV6;
+    let fits = (is_v4 || !names([Field::CtNwSrc, Field::CtNwDst]))
+        && (is_v6 || !names([Field::CtIpv6Src, Field::CtIpv6Dst]));
+    if fits { Ok(()) } else { Err(OfError::OFPBAC_MATCH_INCONSISTENT) }
+}
+
 fn buffer(id: u32) -> Option<u32> {
     (id != NO_BUFFER).then_some(id)
 }
@@ -142,6 +156,7 @@ pub(super) fn decode_nx_flow_mod(mut r: Reader<'_>, p: &Protocol) -> Result<Flow
         // There is no old cookie to match.
         return Err(OfError::NXBRC_NXM_INVALID);
     }
+    check_tuple_type(&matching)?;
     let actions = decode_instructions(r, p.version)?.into();
     Ok(FlowMod {
         command,
@@ -180,6 +195,7 @@ pub(super) fn decode_flow_mod11(mut r: Reader<'_>, version: Version) -> Result<F
         return Err(OfError::OFPFMFC_BAD_TABLE_ID);
     }
     let out_port = Reader::message(&out_port.to_be_bytes()).port11()?;
+    check_tuple_type(&matching)?;
     let actions = decode_instructions(r, version)?.into();
     // In OpenFlow 1.1 a modify that names no cookie adds the flow when there is none, so that
     // its cookie is the new one.
