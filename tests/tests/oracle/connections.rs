@@ -68,6 +68,7 @@ scenarios! {
         trace in_port=1,tcp6,ct_state=0x2a,ipv6_dst=fe80::1,ct_nw_proto=6,ct_ipv6_src=fe80::1
         trace in_port=1,tcp,ct_state=0x2a,nw_src=10.0.0.2 | grep -v '^Megaflow'
         trace in_port=4,arp,ct_state=0x22
+        trace in_port=4,arp,ct_state=0x22,ct_nw_proto=6
     "#;
     groups_and_sets: r#"
         ofctl -O OpenFlow13 add-flow br0 'in_port=1,icmp,actions=write_actions(set_field:1.1.1.1->ip_dst,ct(table=2,commit,nat))'

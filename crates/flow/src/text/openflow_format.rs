@@ -367,8 +367,10 @@ pub fn packet_mask(key: &Key) -> Mask {
             ethertype::IPV6 => (m.ct_ipv6_src, m.ct_ipv6_dst) = (all.ct_ipv6_src, all.ct_ipv6_dst),
             _ => {}
         }
-        m.ct_nw_proto = all.ct_nw_proto;
-        (m.ct_tp_src, m.ct_tp_dst) = (all.ct_tp_src, all.ct_tp_dst);
+        if matches!(key.dl_type.get(), ethertype::IPV4 | ethertype::IPV6) {
+            m.ct_nw_proto = all.ct_nw_proto;
+            (m.ct_tp_src, m.ct_tp_dst) = (all.ct_tp_src, all.ct_tp_dst);
+        }
     }
     m.packet_type = all.packet_type;
     m.dl_dst = all.dl_dst;

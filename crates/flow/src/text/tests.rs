@@ -223,6 +223,11 @@ fn flows_of_packets() {
         ),
         ("in_port=1,ip,nw_proto=47", format!("ip,in_port=1,{zero},{v4},nw_proto=47,{ip},nw_frag=no")),
         ("in_port=1,rarp", format!("rarp,in_port=1,{zero},arp_spa=0.0.0.0,arp_tpa=0.0.0.0,arp_op=0,arp_sha=00:00:00:00:00:00,arp_tha=00:00:00:00:00:00")),
+        // Only packets of IP have a connection's tuple.
+        (
+            "in_port=4,arp,ct_state=0x22,ct_nw_proto=6",
+            format!("ct_state=est|trk,arp,in_port=4,{zero},arp_spa=0.0.0.0,arp_tpa=0.0.0.0,arp_op=0,arp_sha=00:00:00:00:00:00,arp_tha=00:00:00:00:00:00"),
+        ),
         (
             "tcp,tp_dst=1",
             format!("tcp,in_port=ANY,{zero},{v4},{ip},nw_frag=no,tp_src=0,tp_dst=1,tcp_flags=0"),
