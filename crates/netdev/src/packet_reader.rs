@@ -58,7 +58,9 @@ impl PacketReader {
         &self.socket
     }
 
-    /// Reads at most `max` frames in buffers from `pool`, and gives them to `sink`. Never blocks.
+    /// Reads at most `max` frames in buffers from `pool`, and gives the whole ones to `sink`. Returns
+    /// the number of frames that were there, also of cut and malformed ones. Fewer than `max` means
+    /// that no more is there. Never blocks.
     ///
     /// # Errors
     ///
@@ -68,7 +70,7 @@ impl PacketReader {
         sink: &mut impl FrameSink,
         pool: &mut PacketPool,
         max: usize,
-    ) -> io::Result<()> {
+    ) -> io::Result<usize> {
         if self.is_gone {
             return Err(gone());
         }
@@ -95,7 +97,7 @@ impl PacketReader {
                 },
             }
         }
-        Ok(())
+        Ok(max - left)
     }
 
     /// Receives at most `max` frames, in one batch from the socket's queue. Returns the number of

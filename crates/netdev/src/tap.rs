@@ -118,9 +118,9 @@ impl Tap {
         self.reader.socket().fd()
     }
 
-    /// Receives at most `max` packets and appends them to `out`, in buffers from `pool`. Returns
-    /// their number. Fewer than `max` means that no more is there, or that some of the data was not
-    /// frames. Never blocks.
+    /// Receives at most `max` packets and appends those that are whole to `out`, in buffers from
+    /// `pool`. Returns the number of packets that were there, also of cut and malformed ones. Fewer
+    /// than `max` means that no more is there. Never blocks.
     ///
     /// # Errors
     ///
@@ -132,11 +132,10 @@ impl Tap {
         pool: &mut PacketPool,
         max: usize,
     ) -> io::Result<usize> {
-        let before = out.len();
         let mut sink = Received { out, malformed: 0 };
         let read = self.reader.read(&mut sink, pool, max);
         self.malformed += sink.malformed;
-        read.map(|()| out.len() - before)
+        read
     }
 
     /// Returns the number of packets that the kernel dropped because the ring was full.

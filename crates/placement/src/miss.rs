@@ -128,7 +128,7 @@ impl MissSource for MissQueue {
         let before = out.len();
         let mut raw = std::mem::take(&mut self.raw);
         let received = self.tap.recv(&mut raw, pool, max);
-        self.drained = raw.len() < max;
+        self.drained = received.as_ref().map_or(true, |taken| *taken < max);
         let mut lost = 0;
         if self.drained {
             let malformed = self.tap.malformed();

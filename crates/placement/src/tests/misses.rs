@@ -34,3 +34,34 @@ fn packets_without_room_in_the_device_are_counted_once() {
         assert_eq!(log, [format!("resync_taken {more}"), "resync_taken 0".to_owned()]);
     });
 }
+
+/// The socket's queue has no room for this many long packets. The places of the others in the ring
+/// hold only their beginnings.
+#[test]
+fn cut_packets_do_not_count_as_the_end_of_the_queue() {
+    in_namespace(|| {
+        let b = Bench::new();
+        let tap = miss::open().expect("the kernel has taps");
+        let sender = netdev::open(&OpenSpec::new(tap.name(), Kind::System)).expect("it is there");
+        let sender = sender.sender;
+        let (_, provider) = b.placed.slots.present().next().expect("the fake one");
+        let listener = Weak::<PlacedDatapath>::new();
+        let mut queue = MissQueue::new(tap, provider.clone(), listener, 1);
+        let frame = Packet::from_slice(&[2; 60_000]);
+        let batches = 64;
+        for _ in 0..batches {
+            assert_eq!(sender.send(&vec![frame.clone(); 32]).sent, 32);
+        }
+        b.fast.take_log();
+        let (mut out, mut pool) = (Vec::new(), PacketPool::default());
+        for _ in 0..batches {
+            queue.recv(&mut out, &mut pool, 32).expect("it is there");
+            assert_eq!(b.fast.take_log(), [""; 0], "the ring has more packets");
+        }
+        queue.recv(&mut out, &mut pool, 32).expect("it is there");
+        let log = b.fast.take_log();
+        let [text] = &log[..] else { panic!("{log:?}") };
+        let lost: u64 = text.strip_prefix("resync_taken ").expect("a number").parse().expect("one");
+        assert!((1..batches * 32).contains(&lost), "some found room, and some did not: {lost}");
+    });
+}
