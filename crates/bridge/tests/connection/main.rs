@@ -5,6 +5,7 @@ mod asynchronous;
 mod barriers;
 mod bundles;
 mod flows;
+mod flush;
 mod fuzz;
 mod handshake;
 mod monitors;
