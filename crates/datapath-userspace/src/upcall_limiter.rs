@@ -345,6 +345,36 @@ mod tests {
     }
 
     #[test]
+    fn no_port_is_charged_for_packets_that_make_no_upcall() {
+        let (first, second) = (PortNo(1), PortNo(2));
+        let mut meter = UpcallMeter::default();
+        let start = thread_cpu_time();
+        meter.begin();
+        while thread_cpu_time() < start + 2 * MS {
+            std::hint::spin_loop();
+        }
+        [first, first, second].into_iter().for_each(|port| meter.count(port));
+        (0..5).for_each(|_| meter.count_other());
+        let costs = meter.end();
+        let all = thread_cpu_time() - start;
+        let [a, b] = costs[..] else { panic!("{costs:?}") };
+        assert_eq!([(a.port, a.upcalls), (b.port, b.upcalls)], [(first, 2), (second, 1)]);
+        assert_eq!(a.cost / 2, b.cost);
+        assert!((MS / 8..=all / 8).contains(&b.cost), "{costs:?} of {all}");
+        // A batch without upcalls costs nobody, and its packets do not count in the next one.
+        meter.begin();
+        meter.count_other();
+        assert_eq!(meter.end(), []);
+        meter.begin();
+        meter.count(first);
+        let start = thread_cpu_time();
+        while thread_cpu_time() < start + MS {
+            std::hint::spin_loop();
+        }
+        assert!(meter.end()[0].cost >= MS, "the whole batch is one upcall");
+    }
+
+    #[test]
     fn a_full_bucket_is_spent_and_fills_at_the_rate() {
         let bucket = TokenBucket::default();
         let (share, start) = (20 * MS, now() + 3_600_000 * MS); // an hour ahead: nothing expires here
