@@ -519,6 +519,7 @@ enum op {
 #define CT_OP_ADDRESSES 512
 #define CT_OP_IPV6 1024
 #define CT_OP_PORTS 2048
+#define CT_OP_HASH 4096 /* choose by a hash, as without CT_OP_RANDOM; for dumps */
 
 /* Slots of the tail-call table. Each hook has one table. */
 enum tail {

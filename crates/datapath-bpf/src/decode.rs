@@ -297,6 +297,7 @@ mod tests {
             vec![ct("ct(force_commit,zone=1,label=0x10000000000000002/0x30000000000000003,nat)")],
             vec![ct("ct(commit,nat(src=10.0.0.1-10.0.0.9:1-65535,random))"), output(2)],
             vec![ct("ct(commit,nat(dst=[fc00::1]-[fc00::9]:80,persistent))"), output(2)],
+            vec![ct("ct(commit,nat(src=10.0.0.1-10.0.0.9,hash))"), output(2)],
             vec![ct("ct(commit,nat(src))"), Action::Recirc(7)],
             vec![Action::CheckPktLen {
                 len: 1500,

@@ -203,6 +203,8 @@ pub const CT_OP_ADDRESSES: u16 = 512;
 pub const CT_OP_IPV6: u16 = 1024;
 /// Bit of [`Op::Ct`]: the translation has a range of ports.
 pub const CT_OP_PORTS: u16 = 2048;
+/// Bit of [`Op::Ct`]: the translation is chosen by a hash, as without [`CT_OP_RANDOM`]. For dumps.
+pub const CT_OP_HASH: u16 = 4096;
 /// Number of slots of a table of programs.
 pub const TAILS: u32 = 8;
 

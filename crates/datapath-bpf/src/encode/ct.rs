@@ -7,8 +7,8 @@ use conntrack::{Commit, Manip, Nat, NatRange, Request, Selection};
 use datapath::Refusal;
 
 use crate::layout::{
-    CT_OP_ADDRESSES, CT_OP_COMMIT, CT_OP_DST, CT_OP_FORCE, CT_OP_IPV6, CT_OP_LABEL, CT_OP_MARK,
-    CT_OP_NAT, CT_OP_PERSISTENT, CT_OP_PORTS, CT_OP_RANDOM, CT_OP_SRC,
+    CT_OP_ADDRESSES, CT_OP_COMMIT, CT_OP_DST, CT_OP_FORCE, CT_OP_HASH, CT_OP_IPV6, CT_OP_LABEL,
+    CT_OP_MARK, CT_OP_NAT, CT_OP_PERSISTENT, CT_OP_PORTS, CT_OP_RANDOM, CT_OP_SRC,
 };
 
 /// An encoded `ct`: the fields of the first cell, and the operands.
@@ -75,9 +75,11 @@ fn encode_range(range: &NatRange, operands: &mut Vec<u64>) -> Result<u16, Refusa
         a |= CT_OP_PORTS;
         operands.push(u64::from(low) | u64::from(high) << 16);
     }
-    if range.selection == Selection::Random {
-        a |= CT_OP_RANDOM;
-    }
+    a |= match range.selection {
+        Selection::Default => 0,
+        Selection::Hash => CT_OP_HASH,
+        Selection::Random => CT_OP_RANDOM,
+    };
     if range.persistent {
         a |= CT_OP_PERSISTENT;
     }
@@ -146,7 +148,11 @@ pub(crate) fn read(a: u16, b: u32, operands: &[u64]) -> Request {
         (false, true) => Some(Manip::Dst),
         (false, false) => None,
     };
-    let selection = if has(CT_OP_RANDOM) { Selection::Random } else { Selection::Default };
+    let selection = match (has(CT_OP_RANDOM), has(CT_OP_HASH)) {
+        (true, _) => Selection::Random,
+        (false, true) => Selection::Hash,
+        (false, false) => Selection::Default,
+    };
     let persistent = has(CT_OP_PERSISTENT);
     let nat = match manip {
         None => Nat::Existing,
