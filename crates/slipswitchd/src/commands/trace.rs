@@ -59,6 +59,10 @@ pub(super) fn register(commands: &Commands<'_>) {
 /// A packet in a bridge, to be traced.
 struct TraceInput {
     bridge: BridgeIndex,
+    /// The datapath's number of the port that the packet came in by. Copies that come back keep it,
+    /// also in other bridges.
+    in_port: datapath::PortNo,
+    /// The packet's key, with the OpenFlow `in_port`.
     key: Key,
 }
 
@@ -76,6 +80,8 @@ fn trace(
 pub(super) struct Traced {
     /// The bridge that it began in.
     pub bridge: BridgeIndex,
+    /// The datapath's number of the port that the packet came in by.
+    in_port: datapath::PortNo,
     /// The translated key, with the OpenFlow `in_port`.
     pub key: Key,
     /// The result of the translation.
@@ -151,17 +157,17 @@ fn step(
         effect::apply_uncounted(&translation.effects, input.key.tcp_flags.get(), now, &slow.events);
         let actions = side_effects::without_outputs(&translation.actions);
         if !actions.is_empty() {
-            let key = Key { in_port: in_port(&snapshot, &input).0.into(), ..input.key };
+            let key = Key { in_port: input.in_port.0.into(), ..input.key };
             daemon.switch.datapath().execute(packet, &key, &actions);
         }
     }
-    Traced { bridge: input.bridge, key: input.key, translation, tracer, packet, snapshot }
+    let TraceInput { bridge, in_port, key } = input;
+    Traced { bridge, in_port, key, translation, tracer, packet, snapshot }
 }
 
-/// The datapath's number of the port that the packet came in by.
-fn in_port(snapshot: &Snapshot, input: &TraceInput) -> datapath::PortNo {
-    let number = PortNo(input.key.in_port.get());
-    let port = snapshot.bridge(input.bridge).and_then(|b| b.ports.get(&number));
+/// The datapath's number of a bridge's port.
+fn datapath_port(snapshot: &Snapshot, bridge: BridgeIndex, number: PortNo) -> datapath::PortNo {
+    let port = snapshot.bridge(bridge).and_then(|b| b.ports.get(&number));
     port.and_then(|p| p.dp_port).unwrap_or(datapath::PortNo::NONE)
 }
 
@@ -187,7 +193,9 @@ fn locate(daemon: &Daemon, flow: &Flow<'_>) -> Result<TraceInput, String> {
             let names = PortNames::of_bridge(bridge);
             let key = parse_exact_flow(flow.text, &|name| names.number(name))
                 .map_err(|e| format!("Bad openflow flow syntax: {}: {e}", flow.text))?;
-            Ok(TraceInput { bridge: bridge.index, key })
+            let snapshot = daemon.switch.slow_path().published.newest();
+            let in_port = datapath_port(&snapshot, bridge.index, PortNo(key.in_port.get()));
+            Ok(TraceInput { bridge: bridge.index, in_port, key })
         }
     }
 }
@@ -202,6 +210,7 @@ fn is_datapath(daemon: &Daemon, name: &str) -> bool {
 
 fn locate_in_datapath(daemon: &Daemon, mut key: Key) -> Result<TraceInput, String> {
     let slow = daemon.switch.slow_path();
+    let in_port = datapath::PortNo(key.in_port.get());
     let recirculation = key.recirc_id.get();
     if recirculation != 0 {
         let state = slow
@@ -209,17 +218,16 @@ fn locate_in_datapath(daemon: &Daemon, mut key: Key) -> Result<TraceInput, Strin
             .state(recirculation)
             .ok_or_else(|| format!("no recirculation context for id {recirculation:#x}"))?;
         key.in_port = state.metadata.in_port;
-        return Ok(TraceInput { bridge: state.bridge, key });
+        return Ok(TraceInput { bridge: state.bridge, in_port, key });
     }
     let snapshot = slow.published.newest();
-    let number = key.in_port.get();
     let (bridge, port) = snapshot
         .ports
-        .get(&datapath::PortNo(number))
+        .get(&in_port)
         .copied()
-        .ok_or_else(|| format!("no OpenFlow port for datapath port {number}"))?;
+        .ok_or_else(|| format!("no OpenFlow port for datapath port {}", in_port.0))?;
     key.in_port.set(port.0);
-    Ok(TraceInput { bridge, key })
+    Ok(TraceInput { bridge, in_port, key })
 }
 
 /// Returns the packet's key, with the metadata of the flow that was given with the packet.
