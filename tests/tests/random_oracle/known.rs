@@ -440,8 +440,17 @@ fn with_late_trunc(actions: &str) -> String {
 }
 
 fn unchanged(text: &str) -> String {
-    let first = text.lines().next().and_then(|l| l.strip_prefix("Flow: ")).unwrap_or_default();
-    text.replace(&format!("\nFinal flow: {first}\n"), "\nFinal flow: unchanged\n")
+    // A trace has several flows where tracked copies come back.
+    let mut flow = "";
+    let mut out = String::with_capacity(text.len());
+    for line in text.split_inclusive('\n') {
+        if let Some(shown) = line.strip_prefix("Flow: ") {
+            flow = shown;
+        }
+        let repeats = !flow.is_empty() && line.strip_prefix("Final flow: ") == Some(flow);
+        out.push_str(if repeats { "Final flow: unchanged\n" } else { line });
+    }
+    out
 }
 
 /// Lines `PORT HEX`, with the DEI of the first two VLAN headers clear.
@@ -510,27 +519,36 @@ fn told_without_dei(text: &str) -> String {
 /// Datapath actions with every run of outputs and VLAN headers as the sorted ports: how headers
 /// change from one output to the next depends on their order. Frames are compared themselves.
 fn sorted_floods(text: &str) -> String {
-    let line = |line: &str| {
-        let Some(actions) = line.strip_prefix("Datapath actions: ") else { return line.to_owned() };
-        let mut out = Vec::new();
-        let mut run: Vec<&str> = Vec::new();
-        for action in split_actions(actions) {
-            let port = action.rsplit(':').next().filter(|p| p.bytes().all(|b| b.is_ascii_digit()));
-            match port {
-                Some(port) => run.push(port),
-                None if action == "pop_vlan" || action.starts_with("push_vlan(") => {}
-                None => {
-                    run.sort_unstable();
-                    out.append(&mut run);
-                    out.push(action);
-                }
-            }
-        }
-        run.sort_unstable();
-        out.append(&mut run);
-        format!("Datapath actions: {}", out.join(","))
+    let line = |line: &str| match line.strip_prefix("Datapath actions: ") {
+        Some(actions) => format!("Datapath actions: {}", sorted_runs(actions)),
+        None => line.to_owned(),
     };
     each_line(text, line)
+}
+
+/// A list of datapath actions whose runs of outputs are sorted, in clones, too.
+fn sorted_runs(actions: &str) -> String {
+    let mut out = Vec::new();
+    let mut run: Vec<String> = Vec::new();
+    for action in split_actions(actions) {
+        let port = action.rsplit(':').next().filter(|p| p.bytes().all(|b| b.is_ascii_digit()));
+        let inner = action.strip_prefix("clone(").and_then(|rest| rest.strip_suffix(')'));
+        match (port, inner) {
+            (Some(port), _) => run.push(port.to_owned()),
+            (None, None) if action == "pop_vlan" || action.starts_with("push_vlan(") => {}
+            (None, inner) => {
+                run.sort_unstable();
+                out.append(&mut run);
+                out.push(match inner {
+                    Some(inner) => format!("clone({})", sorted_runs(inner)),
+                    None => action.to_owned(),
+                });
+            }
+        }
+    }
+    run.sort_unstable();
+    out.append(&mut run);
+    out.join(",")
 }
 
 /// Of datapath actions the outputs alone, sorted; those in clones, too, which there are where the

@@ -295,6 +295,8 @@ impl Player {
             Step::Trace { bridge, port, frame } => {
                 let port = format!("in_port={port}");
                 let text = self.ask("ofproto/trace", &[bridge, &port, &hex(frame)])?;
+                // Open vSwitch's trace of a packet makes connections (docs/promises.md).
+                self.command("dpctl/flush-conntrack")?;
                 Ok(self.clean(&text))
             }
             Step::Command(words) => {
