@@ -148,6 +148,9 @@ pub fn extract(
             Ok(Extracted { segment: Some(segment), ..extracted(tuple(ports)) })
         }
         (Transport::Ports(ports), proto) => {
+            if proto == ip_proto::SCTP && network.payload.len() < size_of::<SctpHeader>() {
+                return Err(Untrackable::TransportHeader);
+            }
             if proto == ip_proto::UDP {
                 let (header, _) = UdpHeader::ref_from_prefix(network.payload)
                     .map_err(|_| Untrackable::TransportHeader)?;

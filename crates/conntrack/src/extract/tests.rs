@@ -42,6 +42,18 @@ fn ports_of_all_protocols() {
 }
 
 #[test]
+fn a_header_that_ends_before_the_checksum_is_none() {
+    let of = |len: usize| {
+        let header = [0, 1, 0, 2, 0, 0, 0, 0, 0, 0, 0, 0];
+        let bytes = ip_bytes(v4(A, B).protocol(ip_proto::SCTP).payload(&header[..len]));
+        extract(&bytes, Family::V4, 7, Checksums::NONE).map(|extracted| extracted.tuple)
+    };
+    assert_eq!(of(12), Ok(pair(A, B, ip_proto::SCTP, 1, 2)));
+    assert_eq!(of(11), Err(Untrackable::TransportHeader));
+    assert_eq!(of(8), Err(Untrackable::TransportHeader));
+}
+
+#[test]
 fn requests_and_replies_share_their_canonical_form() {
     let request = tuple_of(v4(A, B).icmp(8, 0, 0x0005_0001), Family::V4).unwrap();
     let reply = tuple_of(v4(B, A).icmp(0, 0, 0x0005_0009), Family::V4).unwrap();
