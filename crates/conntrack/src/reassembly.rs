@@ -141,7 +141,9 @@ impl<T> Held<T> {
             Family::V4 => 12..20,
             Family::V6 => 8..40,
         };
-        if let (Some(to), Some(from)) = (self.bytes.get_mut(range.clone()), packet.get(range)) {
+        if let (Some(to), Some(from)) = (self.bytes.get_mut(range.clone()), packet.get(range))
+            && to != from
+        {
             let old = to.to_vec();
             to.copy_from_slice(from);
             if self.family == Family::V4

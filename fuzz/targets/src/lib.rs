@@ -17,6 +17,7 @@ mod bench;
 mod database;
 mod difference;
 mod flow_text;
+mod fragments;
 mod input;
 mod netlink;
 mod odp_text;
@@ -28,7 +29,9 @@ mod packet;
 mod rewrite;
 pub mod seeds;
 mod session;
+mod tracking;
 mod translation;
+mod tuple;
 mod unixctl;
 mod words;
 
@@ -132,6 +135,27 @@ pub const TARGETS: &[Target] = &[
         seeds: seeds::options,
         words: words::options,
         longest: 512,
+    },
+    Target {
+        name: "tuple",
+        run: tuple::run,
+        seeds: seeds::tuples,
+        words: words::none,
+        longest: 2048,
+    },
+    Target {
+        name: "fragments",
+        run: fragments::run,
+        seeds: seeds::fragments,
+        words: words::none,
+        longest: 1024,
+    },
+    Target {
+        name: "tracking",
+        run: tracking::run,
+        seeds: seeds::trackings,
+        words: words::helpers,
+        longest: 2048,
     },
 ];
 

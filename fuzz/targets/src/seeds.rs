@@ -2,9 +2,11 @@
 //! Real inputs to start from: recorded messages and texts, frames, and for targets that read
 //! settings from their input, those settings in front.
 
+mod connections;
 mod openflow;
 mod text;
 
+pub use connections::{fragments, trackings, tuples};
 pub use openflow::{messages, recorded, sessions};
 pub use text::{
     ACTIONS, ENDPOINTS, FLOWS, LOG_SPECS, MATCHES, ODP_ACTIONS, ODP_FLOWS, SUBFIELDS, action_texts,

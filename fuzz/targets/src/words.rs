@@ -63,3 +63,18 @@ pub fn ovsdb() -> Vec<&'static str> {
 pub fn options() -> Vec<&'static str> {
     words_of(seeds::option_lines())
 }
+
+/// Messages of FTP that announce data connections.
+pub fn helpers() -> Vec<&'static str> {
+    vec![
+        "PORT 10,0,0,1,4,1\r\n",
+        "EPRT |1|10.0.0.1|1025|\r\n",
+        "EPRT |2|fc00::1|1025|\r\n",
+        "227 (10,0,0,2,4,1)\r\n",
+        "229 (|||1025|)\r\n",
+        "10,0,0,2",
+        "192,168,100,100",
+        "fd00:1:2:3:4:5:6:1",
+        "\r\n",
+    ]
+}

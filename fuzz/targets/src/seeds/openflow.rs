@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Recorded OpenFlow messages.
 
+use super::text::CT_ACTIONS;
 use crate::pack::unhex;
+use flow::text::no_numbers;
 use openflow::Version;
 use openflow::message::{
     Body, BundleAdd, BundleControl, BundleControlKind, BundleFlags, FlowMod, Message, Protocol,
 };
+use openflow::text::parse_actions;
 use openflow::{Action, PortNo};
 
 const RECORDED: [&str; 4] = [
@@ -24,9 +27,21 @@ pub fn recorded() -> impl Iterator<Item = Vec<u8>> {
     bytes.filter(|b| (8..=LONGEST).contains(&b.len()))
 }
 
+/// Flow mods with actions on connections, in all versions.
+fn of_connections() -> impl Iterator<Item = Vec<u8>> {
+    let encoded = |(version, text): (Version, &str)| {
+        let actions = parse_actions(text, version, &no_numbers).expect("an action on connections");
+        let fm = FlowMod::add(5, flow::Match::ANY, &actions);
+        let message = Message::new(5, Body::FlowMod(Box::new(fm)));
+        message.encode(&Protocol::new(version)).expect("every version has it")
+    };
+    let versions = Version::ALL.into_iter();
+    versions.flat_map(|version| CT_ACTIONS.iter().map(move |text| (version, *text))).map(encoded)
+}
+
 /// Seeds of `openflow`.
 pub fn messages() -> Vec<Vec<u8>> {
-    recorded().map(|m| [vec![0], m].concat()).collect()
+    recorded().chain(of_connections()).map(|m| [vec![0], m].concat()).collect()
 }
 
 /// Seeds of `session`: recorded messages of one version, some at a time, and bundles.

@@ -18,9 +18,9 @@ fn columns(text: &'static str, column: usize) -> BTreeSet<&'static str> {
     rows(text).filter_map(|row| row.get(column).copied()).collect()
 }
 
-/// Every list of actions that was recorded, in the syntax of ovs-ofctl.
+/// Every list of actions that was recorded, and those on connections, in the syntax of ovs-ofctl.
 pub fn action_texts() -> BTreeSet<&'static str> {
-    columns(ACTIONS, 2)
+    columns(ACTIONS, 2).into_iter().chain(CT_ACTIONS.iter().copied()).collect()
 }
 
 /// Every match that was recorded, in that syntax.
@@ -53,6 +53,20 @@ pub fn flow_texts() -> Vec<Vec<u8>> {
     all.map(|t| [&[3], t.as_bytes()].concat()).collect()
 }
 
+/// Lists of actions on connections, in the syntax of ovs-ofctl.
+pub const CT_ACTIONS: &[&str] = &[
+    "ct",
+    "ct(table=1)",
+    "ct(zone=5,table=2),ct_clear,2",
+    "ct(zone=NXM_NX_REG1[0..15],nat)",
+    "ct(commit,zone=65535,exec(set_field:0x5/0xf->ct_mark,set_field:7->ct_label)),2",
+    "ct(commit,force,exec(load:0x1->NXM_NX_CT_MARK[3],move:NXM_NX_REG0[]->NXM_NX_CT_LABEL[32..63]))",
+    "ct(commit,nat(src=10.0.0.1-10.0.0.9:1024-65535,random,persistent)),3",
+    "ct(commit,nat(dst=10.0.0.1,hash),alg=ftp),1",
+    "ct(commit,nat(dst=[fc00::1]-[fc00::9]:80),alg=tftp,table=3)",
+    "ct(commit,nat(src)),resubmit(,3,ct)",
+];
+
 /// Flows in the syntax of datapaths.
 pub const ODP_FLOWS: &[&str] = &[
     "in_port(1),eth_type(0x88cc)",
@@ -65,6 +79,9 @@ pub const ODP_FLOWS: &[&str] = &[
     "in_port(1),eth_type(0x0800),ipv4(proto=1),icmp(type=8,code=0)",
     "in_port(1),eth_type(0x0800),ipv4(proto=17),udp(src=1/0xff,dst=2)",
     "in_port(1),eth_type(0/0xffff)",
+    "recirc_id(0x7),in_port(1),ct_state(+trk+est-inv),ct_zone(0x5),ct_mark(0x1/0x3),ct_label(0x5/0xff),eth_type(0x0800),ipv4(proto=6)",
+    "recirc_id(0x7),in_port(1),ct_state(0x21/0x3f),ct_tuple4(src=10.0.0.1,dst=10.0.0.0/255.0.0.0,proto=17,tp_src=5,tp_dst=0/0),eth_type(0x0800)",
+    "in_port(1),ct_tuple6(src=fc00::1,dst=fc00::2,proto=58,tp_src=128,tp_dst=0),eth_type(0x86dd)",
 ];
 
 /// Actions in it.
@@ -88,6 +105,10 @@ pub const ODP_ACTIONS: &[&str] = &[
     "userspace(pid=0,slow_path(action)),userspace(pid=0,slow_path(0)),2",
     "userspace(pid=0,flow_sample(probability=123,collector_set_id=1234,obs_domain_id=2345,obs_point_id=3456,output_port=10)),2",
     "set(skb_priority(0x1)),set(skb_mark(0x1/0xf)),3",
+    "ct,ct_clear,2",
+    "ct(commit,zone=5,mark=0x1/0xf,label=0x5/0xff,timeout=policy,nat(src=10.0.0.1-10.0.0.9:1-65535,random)),recirc(0x8)",
+    "ct(force_commit,helper=ftp,nat(dst=[fc00::1]-[fc00::9]:80,hash,persistent)),2",
+    "ct(nat),ct(commit,helper=tftp,nat(src)),2",
 ];
 
 /// Returns flows and actions in datapath syntax.
