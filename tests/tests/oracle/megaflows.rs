@@ -47,6 +47,17 @@ scenarios! {
         appctl dpif/show
         appctl dpctl/dump-dps
     "#;
+    trace_of_a_line_of_a_dump: r#"
+        ofctl add-flow br0 in_port=1,ip,actions=set_field:10.0.0.9->ip_dst,2
+        receive p1 'in_port(1),eth(src=50:54:00:00:00:01,dst=50:54:00:00:00:02),eth_type(0x0800),ipv4(src=10.0.0.1,dst=10.0.0.2,proto=17,tos=0,ttl=64,frag=no),udp(src=5,dst=80)'
+        appctl revalidator/wait
+        appctl ofproto/trace "$(ovs-appctl dpif/dump-flows -m br0 | sed 's/, packets.*//')" | grep -v 'low: '
+        appctl ofproto/trace ovs-dummy "ufid:0000000b-2d86-733c-7b04-8b6a0f9bcf40 in_port(1),eth_type(0x0800),ipv4(frag=no)" | grep -v 'low: '
+    "#;
+    too_much_on_the_stack: r#"
+        p='push:NXM_NX_REG1[],push:NXM_NX_REG2[]'; for i in $(seq 20 31); do echo "in_port=$i,actions=resubmit:$((i+1)),resubmit:$((i+1)),2"; done > flows; echo "in_port=32,actions=$p,$p,$p,$p" >> flows; ofctl add-flows br0 flows
+        trace in_port=20 | grep 'stack\|failed'
+    "#;
     types_of_megaflows: r#"
         ofctl add-flow br0 in_port=1,actions=2
         receive p1 'in_port(1),eth(src=50:54:00:00:00:01,dst=50:54:00:00:00:02),eth_type(0x0806),arp(sip=10.0.0.1,tip=10.0.0.2,op=1,sha=50:54:00:00:00:07,tha=00:00:00:00:00:00)'

@@ -6,7 +6,7 @@
 //! have. Errors are prefixed with the program's name, as in OVS.
 
 mod conntrack;
-mod flows;
+pub(super) mod flows;
 mod fragments;
 mod show;
 mod sliced;

@@ -9,6 +9,7 @@ pub(super) mod arguments;
 mod forks;
 mod side_effects;
 
+use super::dpctl::flows::split_ufid;
 use super::ports::PortNames;
 use super::{ANY, Answer, Commands, compose};
 use crate::args::DummyLevel;
@@ -174,7 +175,9 @@ fn datapath_port(snapshot: &Snapshot, bridge: BridgeIndex, number: PortNo) -> da
 /// Finds the bridge and reads the flow: in datapath syntax when it is that, else in OpenFlow's.
 fn locate(daemon: &Daemon, flow: &Flow<'_>) -> Result<TraceInput, String> {
     let names = PortNames::of_datapath(daemon);
-    match odp::parse(flow.text, &|name| names.number(name)) {
+    // As in a line of `dpif/dump-flows -m`.
+    let odp_flow = split_ufid(flow.text).map_or(flow.text, |(_, flow)| flow);
+    match odp::parse(odp_flow, &|name| names.number(name)) {
         Ok((key, _)) => {
             let known = flow.place.is_none_or(|name| is_datapath(daemon, name));
             if !known || daemon.switch.bridges().next().is_none() {

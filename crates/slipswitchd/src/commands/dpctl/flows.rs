@@ -183,7 +183,7 @@ fn parse_ufid(text: &str) -> Option<Ufid> {
 }
 
 /// Takes `ufid:…`, and a comma or blank after it, off the front of a flow.
-fn split_ufid(text: &str) -> Result<(Option<Ufid>, &str), String> {
+pub(in crate::commands) fn split_ufid(text: &str) -> Result<(Option<Ufid>, &str), String> {
     let Some(rest) = text.trim_start().strip_prefix("ufid:") else { return Ok((None, text)) };
     let (ufid, flow) = rest.split_at(rest.find([',', ' ']).unwrap_or(rest.len()));
     let ufid = parse_ufid(ufid).ok_or_else(|| format!("bad ufid \"{ufid}\""))?;
