@@ -396,7 +396,7 @@ impl<'a> Context<'a> {
             });
         } else if stack_bytes >= MAX_STACK_BYTES {
             self.fail(TranslationError::StackTooDeep, || {
-                "resubmits used over 64 kB of stack".to_string()
+                "resubmits yielded over 64 kB of stack".to_string()
             });
         } else {
             return true;

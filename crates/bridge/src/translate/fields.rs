@@ -146,7 +146,7 @@ impl Context<'_> {
     pub(super) fn push(&mut self, src: &Subfield) {
         if self.stack.len() >= MAX_STACK_BYTES {
             self.fail(TranslationError::StackTooDeep, || {
-                "resubmits used over 64 kB of stack".to_string()
+                "resubmits yielded over 64 kB of stack".to_string()
             });
             return;
         }
