@@ -2,6 +2,18 @@
 //! Flow tables.
 
 scenarios! {
+    idle_time_of_a_flow_that_is_added_again: r#"
+        ofctl add-flow br0 idle_timeout=10,ip,actions=1
+        ofctl add-flow br0 idle_timeout=10,arp,actions=1
+        ofctl add-flow br0 idle_timeout=20,icmp,actions=1
+        appctl time/warp 7000
+        ofctl add-flow br0 idle_timeout=10,ip,actions=2
+        ofctl -O OpenFlow13 add-flow br0 idle_timeout=10,arp,actions=2
+        ofctl -O OpenFlow13 add-flow br0 reset_counts,idle_timeout=20,icmp,actions=2
+        appctl time/warp 5000
+        appctl revalidator/wait
+        ofctl dump-flows br0 | sed 's/duration=[^,]*//' | sort
+    "#;
     dump_flows_in_each_version: r#"
         ofctl add-flow br0 cookie=0x5,table=3,priority=7,tcp,in_port=1,dl_vlan=5,nw_dst=10.0.0.0/8,tp_dst=80,actions=output:2,CONTROLLER:128
         ofctl add-flow br0 idle_timeout=10,hard_timeout=20,arp,actions=NORMAL

@@ -185,9 +185,11 @@ impl Pipeline {
         let priority = rank(new.table, new.priority, new.hidden);
         if let Some(old) = table.rules().find(&new.matching, priority) {
             let old = Arc::clone(old);
-            let stats =
-                if keep_counts { Arc::clone(&old.stats) } else { Arc::new(RuleStats::new(now)) };
-            stats.credit(0, 0, now); // its idle time starts over
+            // As in OVS its idle time goes on.
+            let stats = match keep_counts {
+                true => Arc::clone(&old.stats),
+                false => Arc::new(RuleStats::new(old.stats.used())),
+            };
             let rule = new.build(now, now, stats);
             table.insert(Arc::clone(&rule));
             let mut changes = vec![Change::Modified { old, new: rule, is_added: true }];

@@ -75,6 +75,17 @@ fn adding_the_same_match_and_priority_replaces() {
 }
 
 #[test]
+fn a_flow_that_is_added_again_keeps_its_idle_time() {
+    let mut b = Bench::new();
+    b.run(&add(5, ip(1), &[output(1)])).unwrap();
+    let rule = b.p.select(&Filter::default()).remove(0);
+    rule.stats.credit(3, 300, b.now + 5);
+    b.run(&FlowMod { flags: FlowFlags::RESET_COUNTS, ..add(5, ip(1), &[output(2)]) }).unwrap();
+    let new = b.p.select(&Filter::default()).remove(0);
+    assert_eq!((new.stats.counts(), new.stats.used()), ((0, 0), b.now + 5));
+}
+
+#[test]
 fn counters_that_a_modification_resets_are_those_of_the_new_rule() {
     let mut b = Bench::new();
     b.run(&add(5, ip(1), &[output(1)])).unwrap();
