@@ -372,21 +372,21 @@ impl MacTable {
     }
 
     /// Removes the entries of a removed port, static ones too, and allows no more of them: the last
-    /// counts of the port's megaflows are credited only later.
-    pub(crate) fn close_port(&self, port: PortNo) {
+    /// counts of the port's megaflows are credited only later. Returns the addresses of the entries.
+    pub(crate) fn close_port(&self, port: PortNo) -> Vec<Address> {
         self.lock().closed.insert(port);
-        self.flush_port(port);
+        self.remove_if(|_, p| p.port == port)
     }
 
     /// Removes all entries except static ones. Returns false when there were none.
     pub fn flush(&self) -> bool {
-        self.remove_if(|_, p| p.seen.is_some()) > 0
+        !self.remove_if(|_, p| p.seen.is_some()).is_empty()
     }
 
     /// Removes the entries of a port that changed, static ones too. Returns false when there were
     /// none.
     pub fn flush_port(&self, port: PortNo) -> bool {
-        self.remove_if(|_, p| p.port == port) > 0
+        !self.remove_if(|_, p| p.port == port).is_empty()
     }
 
     /// Removes the addresses that were not seen for the configured age, and returns their number.
@@ -396,7 +396,7 @@ impl MacTable {
             return 0;
         }
         let ageing = u64::from(self.lock().ageing) * 1_000;
-        let n = self.remove_if(|_, p| p.seen.is_some_and(|seen| now.since(seen) >= ageing));
+        let n = self.remove_if(|_, p| p.seen.is_some_and(|seen| now.since(seen) >= ageing)).len();
         let mut inner = self.lock();
         inner.oldest = inner.entries.values().filter_map(|p| p.seen).min();
         inner.stats.expired += n as u64;
@@ -409,14 +409,15 @@ impl MacTable {
         inner.oldest.map(|oldest| oldest + i64::from(inner.ageing) * 1_000)
     }
 
-    fn remove_if(&self, which: impl Fn(&Address, &Entry) -> bool) -> usize {
+    /// Removes entries, and returns their addresses.
+    fn remove_if(&self, which: impl Fn(&Address, &Entry) -> bool) -> Vec<Address> {
         let mut inner = self.lock();
         let gone: Vec<Address> =
             inner.entries.iter().filter(|(a, p)| which(a, p)).map(|(a, _)| *a).collect();
         for address in &gone {
             inner.remove(address);
         }
-        gone.len()
+        gone
     }
 
     /// Returns all entries for `fdb/show`, least recently used first. A static entry counts as used

@@ -276,7 +276,13 @@ impl Switch {
     pub fn remove_port(&mut self, index: BridgeIndex, number: PortNo) -> Option<Port> {
         let bridge = self.bridge_mut(index)?;
         let port = bridge.ports.remove(&number)?;
-        bridge.macs.close_port(number);
+        let addresses = bridge.macs.close_port(number);
+        // As in OVS other bridges forget them as well: the hosts may come back in another place.
+        for other in self.bridges().filter(|other| other.index != index) {
+            for (vlan, mac) in &addresses {
+                other.macs.remove(*vlan, *mac);
+            }
+        }
         self.counters.ports_removed += u64::from(port.dp_port.is_some());
         self.counters.port_updates += 1;
         self.mark_all_dirty();

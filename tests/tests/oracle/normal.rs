@@ -2,6 +2,19 @@
 //! NORMAL, VLANs and what goes with them.
 
 scenarios! {
+    addresses_of_a_removed_port: r#"
+        vsctl add-br br1 -- set bridge br1 datapath_type=dummy -- add-port br1 q1 -- set interface q1 type=dummy ofport_request=1
+        ofctl add-flow br0 actions=NORMAL
+        ofctl add-flow br1 actions=NORMAL
+        for m in 05 06; do ovs-appctl netdev-dummy/receive p1 "in_port(1),eth(src=50:54:00:00:00:$m,dst=ff:ff:ff:ff:ff:ff),eth_type(0x1234)"; done
+        for m in 06 07; do ovs-appctl netdev-dummy/receive q1 "in_port(1),eth(src=50:54:00:00:00:$m,dst=ff:ff:ff:ff:ff:ff),eth_type(0x1234)"; done
+        receive p2 'in_port(2),eth(src=50:54:00:00:00:08,dst=ff:ff:ff:ff:ff:ff),eth_type(0x1234)'
+        appctl fdb/show br0 | sort
+        appctl fdb/show br1 | sort
+        vsctl del-port p1
+        appctl fdb/show br0 | sort
+        appctl fdb/show br1 | sort
+    "#;
     learning: r#"
         ofctl add-flow br0 actions=NORMAL
         trace in_port=1,dl_src=50:54:00:00:00:01,dl_dst=ff:ff:ff:ff:ff:ff
