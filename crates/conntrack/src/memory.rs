@@ -101,12 +101,15 @@ pub fn check(memory: &dyn Memory) -> Result<(), WrongLayout> {
     let counts = Counts(memory);
     let chunks = (0..CHUNKS).map_while(|number| memory.chunk(number));
     let slots = chunks.map(|chunk| chunk.len() / conn::WORDS).sum::<usize>() as u64;
+    let (index, other) = (load(config::INDEX) as u8, (load(config::INDEX) >> 8) as u8);
+    let is_alone = u64::from(other) == config::NO_INDEX;
     let is_plausible = load(config::MULTIPLIER) % 2 == 1
         && load(config::HALF_OPEN_PERCENT) <= 100
         && u32::try_from(load(config::MAX_CONNS)).is_ok()
         && counts.conns() <= slots
         && counts.half_open() <= slots
-        && memory.index(load(config::INDEX) as u8).is_some();
+        && memory.index(index).is_some()
+        && (is_alone || other != index && memory.index(other).is_some());
     if !is_plausible {
         return Err(WrongLayout::Damaged("the configuration"));
     }

@@ -76,8 +76,15 @@ enum Growth {
     Retiring(Grace, u8),
 }
 
-/// Count and half-open count of a zone.
+/// A number of connections, and of half-open ones.
 type Pair = (i64, i64);
+
+/// A part of the table that has counts: a zone, or all of it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+enum Scope {
+    All,
+    Zone(u16),
+}
 
 /// The sweeper of a table. One thread of one process has it.
 pub struct Sweeper {
@@ -91,13 +98,15 @@ pub struct Sweeper {
     /// Free slots in no ring and not in the pool, if they are that after the grace period, too:
     /// a creator took each, and was killed.
     lost: Option<(Vec<u32>, Grace)>,
-    /// Counts of this pass by zone.
+    /// Connections that this pass has met, by zone.
     counted: Vec<(u32, u32)>,
-    /// The zones' counts at the start of the pass.
-    at_start: HashMap<u16, Pair>,
-    /// Counts of zones, and by how much they differ from the zones' connections, since the end of
-    /// an earlier pass. The grace period began then: makers that were at work have ended with it.
-    drift: HashMap<u16, (Pair, Pair)>,
+    /// Connections that this pass has met.
+    counted_in_all: Pair,
+    /// The counts that were not zero at the start of the pass.
+    at_start: HashMap<Scope, Pair>,
+    /// Counts that differed from the connections at the end of an earlier pass, and the
+    /// differences. The grace period began then: makers that were at work have ended with it.
+    drift: HashMap<Scope, (Pair, Pair)>,
     drift_grace: Option<Grace>,
     /// The grace period was over when this pass began.
     may_correct: bool,
@@ -124,6 +133,7 @@ impl Sweeper {
             pool: Vec::new(),
             lost: None,
             counted: vec![(0, 0); ZONES],
+            counted_in_all: (0, 0),
             at_start: HashMap::new(),
             drift: HashMap::new(),
             drift_grace: None,
@@ -194,11 +204,14 @@ impl Sweeper {
             Phase::Live => {
                 let natted = head.flags() & (flags::NAT_SRC | flags::NAT_DST) != 0;
                 self.entries += 1 + usize::from(natted);
+                let is_half_open = head.has(flags::HALF_OPEN);
+                self.counted_in_all.0 += 1;
+                self.counted_in_all.1 += i64::from(is_half_open);
                 if let Some((conns, half)) =
                     self.counted.get_mut(usize::from(conn.key(head).zone()))
                 {
                     *conns += 1;
-                    *half += u32::from(head.has(flags::HALF_OPEN));
+                    *half += u32::from(is_half_open);
                 }
                 false
             }
@@ -373,8 +386,8 @@ impl Sweeper {
             }
         }
         let is_lost = |slot: &u32| {
-            !known.contains(slot)
-                && self.table.slot(*slot).is_some_and(|conn| conn.head().phase() == Phase::Free)
+            self.table.slot(*slot).is_some_and(|conn| conn.head().phase() == Phase::Free)
+                && !known.contains(slot)
         };
         let slots: Vec<_> = self.table.slots().filter(is_lost).collect();
         if !slots.is_empty() {
@@ -386,38 +399,58 @@ impl Sweeper {
     fn begin_pass(&mut self) {
         self.entries = 0;
         self.counted.fill((0, 0));
-        self.at_start = self.zone_counts();
+        self.counted_in_all = (0, 0);
+        self.at_start = scopes()
+            .map(|scope| (scope, self.count(scope)))
+            .filter(|(_, count)| *count != (0, 0))
+            .collect();
         self.may_correct = self.drift_grace.as_mut().is_some_and(Grace::has_passed);
     }
 
-    fn zone_counts(&self) -> HashMap<u16, Pair> {
+    fn count(&self, scope: Scope) -> Pair {
         let counts = self.table.counts();
-        (0..=u16::MAX)
-            .map(|zone| (zone, (counts.zone(zone) as i64, counts.zone_half_open(zone) as i64)))
-            .filter(|(_, pair)| *pair != (0, 0))
-            .collect()
+        match scope {
+            Scope::All => counts.totals(),
+            Scope::Zone(zone) => (counts.zone(zone) as i64, counts.zone_half_open(zone) as i64),
+        }
     }
 
-    /// Takes off the counts what killed makers left: differences that two passes agree on, in zones
-    /// whose counts did not change meanwhile. A maker that lives counts its connection before it
-    /// makes it live, so between the passes all makers end that were at work.
+    fn counted(&self, scope: Scope) -> Pair {
+        match scope {
+            Scope::All => self.counted_in_all,
+            Scope::Zone(zone) => {
+                let pair = self.counted.get(usize::from(zone)).copied().unwrap_or_default();
+                (pair.0.into(), pair.1.into())
+            }
+        }
+    }
+
+    /// Takes off the counts what killed makers left: differences that two passes agree on, in
+    /// scopes whose counts did not change meanwhile. A maker that lives counts its connection before
+    /// it makes it live, so between the passes all makers end that were at work. A thread may be
+    /// killed after it has changed the count of a zone and before it changes the totals, so each
+    /// scope has a difference of its own.
     fn end_pass(&mut self) {
         let mut found = HashMap::new();
-        for (zone, count) in self.zone_counts() {
-            let counted = self.counted.get(usize::from(zone)).copied().unwrap_or_default();
-            let off = (count.0 - i64::from(counted.0), count.1 - i64::from(counted.1));
-            if off != (0, 0) && self.at_start.get(&zone) == Some(&count) {
-                found.insert(zone, (count, off));
+        for scope in scopes() {
+            let (count, counted) = (self.count(scope), self.counted(scope));
+            let off = (count.0.wrapping_sub(counted.0), count.1.wrapping_sub(counted.1));
+            let at_start = self.at_start.get(&scope).copied().unwrap_or_default();
+            if off != (0, 0) && at_start == count {
+                found.insert(scope, (count, off));
             }
         }
         if self.drift.is_empty() {
             self.drift = found;
             self.drift_grace = (!self.drift.is_empty()).then(|| self.grace());
         } else {
-            self.drift.retain(|zone, drift| found.get(zone) == Some(drift));
+            self.drift.retain(|scope, drift| found.get(scope) == Some(drift));
             if self.may_correct {
-                for (zone, (_, off)) in self.drift.drain() {
-                    self.table.counts().correct(zone, off.0, off.1);
+                for (scope, (_, off)) in self.drift.drain() {
+                    match scope {
+                        Scope::All => self.table.counts().correct_totals(off),
+                        Scope::Zone(zone) => self.table.counts().correct_zone(zone, off),
+                    }
                 }
             }
         }
@@ -532,6 +565,10 @@ impl Sweeper {
             }
         }
     }
+}
+
+fn scopes() -> impl Iterator<Item = Scope> {
+    std::iter::once(Scope::All).chain((0..=u16::MAX).map(Scope::Zone))
 }
 
 #[cfg(test)]

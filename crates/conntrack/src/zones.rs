@@ -41,23 +41,28 @@ impl<'a> Counts<'a> {
         Some((self.0.config().get(line)?, self.0.config().get(line + 1)?))
     }
 
-    fn sum(&self, which: usize) -> u64 {
-        // A shard alone may be "negative" for a moment; the sum is not.
+    fn sum(&self, which: usize) -> i64 {
+        // A shard alone may be "negative" for a moment.
         let shards = 0..config::SHARDS;
-        let value = shards
+        shards
             .map(|shard| self.config(config::TOTALS + shard * config::LINE + which))
-            .fold(0u64, u64::wrapping_add);
-        if value > i64::MAX as u64 { 0 } else { value }
+            .fold(0u64, u64::wrapping_add) as i64
+    }
+
+    /// Returns the sums of connections and of half-open ones. A thread that is killed may leave
+    /// negative ones.
+    pub(crate) fn totals(&self) -> (i64, i64) {
+        (self.sum(0), self.sum(1))
     }
 
     /// Returns the number of connections.
     pub fn conns(&self) -> u64 {
-        self.sum(0)
+        self.sum(0).try_into().unwrap_or(0)
     }
 
     /// Returns the number of half-open connections.
     pub fn half_open(&self) -> u64 {
-        self.sum(1)
+        self.sum(1).try_into().unwrap_or(0)
     }
 
     /// Returns the number of connections of a zone.
@@ -179,15 +184,19 @@ impl<'a> Counts<'a> {
         }
     }
 
-    /// Takes `conns` connections and `half_open` half-open ones off a zone: those that ended
-    /// without a count, because their makers were killed.
-    pub(crate) fn correct(&self, zone: u16, conns: i64, half_open: i64) {
+    /// Takes connections and half-open ones off a zone: those that ended without a count, because
+    /// the thread that made or ended them was killed.
+    pub(crate) fn correct_zone(&self, zone: u16, (conns, half_open): (i64, i64)) {
         if let Some(count) = self.zone_word(zone, zone::COUNT) {
             count.fetch_sub(conns as u64, Ordering::Relaxed);
         }
         if let Some(halves) = self.zone_word(zone, zone::HALF_OPEN) {
             halves.fetch_sub(half_open as u64, Ordering::Relaxed);
         }
+    }
+
+    /// Takes connections and half-open ones off the totals; see [`Counts::correct_zone`].
+    pub(crate) fn correct_totals(&self, (conns, half_open): (i64, i64)) {
         if let Some((total, halves)) = self.total(0) {
             total.fetch_sub(conns as u64, Ordering::Relaxed);
             halves.fetch_sub(half_open as u64, Ordering::Relaxed);

@@ -102,6 +102,44 @@ fn another_sweeper_continues_where_one_was_killed() {
 }
 
 #[test]
+fn counts_that_killed_threads_left_are_corrected() {
+    // A thread counts in the zone, and then in all. It may be killed between the two.
+    let zone_word = |at: usize| crate::layout::zone::WORDS + at;
+    let zones = [zone_word(crate::layout::zone::COUNT), zone_word(crate::layout::zone::HALF_OPEN)];
+    let totals = [config::TOTALS + 2 * config::LINE, config::TOTALS + 5 * config::LINE + 1];
+    /// Numbers that are added to the two counts of the zone, and to two words of the totals.
+    type Damage = [i64; 4];
+    let damages: [Damage; 5] =
+        [[1, 0, 0, 0], [0, 2, 0, 0], [0, 0, 1, 0], [0, 0, 0, 3], [-7, 0, 0, -9]];
+    for damage in damages {
+        let memory = std::sync::Arc::new(PlainMemory::new(SIZES));
+        let table = std::sync::Arc::new(Table::open(memory.clone(), [1, 3]).unwrap());
+        let mut sweeper = Sweeper::new(table.clone(), Box::new(NoBarrier));
+        let mut worker = table.worker();
+        for n in 1..4 {
+            let new = NewConn::new(udp(n, 2, 3, 4), 1000);
+            table.create(&worker.pin(), &new, Ticks(0)).unwrap();
+        }
+        let counts = || {
+            let counts = table.counts();
+            (counts.zone(1), counts.zone_half_open(1), counts.conns(), counts.half_open())
+        };
+        let [conns, halves, all, all_halves] = damage.map(|number| number as u64);
+        for (at, number) in zones.into_iter().zip([conns, halves]) {
+            memory.zones()[at].fetch_add(number, Ordering::Relaxed);
+        }
+        for (at, number) in totals.into_iter().zip([all, all_halves]) {
+            memory.config_word(at).fetch_add(number, Ordering::Relaxed);
+        }
+        sweeper.pass(Ticks(1));
+        assert_ne!(counts(), (3, 3, 3, 3), "one pass alone may be wrong");
+        sweeper.pass(Ticks(1));
+        sweeper.pass(Ticks(1));
+        assert_eq!(counts(), (3, 3, 3, 3));
+    }
+}
+
+#[test]
 fn memory_of_another_layout_is_left_alone() {
     let memory = std::sync::Arc::new(PlainMemory::new(SIZES));
     memory.config_word(config::MAGIC).store(1, Ordering::Relaxed);
@@ -111,10 +149,13 @@ fn memory_of_another_layout_is_left_alone() {
 
 #[test]
 fn memory_with_impossible_values_is_refused() {
-    let damages: [fn(&PlainMemory); 4] = [
+    let damages: [fn(&PlainMemory); 6] = [
         |memory| memory.config_word(config::MULTIPLIER).store(2, Ordering::Relaxed),
         |memory| memory.config_word(config::TOTALS).store(1 << 40, Ordering::Relaxed),
         |memory| memory.config_word(config::INDEX).store(0xff07, Ordering::Relaxed),
+        // The other index would be entered, or retired.
+        |memory| memory.config_word(config::INDEX).store(0x0700, Ordering::Relaxed),
+        |memory| memory.config_word(config::INDEX).store(0, Ordering::Relaxed),
         |memory| memory.ring(3)[crate::layout::ring::HEAD].store(1 << 40, Ordering::Relaxed),
     ];
     for damage in damages {
