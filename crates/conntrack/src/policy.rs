@@ -119,6 +119,17 @@ impl Policies<'_> {
         }
     }
 
+    /// Returns a policy in whole seconds, as databases hold them.
+    pub fn get(&self, number: u16) -> Policy {
+        Timeout::ALL.map(|timeout| match self.stored(number, timeout) {
+            0 => None,
+            stored => {
+                let nanos = u64::from(stored) << crate::layout::TICK_SHIFT;
+                Some(Duration::from_secs(Duration::from_nanos(nanos).as_secs()))
+            }
+        })
+    }
+
     /// Removes a policy: its connections follow the default policy.
     pub fn delete(&self, number: u16) {
         self.set(number, &Policy::default());
@@ -133,6 +144,19 @@ mod tests {
     use crate::memory::{PlainMemory, Sizes};
 
     #[test]
+    fn whole_seconds_are_read_as_they_were_set() {
+        let memory =
+            PlainMemory::new(Sizes { buckets: 1, chunks: 1, ring_slots: 2, ..Sizes::default() });
+        let policies = Policies(&memory);
+        for seconds in (0..2000).chain([86_399, 86_400, 86_401, 400 * 86_400]) {
+            let mut policy = Policy::default();
+            policy[Timeout::IcmpReply as usize] = Some(Duration::from_secs(seconds));
+            policies.set(9, &policy);
+            assert_eq!(policies.get(9), policy);
+        }
+    }
+
+    #[test]
     fn policies_fall_back_to_the_default() {
         let memory =
             PlainMemory::new(Sizes { buckets: 1, chunks: 1, ring_slots: 2, ..Sizes::default() });
@@ -145,6 +169,7 @@ mod tests {
         policies.set(5, &policy);
         assert_eq!(seconds(5, Timeout::UdpSingle), 7);
         assert_eq!(seconds(5, Timeout::UdpFirst), 60);
+        assert_eq!((policies.get(5), policies.get(4)), (policy, Policy::default()));
         policy[Timeout::UdpFirst as usize] = Some(Duration::from_secs(9));
         policies.set(0, &policy);
         assert_eq!(seconds(5, Timeout::UdpFirst), 9);

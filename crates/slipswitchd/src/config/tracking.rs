@@ -8,8 +8,9 @@
 use super::context::Context;
 use super::state::SwitchState;
 use crate::zone_limits::{set_default_limit, set_zone_limit};
-use conntrack::{Policy, Table, Timeout};
+use conntrack::{DEFAULT_MAX_CONNS, Policies, Policy, Table, Timeout};
 use ovsdb::{Replica, Row, Uuid};
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -111,6 +112,25 @@ pub(super) struct PolicyNumbers {
 }
 
 impl PolicyNumbers {
+    /// Returns the numbers of the policies that an earlier daemon left in a table, so that its
+    /// connections keep theirs.
+    fn adopt(policies: Policies<'_>) -> PolicyNumbers {
+        let mut numbers = BTreeMap::new();
+        for number in 1..POLICIES {
+            let policy = policies.get(number);
+            if policy == Policy::default() {
+                continue; // memory that was never written stays untouched
+            }
+            match numbers.entry(policy) {
+                Entry::Vacant(place) => {
+                    place.insert(number);
+                }
+                Entry::Occupied(_) => policies.delete(number),
+            }
+        }
+        PolicyNumbers { last: numbers.values().max().copied().unwrap_or(0), numbers }
+    }
+
     /// Makes `wanted` the policies of the table. Returns the number of each zone's policy, and the
     /// numbers that are free now. Zones for whose policy there is no number have the default policy.
     fn follow(
@@ -162,10 +182,11 @@ pub(super) fn sync(context: &mut Context<'_>, state: &mut SwitchState, wanted: &
         return;
     };
     let table = connections.tracker().table();
-    if is_first {
-        forget_earlier(table);
-    }
     let policies = table.policies();
+    if is_first {
+        forget_earlier(table, wanted);
+        state.policy_numbers = PolicyNumbers::adopt(policies);
+    }
     let set = |number, policy: &Policy| policies.set(number, policy);
     let (zones, gone) = state.policy_numbers.follow(&wanted.policies, set);
     if zones.len() < wanted.policies.len() {
@@ -182,14 +203,18 @@ pub(super) fn sync(context: &mut Context<'_>, state: &mut SwitchState, wanted: &
     state.tracking = wanted.clone();
 }
 
-/// Removes the policies and limits that an earlier daemon left in the table.
-fn forget_earlier(table: &Table) {
-    (0..POLICIES).for_each(|number| table.policies().delete(number));
+/// Removes the limits of an earlier daemon that the database does not have, and what commands set.
+/// The others hold until they are replaced.
+fn forget_earlier(table: &Table, wanted: &DesiredTracking) {
     let counts = table.counts();
+    table.policies().delete(0);
     // Memory that was never written stays untouched.
-    let limited = (0..=u16::MAX).filter(|zone| counts.limit(*zone).is_some());
-    limited.for_each(|zone| counts.set_limit(zone, None));
-    counts.set_default_limit(0);
+    (0..=u16::MAX)
+        .filter(|zone| counts.limit(*zone).is_some() && !wanted.limits.contains_key(zone))
+        .for_each(|zone| counts.set_limit(zone, None));
+    counts.set_default_limit(wanted.default_limit.unwrap_or(0));
+    counts.set_max(DEFAULT_MAX_CONNS);
+    table.set_sequence_check(true);
 }
 
 fn limits(table: &Table, before: &DesiredTracking, wanted: &DesiredTracking) {
@@ -249,6 +274,41 @@ mod tests {
         let given: BTreeSet<u16> = zones.values().copied().collect();
         assert_eq!(given.len(), usize::from(POLICIES) - 1);
         assert!(!given.contains(&0) && given.last() == Some(&(POLICIES - 1)));
+    }
+
+    #[test]
+    fn policies_of_an_earlier_daemon_keep_their_numbers() {
+        let table = Table::in_plain_memory([1, 3]);
+        let policies = table.policies();
+        for (number, seconds) in [(3, 7), (9, 8), (20, 7), (4095, 5)] {
+            policies.set(number, &policy_of(seconds));
+        }
+        let mut numbers = PolicyNumbers::adopt(policies);
+        let wanted = [(1, 8), (2, 7), (3, 6)].map(|(zone, s)| (zone, policy_of(s))).into();
+        let (zones, gone) = numbers.follow(&wanted, |number, policy| policies.set(number, policy));
+        gone.iter().for_each(|number| policies.delete(*number));
+        assert_eq!((zones, gone), ([(1, 9), (2, 3), (3, 1)].into(), vec![4095]));
+        let present: Vec<u16> =
+            (0..POLICIES).filter(|n| policies.get(*n) != Policy::default()).collect();
+        assert_eq!(present, [1, 3, 9]);
+    }
+
+    #[test]
+    fn limits_of_an_earlier_daemon_hold_until_they_are_replaced() {
+        let table = Table::in_plain_memory([1, 3]);
+        let counts = table.counts();
+        counts.set_limit(1, Some(10));
+        counts.set_limit(2, Some(20));
+        counts.set_default_limit(5);
+        counts.set_max(77);
+        table.set_sequence_check(false);
+        let wanted = DesiredTracking { limits: [(2, 30)].into(), ..DesiredTracking::default() };
+        forget_earlier(&table, &wanted);
+        assert_eq!((counts.limit(1), counts.limit(2), counts.default_limit()), (None, Some(20), 0));
+        assert_eq!(counts.max(), u64::from(DEFAULT_MAX_CONNS));
+        assert!(table.sequence_check());
+        limits(&table, &DesiredTracking::default(), &wanted);
+        assert_eq!((counts.limit(1), counts.limit(2)), (None, Some(30)));
     }
 
     #[test]
