@@ -114,7 +114,7 @@ impl Engine {
         tail: &[Action],
         depth: u32,
     ) -> Vec<Resumed> {
-        let tracking = &shared.tracking;
+        let tracking = shared.tracking();
         // The thread holds the epoch while it is in this function only: an upcall may take long.
         let mut worker = self.worker.take().unwrap_or_else(|| tracking.tracker.table().worker());
         let pinned = worker.pin();

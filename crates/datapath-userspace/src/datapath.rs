@@ -98,13 +98,21 @@ impl UserspaceDatapath {
         config: Config,
         connections: ConnectionTable,
     ) -> Arc<UserspaceDatapath> {
-        let shared = Arc::new(Shared::new(clock, &config, connections));
-        if shared.tracking.is_in_use() {
-            shared.tracking.wake_cleaner();
-        }
+        let datapath = UserspaceDatapath::without_connections(name, clock, config);
+        datapath.begin_tracking(connections);
+        datapath
+    }
+
+    /// Creates a datapath as [`UserspaceDatapath::new`] does, which has no connections until
+    /// [`UserspaceDatapath::begin_tracking`].
+    pub fn without_connections(
+        name: impl Into<String>,
+        clock: Clock,
+        config: Config,
+    ) -> Arc<UserspaceDatapath> {
         Arc::new(UserspaceDatapath {
             name: name.into(),
-            shared,
+            shared: Arc::new(Shared::new(clock, &config)),
             engines: Arc::default(),
             control: Mutex::new(Control {
                 config,
@@ -114,6 +122,12 @@ impl UserspaceDatapath {
             }),
             swept: Scratch::default(),
         })
+    }
+
+    /// Gives a datapath its table of connections, before the first port. Returns false when it has
+    /// one, which stays.
+    pub fn begin_tracking(&self, connections: ConnectionTable) -> bool {
+        self.shared.begin_tracking(connections)
     }
 
     fn control(&self) -> MutexGuard<'_, Control> {
@@ -281,7 +295,9 @@ impl UserspaceDatapath {
             (control.assignment.take(), miss_queues, is_packet_thread, ports)
         };
         drop(rxq::join(threads, &self.shared));
-        self.shared.tracking.cleaner.stop();
+        if let Some(tracking) = self.shared.present_tracking() {
+            tracking.cleaner.stop();
+        }
         for queue in miss_queues.into_values() {
             queue.close();
         }
@@ -609,7 +625,7 @@ impl Counters for UserspaceDatapath {
 
     fn drops(&self, reason: DropReason) -> u64 {
         if reason == DropReason::FragmentsPurged {
-            return self.shared.tracking.purged();
+            return self.shared.present_tracking().map_or(0, |tracking| tracking.purged());
         }
         if !BY_DEVICES.contains(&reason) {
             return self.shared.drops.of(reason);
@@ -632,7 +648,8 @@ impl Datapath for UserspaceDatapath {
     }
 
     fn connections(&self) -> Option<&dyn datapath::Connections> {
-        Some(&*self.shared.tracking)
+        let tracking = self.shared.present_tracking()?;
+        Some(&**tracking)
     }
 
     fn supports(&self, action: &Action) -> bool {

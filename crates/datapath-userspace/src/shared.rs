@@ -14,7 +14,9 @@ use datapath::{DropReason, PortNo, UpcallFactory, Upcaller};
 use netdev::SendReport;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{
+    Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard,
+};
 use std::time::Duration;
 
 /// Interval between two sorts of the subtables.
@@ -32,7 +34,8 @@ pub(crate) struct Shared {
     /// True after shutdown: engines make no upcalls.
     pub(crate) closed: AtomicBool,
     pub(crate) upcall_limiter: UpcallLimiter,
-    pub(crate) tracking: Arc<Tracking>,
+    /// Empty until the daemon knows the table.
+    tracking: OnceLock<Arc<Tracking>>,
     /// The table's megaflows that have counted since the last sweep of those.
     pub(crate) moved: Arc<Moved>,
     table: RwLock<Table>,
@@ -67,11 +70,11 @@ fn write<T>(lock: &RwLock<T>) -> RwLockWriteGuard<'_, T> {
 }
 
 impl Shared {
-    pub(crate) fn new(clock: Clock, config: &Config, connections: ConnectionTable) -> Shared {
+    pub(crate) fn new(clock: Clock, config: &Config) -> Shared {
         let limits = Limits { flows: config.max_flows, masks: config.max_masks };
         let table = Table::new(limits);
         Shared {
-            tracking: Arc::new(Tracking::new(clock.clone(), connections)),
+            tracking: OnceLock::new(),
             clock,
             drops: Drops::default(),
             seed: config.seed,
@@ -88,6 +91,33 @@ impl Shared {
             counted: Mutex::default(),
             sort_limit: OncePer::new(SORT_INTERVAL),
         }
+    }
+
+    /// Returns the connections for a packet. The first packet makes a table of this process when
+    /// there is none.
+    pub(crate) fn tracking(&self) -> &Arc<Tracking> {
+        self.tracking.get_or_init(|| self.tracking_in(ConnectionTable::default()))
+    }
+
+    fn tracking_in(&self, connections: ConnectionTable) -> Arc<Tracking> {
+        Arc::new(Tracking::new(self.clock.clone(), connections))
+    }
+
+    /// Returns the connections, if there is a table.
+    pub(crate) fn present_tracking(&self) -> Option<&Arc<Tracking>> {
+        self.tracking.get()
+    }
+
+    /// Gives the datapath its table. Returns false when it has one.
+    pub(crate) fn begin_tracking(&self, connections: ConnectionTable) -> bool {
+        let tracking = self.tracking_in(connections);
+        if self.tracking.set(Arc::clone(&tracking)).is_err() {
+            return false;
+        }
+        if tracking.is_in_use() {
+            tracking.wake_cleaner();
+        }
+        true
     }
 
     pub(crate) fn table(&self) -> RwLockReadGuard<'_, Table> {
