@@ -15,9 +15,8 @@
 use std::collections::HashMap;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use conntrack::layout::{
     BUCKET_PLACES, CHUNK_CONNS, CHUNKS, EXTENSIONS, INDEX_GENERATIONS, POLICIES, POLICY_WORDS,
@@ -27,7 +26,7 @@ use conntrack::{Memory, OutOfMemory, Sizes, WrongLayout};
 
 use crate::attachment::Unavailable;
 use crate::maps::MMAPABLE;
-use crate::pins::{self, unpin};
+use crate::pins::{Part, Pins, unpin};
 use crate::shared::Shared;
 use crate::sys::{self, MapInfo};
 
@@ -147,7 +146,7 @@ impl Arrays {
 /// An array of maps, with the maps in it that the process has mapped.
 struct Outer {
     fd: OwnedFd,
-    inner: Box<[OnceLock<Shared<u64>>]>,
+    inner: Box<[OnceLock<Mapped>]>,
 }
 
 impl Outer {
@@ -156,7 +155,13 @@ impl Outer {
     }
 
     fn words(&self, number: usize) -> Option<&[AtomicU64]> {
-        self.inner.get(number)?.get().map(Shared::all_words)
+        self.inner.get(number)?.get().map(Mapped::words)
+    }
+
+    /// Returns the maps in the array with their numbers.
+    fn maps(&self) -> impl Iterator<Item = (usize, BorrowedFd<'_>)> {
+        let maps = self.inner.iter().map(OnceLock::get).enumerate();
+        maps.filter_map(|(number, map)| Some((number, map?.fd.as_fd())))
     }
 
     /// Puts a map into the array, for programs and for this process.
@@ -166,7 +171,7 @@ impl Outer {
         if sys::get(self.fd.as_fd(), number as u32)? != Some(sys::map_number(map.fd.as_fd())?) {
             sys::set(self.fd.as_fd(), number as u32, map.fd.as_raw_fd() as u32)?;
         }
-        place.get_or_init(|| map.words);
+        place.get_or_init(|| map);
         Ok(())
     }
 
@@ -196,8 +201,8 @@ pub enum Adoption {
 /// index that is no longer used stays until the process ends: all smaller ones together have a
 /// third of the largest one's size.
 pub struct BpfMemory {
-    /// `None`: nothing is pinned.
-    directory: Option<PathBuf>,
+    /// `None`: nothing is pinned. The lock is held while a map is pinned or unpinned.
+    pins: Mutex<Option<Arc<Pins>>>,
     arrays: Arrays,
     index: Outer,
     chunks: Outer,
@@ -208,7 +213,7 @@ pub struct BpfMemory {
 
 impl std::fmt::Debug for BpfMemory {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("BpfMemory").field("directory", &self.directory).finish_non_exhaustive()
+        f.debug_struct("BpfMemory").field("pins", &self.pins).finish_non_exhaustive()
     }
 }
 
@@ -222,9 +227,9 @@ fn failure(step: &str, source: io::Error) -> Unavailable {
 }
 
 impl BpfMemory {
-    /// Opens the memory that is pinned in `directory`, or makes and pins it. Without a directory
-    /// it ends with the process. The caller has locked the directory (`pins`); no other
-    /// daemon uses it.
+    /// Opens the memory that is pinned in a directory, or makes and pins it. Without `pins` it ends
+    /// with the process, unless [`BpfMemory::pin`] follows. The directory stays locked for as long
+    /// as the memory exists, so no other daemon uses it.
     ///
     /// Memory that an earlier daemon left is taken over when it has the present version and shapes.
     /// Otherwise it is removed, with a warning. `chunk_conns` is the number of connections of a
@@ -232,33 +237,36 @@ impl BpfMemory {
     ///
     /// # Errors
     ///
-    /// Fails when the kernel makes no such maps, or a map cannot be mapped or pinned.
+    /// Fails when the kernel makes no such maps, or a map cannot be mapped or pinned. Nothing is
+    /// pinned then.
     pub fn open(
-        directory: Option<&Path>,
+        pins: Option<&Arc<Pins>>,
         chunk_conns: usize,
     ) -> Result<(BpfMemory, Adoption), Unavailable> {
         let chunk_conns = chunk_conns.clamp(1, CHUNK_CONNS);
         let mut adoption = Adoption::Nothing;
-        if let Some(directory) = directory
-            && pins::has_connections(directory)
-        {
-            match BpfMemory::adopt(directory, chunk_conns) {
+        if let Some(pins) = pins.filter(|pins| !pins.is_empty(Part::Connections)) {
+            match BpfMemory::adopt(pins, chunk_conns) {
                 Ok(memory) => return Ok((memory, Adoption::Done)),
                 Err(why) => {
                     tracing::warn!(
                         target: "dpif",
                         "the connections that a former daemon left in {} are dropped: {why}",
-                        directory.display()
+                        pins.directory().display()
                     );
-                    pins::unpin_connections(directory);
+                    pins.clear(Part::Connections);
                     adoption = Adoption::Dropped(why);
                 }
             }
         }
-        BpfMemory::create(directory, chunk_conns).map(|memory| (memory, adoption))
+        let memory = BpfMemory::create(chunk_conns)?;
+        if let Some(pins) = pins {
+            memory.pin(pins)?;
+        }
+        Ok((memory, adoption))
     }
 
-    fn create(directory: Option<&Path>, chunk_conns: usize) -> Result<BpfMemory, Unavailable> {
+    fn create(chunk_conns: usize) -> Result<BpfMemory, Unavailable> {
         let made = |name: &'static str, shape: Shape| {
             let map = shape.create().and_then(|fd| Mapped::new(fd, shape));
             map.map_err(|e| failure(&format!("making {name}"), e))
@@ -273,27 +281,43 @@ impl BpfMemory {
         let first = Shape { flags: MMAPABLE | INNER, ..Shape::array(BUCKET_PLACES, 1) };
         let index = outer(INDEX, INDEX_GENERATIONS, first)?;
         let chunks = outer(CHUNK_TABLE, CHUNKS, Shape::chunk(chunk_conns))?;
-        let directory = directory.map(Path::to_owned);
-        let is_short = AtomicBool::new(false);
-        let memory = BpfMemory { directory, arrays, index, chunks, chunk_conns, is_short };
-        memory.pin(INDEX, memory.index.fd.as_fd())?;
-        memory.pin(CHUNK_TABLE, memory.chunks.fd.as_fd())?;
+        let (pins, is_short) = (Mutex::new(None), AtomicBool::new(false));
+        let memory = BpfMemory { pins, arrays, index, chunks, chunk_conns, is_short };
         memory.grow_index(0).map_err(|e| failure("making an index", e))?;
-        for (name, map) in memory.arrays.named() {
-            memory.pin(name, map.fd.as_fd())?;
-        }
         Ok(memory)
     }
 
-    fn pin(&self, name: &str, fd: BorrowedFd<'_>) -> Result<(), Unavailable> {
-        self.try_pin(name, fd).map_err(|e| failure(&format!("pinning {name}"), e))
+    fn pins(&self) -> MutexGuard<'_, Option<Arc<Pins>>> {
+        self.pins.lock().unwrap_or_else(PoisonError::into_inner) // set once, whole
     }
 
-    fn try_pin(&self, name: &str, fd: BorrowedFd<'_>) -> io::Result<()> {
-        match &self.directory {
-            Some(directory) => sys::pin(fd, &directory.join(name)),
-            None => Ok(()),
+    /// Pins memory that is not pinned yet, in place of other connections in the directory. From
+    /// then on it outlives the process. Other threads may use it meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// Fails when a map cannot be pinned. No connections are pinned then.
+    pub fn pin(&self, pins: &Arc<Pins>) -> Result<(), Unavailable> {
+        let mut held = self.pins(); // the memory does not grow meanwhile
+        pins.clear(Part::Connections);
+        self.pin_all(pins).inspect_err(|_| pins.clear(Part::Connections))?;
+        *held = Some(Arc::clone(pins));
+        Ok(())
+    }
+
+    /// Pins the inner maps first and the configuration last; see the text of the module.
+    fn pin_all(&self, pins: &Pins) -> Result<(), Unavailable> {
+        let indexes = self.index.maps().map(|(number, map)| (index_name(number), map));
+        let chunks = self.chunks.maps().map(|(number, map)| (chunk_name(number), map));
+        let outer = [(INDEX, &self.index), (CHUNK_TABLE, &self.chunks)];
+        let outer = outer.map(|(name, outer)| (name.to_owned(), outer.fd.as_fd()));
+        let arrays = self.arrays.named();
+        let arrays = arrays.map(|(name, map)| (name.to_owned(), map.fd.as_fd()));
+        for (name, map) in indexes.chain(chunks).chain(outer).chain(arrays) {
+            let pinned = pins.pin_connections(&name, map);
+            pinned.map_err(|e| failure(&format!("pinning {name}"), e))?;
         }
+        Ok(())
     }
 
     /// Takes over the pinned memory.
@@ -301,15 +325,15 @@ impl BpfMemory {
     /// # Errors
     ///
     /// Returns the reason why that cannot be.
-    fn adopt(directory: &Path, chunk_conns: usize) -> Result<BpfMemory, String> {
+    fn adopt(pins: &Arc<Pins>, chunk_conns: usize) -> Result<BpfMemory, String> {
         let open = |name: &str, shape: Shape| {
-            let fd = open_pin(directory, name)?;
+            let fd = open_pin(pins, name)?;
             shape.check(name, fd.as_fd())?;
             Mapped::new(fd, shape).map_err(|e| format!("{name}: {e}"))
         };
-        check_version(open_pin(directory, CONFIG)?.as_fd())?;
+        check_version(open_pin(pins, CONFIG)?.as_fd())?;
         let outer = |name: &str, entries: usize| {
-            let fd = open_pin(directory, name)?;
+            let fd = open_pin(pins, name)?;
             let info = sys::map_info(fd.as_fd()).map_err(|e| format!("{name}: {e}"))?;
             if (info.kind, info.max_entries as usize) != (ARRAY_OF_MAPS, entries) {
                 return Err(format!("{name} is of another kind"));
@@ -317,7 +341,7 @@ impl BpfMemory {
             Ok(Outer::new(fd, entries))
         };
         let memory = BpfMemory {
-            directory: Some(directory.to_owned()),
+            pins: Mutex::new(Some(Arc::clone(pins))),
             arrays: Arrays::all(open)?,
             index: outer(INDEX, INDEX_GENERATIONS)?,
             chunks: outer(CHUNK_TABLE, CHUNKS)?,
@@ -329,7 +353,7 @@ impl BpfMemory {
             let name = index_name(generation);
             if !used.contains(&Some(generation as u8)) {
                 // A daemon that was killed while it grew the index left it.
-                let path = directory.join(name);
+                let path = pins.connections(&name);
                 if path.exists() {
                     unpin(&path);
                 }
@@ -343,7 +367,7 @@ impl BpfMemory {
         }
         for number in 0..CHUNKS {
             let name = chunk_name(number);
-            if !directory.join(&name).exists() {
+            if !pins.connections(&name).exists() {
                 break;
             }
             let map = open(&name, Shape::chunk(chunk_conns))?;
@@ -379,14 +403,15 @@ impl BpfMemory {
             return Ok(());
         }
         let map = Mapped::new(shape.create()?, shape)?;
-        if let Some(directory) = &self.directory {
-            let path = directory.join(name);
+        let pins = self.pins();
+        if let Some(pins) = &*pins {
+            let path = pins.connections(name);
             // An earlier attempt may have ended after it.
             if path.exists() {
                 std::fs::remove_file(&path)?;
             }
+            pins.pin_connections(name, map.fd.as_fd())?;
         }
-        self.try_pin(name, map.fd.as_fd())?;
         outer.put(number, map)
     }
 
@@ -454,14 +479,16 @@ impl Memory for BpfMemory {
         if let Err(e) = self.index.take_out(generation.into()) {
             tracing::warn!(target: "dpif", "connections: an old index stays in use ({e})");
         }
-        if let Some(directory) = &self.directory {
-            unpin(&directory.join(index_name(generation.into())));
+        let pins = self.pins();
+        let path = pins.as_ref().map(|pins| pins.connections(&index_name(generation.into())));
+        if let Some(path) = path.filter(|path| path.exists()) {
+            unpin(&path);
         }
     }
 }
 
-fn open_pin(directory: &Path, name: &str) -> Result<OwnedFd, String> {
-    sys::open_pin(&directory.join(name)).map_err(|e| format!("{name}: {e}"))
+fn open_pin(pins: &Pins, name: &str) -> Result<OwnedFd, String> {
+    sys::open_pin(&pins.connections(name)).map_err(|e| format!("{name}: {e}"))
 }
 
 /// Checks the version of the memory whose configuration is `fd`. In each version the configuration

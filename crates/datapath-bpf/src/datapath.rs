@@ -6,7 +6,7 @@ use std::io;
 use std::mem::offset_of;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use clock::{Clock, Millis};
 use datapath::{
@@ -27,7 +27,7 @@ use crate::load::Hook;
 use crate::maps::Maps;
 use crate::object::UserObject;
 use crate::open::{self, Opened};
-use crate::pins::{Part, Pins};
+use crate::pins::Pins;
 use crate::settings::{FEATURE_STACK, Needs};
 use crate::variant::{Station, Variants};
 use crate::{meters, ports, sys};
@@ -51,7 +51,7 @@ struct Attachments {
 pub struct BpfDatapath {
     flows: Flows,
     variants: Variants,
-    pins: Option<Pins>,
+    pins: Option<Arc<Pins>>,
     devmap: Option<OwnedFd>,
     adopted: Option<Vec<AdoptedPort>>,
     upcall_limit: u32,
@@ -88,12 +88,13 @@ impl BpfDatapath {
     /// Fails when this host cannot run the programs, or another daemon uses the pins. XDP programs
     /// that cannot be loaded are no error: the datapath then has the skb hook alone.
     pub fn open(config: Config, clock: Clock) -> Result<BpfDatapath, Unavailable> {
-        BpfDatapath::open_over(config, clock, None)
+        let pins = config.pins.as_deref().map(Pins::open).transpose()?;
+        BpfDatapath::open_over(config, clock, pins.map(Arc::new), None)
     }
 
-    /// Does [`BpfDatapath::open`] with programs that track connections in `connections`, the memory
-    /// of the table that the daemon tracks by. Without it flows with a `ct` are refused
-    /// ([`Refusal::CtTable`]).
+    /// Does [`BpfDatapath::open`] with `pins` that the caller has locked, in place of those of
+    /// `config`, and with programs that track connections in `connections`, the memory of the table
+    /// that the daemon tracks by. Without it flows with a `ct` are refused ([`Refusal::CtTable`]).
     ///
     /// # Errors
     ///
@@ -101,14 +102,15 @@ impl BpfDatapath {
     pub fn open_over(
         config: Config,
         clock: Clock,
+        pins: Option<Arc<Pins>>,
         connections: Option<&BpfMemory>,
     ) -> Result<BpfDatapath, Unavailable> {
-        let opened = open::open(&config, clock.clone(), connections)?;
-        let Opened { flows, variants, pins, devmap, adopted } = opened;
+        let opened = open::open(&config, clock.clone(), pins.as_deref(), connections)?;
+        let Opened { flows, variants, devmap, adopted } = opened;
         if connections.is_some() {
             flows.track_connections();
         }
-        let left = pins.as_ref().zip(adopted.as_ref());
+        let left = pins.as_deref().zip(adopted.as_ref());
         let leaving =
             left.map_or_else(Vec::new, |(pins, ports)| leaving::without_port(pins, ports));
         Ok(BpfDatapath {
@@ -729,9 +731,7 @@ impl BpfDatapath {
             self.detach_held(&mut held, port.number.0);
         }
         if let Some(pins) = &self.pins {
-            pins.clear(Part::Flows);
-            pins.clear(Part::Connections);
-            pins.remove_directory();
+            pins.remove();
         }
     }
 }

@@ -23,12 +23,18 @@ pub fn discard(directory: &Path) -> Result<bool, Unavailable> {
     if !directory.exists() {
         return Ok(false);
     }
-    let pins = Pins::open(directory)?;
-    let is_empty = pins.is_empty(Part::Flows) && pins.is_empty(Part::Connections);
-    clear(&pins);
-    pins.clear(Part::Connections);
-    pins.remove_directory();
-    Ok(!is_empty)
+    Ok(Pins::open(directory)?.discard())
+}
+
+impl Pins {
+    /// Does [`discard`] with a directory that this daemon has locked. The memory of connections may
+    /// stay in use in this process, without pins.
+    pub fn discard(&self) -> bool {
+        let is_empty = self.is_empty(Part::Flows) && self.is_empty(Part::Connections);
+        remove_filters(self);
+        self.remove();
+        !is_empty
+    }
 }
 
 /// Detaches and unpins the flows in a directory that is ours. The connections stay: another layout

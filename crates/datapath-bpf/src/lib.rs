@@ -11,7 +11,8 @@
 //! and `miss` reads the packets that programs send up.
 //!
 //! [`ct_memory`] is the memory of the table of connections, with a layout and pins of its own
-//! (`bpf/ct_layout.h`). No program uses it yet.
+//! (`bpf/ct_layout.h`). The daemon opens [`Pins`], which locks the directory, then this memory, and
+//! then the datapath.
 //!
 //! The daemon needs the items of the crate root, [`fit`] and the ranges in [`maps`]. The other
 //! modules are public for the tests and the fuzz targets.
@@ -84,6 +85,7 @@ pub use backend::unavailable;
 pub use capabilities::Capabilities;
 pub use datapath::BpfDatapath;
 pub use discard::discard;
+pub use pins::Pins;
 pub use probe::{KernelProber, Prober};
 pub use provider::{BpfProvider, about_object, disabled, provider_slot};
 pub use survey::{SurveySettings, TierReport, hears_other_ends, survey};

@@ -28,7 +28,6 @@ const FOR_EACH_MAP_ELEM: libbpf_sys::bpf_func_id = 164;
 pub(crate) struct Opened {
     pub(crate) flows: Flows,
     pub(crate) variants: Variants,
-    pub(crate) pins: Option<Pins>,
     pub(crate) devmap: Option<OwnedFd>,
     /// The ports in tables that were taken over; `None`: the tables are new.
     pub(crate) adopted: Option<Vec<AdoptedPort>>,
@@ -153,7 +152,8 @@ fn is_too_big(made: &std::io::Result<OwnedFd>) -> bool {
     made.as_ref().is_err_and(|e| e.raw_os_error() == Some(libc::E2BIG))
 }
 
-/// Opens the datapath. Its programs track connections in the memory, if there is one.
+/// Opens the datapath over `pins`, if there are any. Its programs track connections in the memory,
+/// if there is one.
 ///
 /// # Errors
 ///
@@ -161,6 +161,7 @@ fn is_too_big(made: &std::io::Result<OwnedFd>) -> bool {
 pub(crate) fn open(
     config: &Config,
     clock: Clock,
+    pins: Option<&Pins>,
     connections: Option<&BpfMemory>,
 ) -> Result<Opened, Unavailable> {
     if is_preemptible(&sys::kernel_build(), netdev::kernel_version().ok()) {
@@ -172,8 +173,7 @@ pub(crate) fn open(
     // because tables of other sizes are not taken over.
     sizes.limit_emc(|bytes| !is_too_big(&sys::value_map(bytes)));
     let grace = Grace::new().map_err(system("waiting for a grace period"))?;
-    let pins = config.pins.as_deref().map(Pins::open).transpose()?;
-    let left = pins.as_ref().and_then(|pins| left(pins, &sizes));
+    let left = pins.and_then(|pins| left(pins, &sizes));
     let is_new = left.is_none();
     let mut fds = left.unwrap_or_default();
     let (factors, generation) = match Maps::map(&fds, sizes) {
@@ -215,12 +215,12 @@ pub(crate) fn open(
     for station in &stations {
         station.fill_tails().map_err(system("filling the table of programs"))?;
     }
-    if let (Some(pins), true) = (&pins, is_new) {
+    if let (Some(pins), true) = (pins, is_new) {
         pin_all(pins, &fds, &sizes)?;
     }
     let devmap = fds.remove("devmap");
     let variants = Variants::new(stations, full, sizes);
-    Ok(Opened { flows, variants, pins, devmap, adopted })
+    Ok(Opened { flows, variants, devmap, adopted })
 }
 
 /// Returns the devmaps of the sets of ports; none without XDP.

@@ -12,14 +12,17 @@
 //!
 //! The two parts have versions of their own: see [`Part`].
 //!
-//! The directory is locked while a daemon uses it.
+//! The directory is locked while a daemon uses either part. The lock comes before the first change
+//! of what an earlier daemon left, and ends when the last user of [`Pins`] does: a daemon that ends
+//! has stopped its threads by then.
 
 use std::collections::HashMap;
 use std::fs::{self, DirBuilder, File, Metadata};
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustix::fs::FlockOperation;
@@ -48,22 +51,25 @@ pub(crate) enum Part {
 /// Prefix of the names of [`Part::Connections`].
 const CONNECTIONS: &[u8] = b"ct_";
 
-/// An instance's directory, locked.
+/// An instance's directory, locked. Any thread may use it.
 #[derive(Debug)]
-pub(crate) struct Pins {
+pub struct Pins {
     directory: PathBuf,
+    /// True once the directory was removed. Connections are pinned under this lock, because the
+    /// sweeper's thread lets their memory grow at any time.
+    is_removed: Mutex<bool>,
     _lock: File,
 }
 
 impl Pins {
     /// Creates and locks the directory, and mounts the BPF file system if necessary. Waits up to
-    /// [`HAND_OVER`] for a daemon that is about to leave the directory.
+    /// 3 s for a daemon that is about to leave the directory.
     ///
     /// # Errors
     ///
     /// Fails when the path is not in a BPF file system, another daemon keeps the directory, or
     /// other users may change it.
-    pub(crate) fn open(directory: &Path) -> Result<Pins, Unavailable> {
+    pub fn open(directory: &Path) -> Result<Pins, Unavailable> {
         let wrong = |cause: io::Error| Unavailable::NotBpffs { path: directory.to_owned(), cause };
         if !in_bpffs(directory) {
             if !directory.starts_with(BPFFS) {
@@ -88,9 +94,33 @@ impl Pins {
             take(&lock, directory)?;
             // The earlier daemon may have removed the directory at its end.
             if is_at(&lock, directory) {
-                return Ok(Pins { directory: directory.to_owned(), _lock: lock });
+                let is_removed = Mutex::new(false);
+                return Ok(Pins { directory: directory.to_owned(), is_removed, _lock: lock });
             }
         }
+    }
+
+    /// Returns the directory.
+    pub fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    fn is_removed(&self) -> MutexGuard<'_, bool> {
+        self.is_removed.lock().unwrap_or_else(PoisonError::into_inner) // one word
+    }
+
+    /// Returns the path of the pin of a map of the table of connections.
+    pub(crate) fn connections(&self, name: &str) -> PathBuf {
+        self.directory.join(name)
+    }
+
+    /// Pins a map of the table of connections. Does nothing when the directory was removed.
+    pub(crate) fn pin_connections(&self, name: &str, map: BorrowedFd<'_>) -> io::Result<()> {
+        let is_removed = self.is_removed();
+        if *is_removed {
+            return Ok(());
+        }
+        sys::pin(map, &self.connections(name))
     }
 
     /// Returns the path of the pin of a map of `hook`, or of one that both hooks share.
@@ -152,8 +182,13 @@ impl Pins {
         }
     }
 
-    /// Removes the directory, which is empty, and its parent if that is empty, too.
-    pub(crate) fn remove_directory(&self) {
+    /// Detaches and unpins both parts, and removes the directory. Its parent goes, too, if it is
+    /// empty. Nothing is pinned in it afterwards.
+    pub(crate) fn remove(&self) {
+        let mut is_removed = self.is_removed();
+        *is_removed = true;
+        self.clear(Part::Flows);
+        self.clear(Part::Connections);
         for directory in self.directory.ancestors().take(2) {
             if fs::remove_dir(directory).is_err() {
                 return; // others are in it
@@ -178,19 +213,6 @@ pub(crate) fn unpin(path: &Path) {
     if let Err(e) = fs::remove_file(path) {
         tracing::warn!(target: "dpif", "could not unpin {} ({e})", path.display());
     }
-}
-
-/// Returns true when connections are pinned in a directory.
-pub(crate) fn has_connections(directory: &Path) -> bool {
-    names(directory).iter().any(|path| Part::of(path) == Part::Connections)
-}
-
-/// Unpins the connections in a directory that is locked.
-pub(crate) fn unpin_connections(directory: &Path) {
-    names(directory)
-        .iter()
-        .filter(|path| Part::of(path) == Part::Connections)
-        .for_each(|path| unpin(path));
 }
 
 /// Creates the directory if there is none, and opens it.
@@ -292,11 +314,11 @@ mod tests {
             move || Pins::open(&directory)
         });
         std::thread::sleep(HAND_OVER / 10);
-        first.remove_directory();
+        first.remove();
         drop(first);
         let second = waiting.join().unwrap().unwrap();
         assert!(directory.exists());
-        second.remove_directory();
+        second.remove();
     }
 
     #[test]
@@ -310,7 +332,7 @@ mod tests {
                 let directory = bpffs.path().join(name);
                 scope.spawn(move || {
                     for _ in 0..5000 {
-                        Pins::open(&directory).unwrap().remove_directory();
+                        Pins::open(&directory).unwrap().remove();
                     }
                 });
             }

@@ -14,7 +14,7 @@ use conntrack::layout::{self, CHUNKS, INDEX_GENERATIONS, RINGS, VERSION, config}
 use conntrack::{Memory as _, NewConn, Ports, Sweeper, Table, Ticks, Tuple};
 use datapath_bpf::ct_memory::{Adoption, BpfMemory};
 use datapath_bpf::grace::Grace;
-use datapath_bpf::{BpfDatapath, Config, discard, sys};
+use datapath_bpf::{BpfDatapath, Config, Pins, Unavailable, discard, sys};
 use proptest::prelude::*;
 use testing::BpfFs;
 
@@ -36,6 +36,12 @@ fn names(directory: &Path) -> Vec<String> {
         .collect();
     names.sort();
     names
+}
+
+/// Opens the memory that is pinned in a directory.
+fn open(directory: &Path) -> (BpfMemory, Adoption) {
+    let pins = Arc::new(Pins::open(directory).unwrap());
+    BpfMemory::open(Some(&pins), CHUNK).unwrap()
 }
 
 /// A file system with a directory for pins.
@@ -73,7 +79,7 @@ fn another_daemon_continues_with_the_connections() {
         assert_eq!(programs.create(&NewConn::new(udp(n), 10_000), Ticks(2)).result, 0);
     }
 
-    let (memory, adoption) = BpfMemory::open(Some(&directory), CHUNK).unwrap();
+    let (memory, adoption) = open(&directory);
     assert_eq!(adoption, Adoption::Done);
     let memory = Arc::new(memory);
     // Another secret than the first daemon's is of no effect.
@@ -172,7 +178,7 @@ fn connections_that_cannot_be_read_are_dropped() {
     ];
     for (word, damage) in breaks {
         drop(Shelf::open(Some(&directory)));
-        let (memory, adoption) = BpfMemory::open(Some(&directory), CHUNK).unwrap();
+        let (memory, adoption) = open(&directory);
         assert_eq!(adoption, Adoption::Done);
         damage(&memory, &directory);
         drop(memory);
@@ -217,7 +223,7 @@ proptest! {
         let Some((_bpffs, directory)) = pins() else { return Ok(()) };
         let mut random = fastrand::Rng::with_seed(seed);
         drop(Shelf::open(Some(&directory)));
-        let (memory, _) = BpfMemory::open(Some(&directory), CHUNK).unwrap();
+        let (memory, _) = open(&directory);
         damage(&memory, &mut random, keep_config);
         drop(memory);
         let mut shelf = Shelf::open(Some(&directory));
@@ -243,8 +249,11 @@ proptest! {
 #[test]
 fn flows_end_without_the_connections() {
     let Some((_bpffs, directory)) = pins() else { return };
-    let config = Config { pins: Some(directory.clone()), max_flows: 1024, ..Config::default() };
-    let open = || BpfDatapath::open(config.clone(), Clock::new()).unwrap();
+    let config = || Config { max_flows: 1024, ..Config::default() };
+    let open_in = |pins: &Arc<Pins>| {
+        BpfDatapath::open_over(config(), Clock::new(), Some(pins.clone()), None).unwrap()
+    };
+    let open = || open_in(&Arc::new(Pins::open(&directory).unwrap()));
     // Connections alone are nothing that a former datapath left.
     drop(Shelf::open(Some(&directory)));
     let connections = names(&directory);
@@ -252,12 +261,13 @@ fn flows_end_without_the_connections() {
     assert!(names(&directory).len() > connections.len());
     // Flows that cannot be taken over go.
     std::fs::remove_file(directory.join("slots")).unwrap();
-    let datapath = open();
+    let pins = Arc::new(Pins::open(&directory).unwrap());
+    let datapath = open_in(&pins);
     assert!(!datapath.was_adopted());
-    assert!(matches!(BpfMemory::open(Some(&directory), CHUNK), Ok((_, Adoption::Done))));
+    assert!(matches!(BpfMemory::open(Some(&pins), CHUNK), Ok((_, Adoption::Done))));
     // A plain exit keeps both, another one neither.
     datapath.close(false);
-    drop(datapath);
+    drop((datapath, pins));
     assert!(connections.iter().all(|name| names(&directory).contains(name)));
     let datapath = open();
     assert!(datapath.was_adopted());
@@ -271,5 +281,69 @@ fn connections_that_nobody_continues_with_are_removed() {
     let Some((_bpffs, directory)) = pins() else { return };
     drop(Shelf::open(Some(&directory)));
     assert!(discard(&directory).unwrap());
+    assert!(!directory.exists());
+}
+
+/// A daemon has the directory until its last thread has ended that uses the memory: the sweeper's may
+/// be the last one.
+#[test]
+fn another_daemon_waits_for_the_memory_as_well_as_for_the_datapath() {
+    let Some((_bpffs, directory)) = pins() else { return };
+    drop(Shelf::open(Some(&directory)));
+    let pins = Arc::new(Pins::open(&directory).unwrap());
+    let (memory, _) = BpfMemory::open(Some(&pins), CHUNK).unwrap();
+    let config = Config { max_flows: 1024, ..Config::default() };
+    let datapath = BpfDatapath::open_over(config, Clock::new(), Some(pins), Some(&memory)).unwrap();
+    drop(datapath);
+    let before = names(&directory);
+    assert!(matches!(Pins::open(&directory), Err(Unavailable::InUse(_))));
+    assert_eq!(names(&directory), before, "nothing of another daemon is touched");
+    drop(memory);
+    assert_eq!(open(&directory).1, Adoption::Done);
+}
+
+#[test]
+fn memory_may_be_pinned_while_it_is_in_use() {
+    let Some((_bpffs, directory)) = pins() else { return };
+    // Connections of another daemon, which the present one does not continue with.
+    let mut other = Shelf::open(Some(&directory));
+    let mut worker = other.table.worker();
+    other.table.create(&worker.pin(), &NewConn::new(udp(7), 10_000), Ticks(1)).unwrap();
+    other.sweeper.slice(Ticks(1));
+    drop((worker, other));
+
+    let mut shelf = Shelf::open(None);
+    let mut worker = shelf.table.worker();
+    let mut fill = |shelf: &mut Shelf, numbers: std::ops::Range<u16>| {
+        for n in numbers {
+            shelf.table.create(&worker.pin(), &NewConn::new(udp(n), 10_000), Ticks(1)).unwrap();
+            shelf.sweeper.slice(Ticks(1));
+        }
+    };
+    fill(&mut shelf, 1000..2500);
+    let pins = Arc::new(Pins::open(&directory).unwrap());
+    shelf.memory.pin(&pins).unwrap();
+    fill(&mut shelf, 2500..4500);
+    assert!(shelf.table.slots().count() > 4 * CHUNK, "chunks were added after that");
+    drop((worker, shelf, pins));
+    let shelf = Shelf::open(Some(&directory));
+    assert_eq!(shelf.adoption, Adoption::Done);
+    let mut worker = shelf.table.worker();
+    let pinned = worker.pin();
+    let is_there = |n: u16| shelf.table.lookup(&pinned, &udp(n), Ticks(2)).is_some();
+    assert!((1000..4500).all(is_there) && !is_there(7));
+}
+
+/// The sweeper may need a chunk when the datapath has just removed everything.
+#[test]
+fn memory_that_grows_after_the_end_leaves_no_pin() {
+    let Some((_bpffs, directory)) = pins() else { return };
+    let pins = Arc::new(Pins::open(&directory).unwrap());
+    let (memory, _) = BpfMemory::open(Some(&pins), CHUNK).unwrap();
+    assert!(pins.discard());
+    memory.add_chunk(0).unwrap();
+    memory.add_index(1).unwrap();
+    memory.retire_index(0);
+    assert!(memory.chunk(0).is_some() && memory.index(1).is_some());
     assert!(!directory.exists());
 }

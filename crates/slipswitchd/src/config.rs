@@ -27,6 +27,7 @@
 
 mod address;
 mod bridges;
+mod connection_memory;
 mod context;
 mod controllers;
 mod counts;

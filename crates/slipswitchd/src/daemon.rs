@@ -18,7 +18,6 @@ use bridge::pipeline::Change;
 use bridge::snapshot::BridgeIndex;
 use bridge::switch::Switch;
 use clock::Clock;
-use datapath_bpf::ct_memory::BpfMemory;
 use datapath_userspace::UserspaceDatapath;
 use placement::PlacedDatapath;
 use std::cell::RefCell;
@@ -50,8 +49,6 @@ pub struct Daemon {
     pub userspace: Arc<UserspaceDatapath>,
     /// The placement of flows in tiers; `None` in dummy mode, where all flows are in userspace.
     pub placed: Option<Arc<PlacedDatapath>>,
-    /// The memory of the table of connections, if BPF programs can share it.
-    pub shared_connections: Option<Arc<BpfMemory>>,
     /// OpenFlow connections.
     pub connections: Connections,
     /// OpenFlow listeners and connectors.
@@ -117,7 +114,6 @@ impl Daemon {
             switch,
             userspace,
             placed,
-            shared_connections: None,
             connections: Connections::new(),
             services,
             configuration,
@@ -301,7 +297,6 @@ impl Daemon {
             services: &self.services,
             userspace: &self.userspace,
             placed: self.placed.as_ref(),
-            shared_connections: self.shared_connections.as_deref(),
             clock: &self.clock,
             directories: &self.directories,
             activity: &self.activity,

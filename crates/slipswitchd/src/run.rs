@@ -9,12 +9,8 @@ use crate::openflow::Services;
 use anyhow::{Context, Result};
 use bridge::switch::Switch;
 use clock::Clock;
-use conntrack::Table;
-use conntrack::layout::CHUNK_CONNS;
 use datapath::Datapath;
-use datapath_bpf::ct_memory::BpfMemory;
-use datapath_bpf::grace::Grace;
-use datapath_userspace::{ConnectionTable, Makers, UserspaceDatapath};
+use datapath_userspace::UserspaceDatapath;
 use placement::PlacedDatapath;
 use process::{Dirs, Signals};
 use std::cell::RefCell;
@@ -189,10 +185,14 @@ fn assemble(args: &Args, dirs: &Dirs) -> Result<(Shared, Arc<Notify>)> {
         upcall_share: upcall_share(args.dummy, None),
         ..datapath_userspace::Config::default()
     };
-    let (table, memory) = connections(args.dummy);
-    let userspace = UserspaceDatapath::with_connections(name, clock.clone(), config, table);
     // In dummy mode everything runs on this thread, in order, so that tests are exact.
     let threads = args.dummy == DummyLevel::Off;
+    // With BPF the table of connections may be an earlier daemon's. It is taken over when the
+    // database says so: the earlier daemon has ended by then.
+    let userspace = match threads {
+        true => UserspaceDatapath::without_connections(name, clock.clone(), config),
+        false => UserspaceDatapath::new(name, clock.clone(), config),
+    };
     // The tiers above userspace, fastest first.
     let tiers = vec![datapath_bpf::provider_slot()];
     let placed = threads.then(|| PlacedDatapath::new(userspace.clone(), tiers));
@@ -204,7 +204,7 @@ fn assemble(args: &Args, dirs: &Dirs) -> Result<(Shared, Arc<Notify>)> {
         .context("cannot start the revalidator thread")?;
     let configuration =
         Configuration::start(args, dirs).context("cannot connect to the database")?;
-    let mut daemon = Daemon::new(
+    let daemon = Daemon::new(
         switch,
         userspace,
         placed,
@@ -215,30 +215,7 @@ fn assemble(args: &Args, dirs: &Dirs) -> Result<(Shared, Arc<Notify>)> {
         dirs.clone(),
         events,
     );
-    daemon.shared_connections = memory;
     Ok((Rc::new(RefCell::new(daemon)), bell))
-}
-
-/// Makes the table of connections, in memory that BPF programs can share where the kernel and the
-/// daemon's privileges allow it.
-fn connections(dummy: DummyLevel) -> (ConnectionTable, Option<Arc<BpfMemory>>) {
-    let shared = || {
-        let log = |error: &dyn std::fmt::Display| {
-            tracing::info!(
-                target: "conntrack",
-                "connections are tracked in userspace alone: {error}"
-            );
-        };
-        let (memory, _) = BpfMemory::open(None, CHUNK_CONNS).inspect_err(|e| log(e)).ok()?;
-        let grace = Grace::new().inspect_err(|e| log(e)).ok()?;
-        let (memory, barrier) = (Arc::new(memory), Box::new(grace));
-        let [seed, multiplier, ..] = datapath_bpf::hash::factors();
-        let table = Table::open(memory.clone(), [seed, multiplier]).inspect_err(|e| log(e)).ok()?;
-        let table = ConnectionTable { table: Arc::new(table), barrier, makers: Makers::Daemon };
-        Some((table, Some(memory)))
-    };
-    let none = || (ConnectionTable::default(), None);
-    if dummy == DummyLevel::Off { shared().unwrap_or_else(none) } else { none() }
 }
 
 async fn watch_database(daemon: Shared, configured: Rc<Notify>) {

@@ -57,7 +57,7 @@ impl Fast {
         connections: &BpfMemory,
     ) -> Result<Fast, Unavailable> {
         let config = Config { pins: None, max_flows: 1024, ..Config::default() };
-        let bpf = match BpfDatapath::open_over(config, clock, Some(connections)) {
+        let bpf = match BpfDatapath::open_over(config, clock, None, Some(connections)) {
             Ok(bpf) => Arc::new(bpf),
             Err(e @ (Unavailable::Permission(_) | Unavailable::Kernel { .. })) => return Err(e),
             Err(e) => panic!("{e}"),

@@ -10,6 +10,7 @@ mod fragments;
 mod ftp;
 mod ipv6;
 mod nat;
+mod restart;
 mod tftp;
 mod zones;
 

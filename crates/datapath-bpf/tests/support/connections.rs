@@ -10,7 +10,7 @@ use std::sync::Arc;
 use conntrack::{Direction, NewConn, Ports, Sweeper, Table, Ticks, Tuple, layout};
 use datapath_bpf::ct_memory::{Adoption, BpfMemory};
 use datapath_bpf::grace::Grace;
-use datapath_bpf::sys;
+use datapath_bpf::{Pins, sys};
 use libbpf_rs::ObjectBuilder;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
@@ -188,8 +188,9 @@ impl Shelf {
     }
 
     pub fn of_chunks(directory: Option<&Path>, conns: usize) -> Shelf {
+        let pins = directory.map(|directory| Arc::new(Pins::open(directory).unwrap()));
         let (memory, adoption) =
-            BpfMemory::open(directory, conns).unwrap_or_else(|e| panic!("{e}"));
+            BpfMemory::open(pins.as_ref(), conns).unwrap_or_else(|e| panic!("{e}"));
         let memory = Arc::new(memory);
         let table = Arc::new(Table::open(memory.clone(), SECRET).unwrap());
         let sweeper = Sweeper::new(table.clone(), Box::new(Grace::new().unwrap()));

@@ -8,7 +8,6 @@ use bridge::pipeline::Change;
 use bridge::snapshot::BridgeIndex;
 use bridge::switch::Switch;
 use clock::Clock;
-use datapath_bpf::ct_memory::BpfMemory;
 use datapath_userspace::UserspaceDatapath;
 use placement::PlacedDatapath;
 use process::Dirs;
@@ -29,8 +28,6 @@ pub struct Context<'a> {
     pub userspace: &'a UserspaceDatapath,
     /// The placement of flows and ports in tiers; `None` in dummy mode.
     pub placed: Option<&'a Arc<PlacedDatapath>>,
-    /// The memory of the table of connections, if BPF programs can share it.
-    pub shared_connections: Option<&'a BpfMemory>,
     /// The switch's clock.
     pub clock: &'a Clock,
     /// Directories for sockets and pinned BPF objects.

@@ -3,19 +3,23 @@
 //! `other_config:bpf-offload` turns it off and on. State that an earlier daemon left in it is
 //! adopted or discarded.
 
+use super::connection_memory;
 use super::context::Context;
 use super::desired::{Desired, DesiredBridge, Tunables};
 use super::state::SwitchState;
 use datapath::TierSet;
 use datapath::offload::OffloadProvider;
 use datapath_bpf::maps::{MAX_FLOWS, MAX_MASKS};
-use datapath_bpf::{BpfDatapath, BpfProvider, Config, Unavailable};
+use datapath_bpf::{BpfDatapath, BpfProvider, Config, Pins, Unavailable};
 use placement::PlacedDatapath;
 use process::Dirs;
 use std::ops::RangeInclusive;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+/// Why a daemon removes what an earlier one left.
+const UNUSABLE: &str = "its BPF tables cannot be gone on with";
 /// The tiers of BPF.
 const BPF: TierSet = TierSet::XDP_AND_TCX;
 
@@ -28,11 +32,12 @@ pub(super) fn is_on(context: &Context<'_>) -> bool {
 pub(super) fn sync(context: &mut Context<'_>, state: &mut SwitchState, new: &Tunables) {
     let Some(placed) = context.placed else { return };
     if new.bpf_offload && !placed.is_begun(BPF) {
-        begin(context, placed, new);
+        begin(context, state, placed, new);
         super::tunables::packet_threads(context, state, new);
     }
     if !new.bpf_offload && !placed.is_begun(BPF) && !state.configured {
         discard(context.directories, "other_config:bpf-offload=false");
+        connection_memory::begin(context, state, None);
     }
     placed.set_blocked(BPF, (!new.bpf_offload).then(datapath_bpf::disabled));
     if new.bpf_sizes != state.tunables.bpf_sizes && state.configured && placed.is_begun(BPF) {
@@ -71,11 +76,28 @@ fn size(name: &str, asked: Option<u64>, default: u32, range: RangeInclusive<u32>
 }
 
 /// Makes the BPF datapath, or adopts the pinned one.
-fn begin(context: &Context<'_>, placed: &Arc<PlacedDatapath>, new: &Tunables) {
-    let mut config = Config { pins: Some(context.directories.bpf_pins()), ..Config::default() };
+fn begin(
+    context: &Context<'_>,
+    state: &mut SwitchState,
+    placed: &Arc<PlacedDatapath>,
+    new: &Tunables,
+) {
+    let mut config = Config::default();
     config.max_flows = size("bpf-max-flows", new.bpf_sizes.0, config.max_flows, MAX_FLOWS);
     config.max_masks = size("bpf-max-masks", new.bpf_sizes.1, config.max_masks, MAX_MASKS);
-    let opened = BpfDatapath::open_over(config, context.clock.clone(), context.shared_connections);
+    let directory = context.directories.bpf_pins();
+    // The lock comes first: nothing is adopted while another daemon uses it.
+    let pins = Pins::open(&directory).map(Arc::new);
+    connection_memory::begin(context, state, pins.as_ref().ok());
+    let opened = match pins {
+        Ok(pins) => open(context, state, config, &pins),
+        Err(error) => {
+            if !matches!(error, Unavailable::InUse(_)) {
+                discard(context.directories, UNUSABLE);
+            }
+            Err(error)
+        }
+    };
     let provider = match opened {
         Ok(bpf) => {
             if bpf.was_adopted() {
@@ -84,7 +106,7 @@ fn begin(context: &Context<'_>, placed: &Arc<PlacedDatapath>, new: &Tunables) {
                     "adopted {} flows and {} ports that an earlier daemon left in {}",
                     bpf.len(),
                     bpf.adopted_ports().len(),
-                    context.directories.bpf_pins().display(),
+                    directory.display(),
                 );
             }
             Ok(Arc::new(BpfProvider::new(Arc::new(bpf))) as Arc<dyn OffloadProvider>)
@@ -92,9 +114,6 @@ fn begin(context: &Context<'_>, placed: &Arc<PlacedDatapath>, new: &Tunables) {
         Err(error) => {
             let reason = datapath_bpf::unavailable(&error);
             tracing::warn!(target: "dpif", "flows run in userspace: {reason}");
-            if !matches!(error, Unavailable::InUse(_)) {
-                discard(context.directories, "its BPF tables cannot be gone on with");
-            }
             Err(reason)
         }
     };
@@ -105,23 +124,42 @@ fn begin(context: &Context<'_>, placed: &Arc<PlacedDatapath>, new: &Tunables) {
     }
 }
 
+/// Opens the datapath over pins and the memory of connections. Without it nothing stays pinned.
+fn open(
+    context: &Context<'_>,
+    state: &SwitchState,
+    config: Config,
+    pins: &Arc<Pins>,
+) -> Result<BpfDatapath, Unavailable> {
+    let (clock, memory) = (context.clock.clone(), state.connection_memory.as_deref());
+    BpfDatapath::open_over(config, clock, Some(Arc::clone(pins)), memory).inspect_err(|_| {
+        if pins.discard() {
+            log_discard(pins.directory(), UNUSABLE);
+        }
+    })
+}
+
 /// Removes the BPF programs and tables that an earlier daemon left. They would go on forwarding by
 /// the rules of that daemon, alongside this one.
 fn discard(directories: &Dirs, why: &str) {
     let pins = directories.bpf_pins();
     match datapath_bpf::discard(&pins) {
         Ok(false) => {}
-        Ok(true) => tracing::info!(
-            target: "dpif",
-            "removed what an earlier daemon left in {}: {why}",
-            pins.display(),
-        ),
+        Ok(true) => log_discard(&pins, why),
         Err(error) => tracing::warn!(
             target: "dpif",
             "what an earlier daemon left in {} stays, and may forward ({error})",
             pins.display(),
         ),
     }
+}
+
+fn log_discard(directory: &Path, why: &str) {
+    tracing::info!(
+        target: "dpif",
+        "removed the flows and connections in {}: {why}",
+        directory.display(),
+    );
 }
 
 /// Returns the name that marks the interfaces which this daemon makes to outlive it. Other daemons

@@ -9,6 +9,7 @@ use crate::openflow::{Connector, Listener};
 use bridge::snapshot::BridgeIndex;
 use clock::Millis;
 use datapath::PortKind;
+use datapath_bpf::ct_memory::BpfMemory;
 use openflow::PortNo;
 use openflow::message::Versions;
 use ovsdb::Uuid;
@@ -17,6 +18,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Instant;
 
 /// All objects that were made, and the settings in force.
@@ -28,6 +30,8 @@ pub(super) struct SwitchState {
     pub remarks: Remarks,
     /// Settings in force.
     pub tunables: Tunables,
+    /// The memory of the table of connections, if BPF programs can share it.
+    pub connection_memory: Option<Arc<BpfMemory>>,
     /// Settings of the connection tracker in force.
     pub tracking: DesiredTracking,
     /// Numbers of the timeout policies in force.
