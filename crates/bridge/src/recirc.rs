@@ -15,17 +15,24 @@
 //!   to the recirculations that they contain. The last 1024 states without a reference (`RETIRED`)
 //!   can still be looked up, for packets that are between the two lookups while their megaflow is
 //!   removed.
-//! - Ids are not reused until the 32-bit counter wraps.
+//! - Ids are not reused until the 32-bit counter wraps. Where megaflows outlive the daemon, ids are
+//!   derived from the states instead ([`RecircTable::derive_ids`]): the next daemon gives equal
+//!   states equal ids, so the megaflows that it adopts lead on to each other, and an id never leads
+//!   to the megaflows of another state.
 //!
 //! Any thread may call; each call takes one short lock.
 
 use crate::snapshot::BridgeIndex;
 use flow::Key;
-use foldhash::quality::RandomState;
+use foldhash::quality::{FixedState, RandomState};
 use openflow::action::Action;
 use std::collections::VecDeque;
 use std::hash::{BuildHasher, Hash, Hasher};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
+
+/// Ids from a derived one on that are tried. After that ids are counted: packets influence the
+/// contents of states, and may aim at collisions.
+const NEAR: u32 = 8;
 
 /// Number of states without a reference that can still be looked up.
 pub(crate) const RETIRED: usize = 1024;
@@ -87,7 +94,7 @@ pub(crate) struct StackEntry {
 }
 
 impl FrozenState {
-    fn digest(&self, seed: &RandomState) -> u64 {
+    fn digest(&self, seed: &impl BuildHasher) -> u64 {
         let mut h = seed.build_hasher();
         self.bridge.hash(&mut h);
         self.table.hash(&mut h);
@@ -139,6 +146,8 @@ impl Eq for RecircRef {}
 
 #[derive(Debug, Default)]
 struct Inner {
+    derives_ids: bool,
+    /// The id that was counted last.
     last: u32,
     live: hashbrown::HashMap<u32, Weak<Node>>,
     by_digest: hashbrown::HashMap<u64, Vec<u32>>,
@@ -165,15 +174,23 @@ impl Inner {
         }
     }
 
-    fn free_id(&mut self) -> u32 {
+    fn is_free(&self, id: u32) -> bool {
+        id != 0 && !self.live.contains_key(&id) && !self.retired.iter().any(|(i, ..)| *i == id)
+    }
+
+    fn free_id(&mut self, state: &FrozenState) -> u32 {
+        if self.derives_ids {
+            let derived = state.digest(&FixedState::default()) as u32;
+            let near =
+                (0..NEAR).map(|step| derived.wrapping_add(step)).find(|id| self.is_free(*id));
+            if let Some(id) = near {
+                return id;
+            }
+        }
         loop {
             self.last = self.last.wrapping_add(1);
-            let id = self.last;
-            if id != 0
-                && !self.live.contains_key(&id)
-                && !self.retired.iter().any(|(i, ..)| *i == id)
-            {
-                return id;
+            if self.is_free(self.last) {
+                return self.last;
             }
         }
     }
@@ -199,6 +216,12 @@ impl RecircTable {
         RecircTable::default()
     }
 
+    /// Derives the ids of further states from the states. Otherwise ids are counted from 1, as in
+    /// Open vSwitch.
+    pub fn derive_ids(&self) {
+        lock(&self.inner).derives_ids = true;
+    }
+
     /// Returns a reference to `state`. Its id is that of an equal state, if there is one with a
     /// reference or among the retired ones, else a new id.
     pub(crate) fn intern(&self, state: FrozenState) -> RecircRef {
@@ -219,7 +242,7 @@ impl RecircTable {
         let back = inner.retired.iter().position(|(_, d, s)| *d == digest && **s == state);
         let (id, state) = match back.and_then(|i| inner.retired.remove(i)) {
             Some((id, _, state)) => (id, state),
-            None => (inner.free_id(), Arc::new(state)),
+            None => (inner.free_id(&state), Arc::new(state)),
         };
         let node = Arc::new(Node { id, digest, state, table: Arc::downgrade(&self.inner) });
         inner.live.insert(id, Arc::downgrade(&node));
@@ -275,6 +298,43 @@ mod tests {
         let (one, other) = (RecircTable::new(), RecircTable::new());
         assert_eq!(digest(&one), digest(&one.clone()));
         assert_ne!(digest(&one), digest(&other));
+    }
+
+    #[test]
+    fn derived_ids_are_those_of_the_daemon_before() {
+        let tables = [(); 2].map(|()| {
+            let t = RecircTable::new();
+            t.derive_ids();
+            t
+        });
+        let ids = |t: &RecircTable, order: &mut dyn Iterator<Item = u8>| {
+            let refs: Vec<RecircRef> = order.map(|table| t.intern(state(table))).collect();
+            let mut ids: Vec<(u8, u32)> = refs.iter().map(|r| (r.0.state.table, r.id())).collect();
+            ids.sort_unstable();
+            ids
+        };
+        let there = ids(&tables[0], &mut (0..200));
+        assert_eq!(there, ids(&tables[1], &mut (0..200).rev()));
+        assert!(there.iter().all(|(_, id)| *id != 0));
+    }
+
+    #[test]
+    fn states_with_the_same_derived_id_get_others() {
+        let t = RecircTable::new();
+        t.derive_ids();
+        // The number of actions is all of them that a digest has.
+        let same = |n: u8| FrozenState {
+            steps: vec![FrozenStep { table: 1, cookie: 0, actions: vec![Action::GotoTable(n)] }],
+            ..state(1)
+        };
+        let refs: Vec<RecircRef> = (0..100).map(|n| t.intern(same(n))).collect();
+        let mut ids: Vec<u32> = refs.iter().map(RecircRef::id).collect();
+        ids.sort_unstable();
+        ids.dedup();
+        assert_eq!(ids.len(), 100);
+        for (n, held) in (0..100).zip(&refs) {
+            assert_eq!(t.intern(same(n)).id(), held.id());
+        }
     }
 
     #[test]

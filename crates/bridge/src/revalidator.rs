@@ -18,8 +18,8 @@
 //! in the meantime triggers a pass ([`crate::switch::Switch::collect_statistics`]).
 //!
 //! A megaflow that the datapath has and the switch has no record of (made by hand, or left by the
-//! previous daemon) is *explained*: its match is translated. If the translation agrees, the
-//! megaflow is kept with the translation's actions, else it is removed. Its earlier counts are
+//! previous daemon) is *explained*: its match is translated, after those of the megaflows that lead
+//! to it by recirculation. If the translation agrees, the megaflow is kept with the translation's actions, else it is removed. Its earlier counts are
 //! credited to the rules that it now stands for.
 //!
 //! Errors are on the safe side. A megaflow whose new mask has a bit that the old one lacks is
@@ -51,6 +51,16 @@ const RATE_WINDOW: Duration = Duration::from_millis(100);
 const HANDOVER_TIME: Duration = Duration::from_micros(50);
 /// Highest number of megaflows for which a pass may be taken to last [`HANDOVER_TIME`] at most.
 const MOST_PASSED_INLINE: usize = 32;
+
+/// The fate of a megaflow that the switch has no record of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Explained {
+    Kept,
+    /// No rule explains it.
+    Wrong,
+    /// Its packets come back to a frozen pipeline that is not known.
+    NotYet,
+}
 
 /// Work of a pass in addition to crediting statistics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -159,6 +169,7 @@ impl SlowPath {
         let mut changed: Vec<(Ufid, Actions)> = Vec::new();
         let expected = self.unknown_flows.expected();
         let mut found_unknown = false;
+        let mut unknown: Vec<Ufid> = Vec::new();
         let mut used: BTreeMap<PortNo, u64> = BTreeMap::new();
         let mut unsure: Vec<Ufid> = Vec::new();
         let mut looks = 0;
@@ -215,7 +226,7 @@ impl SlowPath {
         let due = (what == Pass::Full).then_some(now);
         self.megaflows.visit(swept, due, together, look, |ufid, verdict| match verdict {
             None if held || what == Pass::Statistics => found_unknown = true,
-            None if what == Pass::Full && self.explain(datapath, ufid, &round) => {}
+            None if what == Pass::Full => unknown.push(ufid),
             None => doomed.push(ufid),
             Some(Verdict::Keep) => {}
             Some(Verdict::Modify(actions)) => {
@@ -227,6 +238,7 @@ impl SlowPath {
             Some(Verdict::Remove) => doomed.push(ufid),
         });
         modify(datapath, &mut changed, &mut doomed);
+        doomed.extend(self.explain_all(datapath, unknown, &round));
         self.remove_many(&doomed);
         if !doomed.is_empty() {
             state.is_stirred.store(true, Ordering::Relaxed); // housekeeping has work
@@ -306,19 +318,50 @@ impl SlowPath {
         self.revalidator.is_look_due.store(true, Ordering::Release);
     }
 
+    /// Adopts megaflows of the datapath that the switch has no record of. Those of recirculated
+    /// packets follow those that lead to them: only then is the frozen pipeline known. Returns
+    /// those that cannot be kept.
+    fn explain_all(
+        &self,
+        datapath: &dyn Datapath,
+        mut unknown: Vec<Ufid>,
+        round: &Round<'_>,
+    ) -> Vec<Ufid> {
+        let mut doomed = Vec::new();
+        loop {
+            let before = unknown.len();
+            unknown.retain(|ufid| match self.explain(datapath, *ufid, round) {
+                Explained::Kept => false,
+                Explained::Wrong => {
+                    doomed.push(*ufid);
+                    false
+                }
+                Explained::NotYet => true,
+            });
+            if unknown.is_empty() || unknown.len() == before {
+                doomed.append(&mut unknown);
+                return doomed;
+            }
+        }
+    }
+
     /// Adopts a megaflow of the datapath that the switch has no record of, with the actions that
-    /// its match translates to. Returns false when it cannot be kept: its port is no port, it
-    /// matches more than the translation allows, or the datapath refuses the actions.
-    fn explain(&self, datapath: &dyn Datapath, ufid: Ufid, round: &Round<'_>) -> bool {
-        let Some(dump) = datapath.flow(ufid) else { return true }; // gone meanwhile
+    /// its match translates to. It cannot be kept when its port is no port, it matches more than
+    /// the translation allows, or the datapath refuses the actions.
+    fn explain(&self, datapath: &dyn Datapath, ufid: Ufid, round: &Round<'_>) -> Explained {
+        let Some(dump) = datapath.flow(ufid) else { return Explained::Kept }; // gone meanwhile
         let matching = dump.flow.matching;
         let key = matching.key();
+        let recirc = key.recirc_id.get();
+        if recirc != 0 && self.recirc.state(recirc).is_none() {
+            return Explained::NotYet;
+        }
         let Some(translation) = self.translate(round.snapshot, key, None, round.now) else {
-            return false;
+            return Explained::Wrong;
         };
         let megaflow = self.megaflow(key, &translation);
         if !matching.mask().covers(megaflow.matching.mask()) {
-            return false;
+            return Explained::Wrong;
         }
         let entry = Entry {
             in_port: PortNo(key.in_port.get()),
@@ -335,13 +378,13 @@ impl SlowPath {
         // The next pass credits what the megaflow has counted, whether it moves or not.
         self.revalidator.is_look_due.store(true, Ordering::Release);
         if !self.megaflows.insert(ufid, entry, &self.revalidator.passes) {
-            return true; // an upcall was faster
+            return Explained::Kept; // an upcall was faster
         }
         if datapath.modify(ufid, &megaflow.actions) {
-            return true;
+            return Explained::Kept;
         }
         self.megaflows.remove(ufid);
-        false
+        Explained::Wrong
     }
 
     /// Returns the longest idle time of a megaflow, in milliseconds: near the limit idle megaflows

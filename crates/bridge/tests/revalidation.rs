@@ -9,6 +9,7 @@ use clock::{Clock, Millis};
 use datapath::{Actions, Datapath, Flows, Megaflow, Meters, Packets, PortKind, PortSpec, Ufid};
 use datapath_model::{Chaos, Model, Rates};
 use flow::{Field, Match};
+use openflow::action::{Ct, CtZone};
 use openflow::message::{
     FlowMod, MeterBand, MeterBandKind, MeterCommand, MeterConfig, MeterFlags, MeterMod,
 };
@@ -177,6 +178,53 @@ fn a_stranger_that_a_rule_explains_is_kept_and_counted() {
     b.pass(Pass::Full);
     assert_eq!(b.actions(77), None, "it expires like any other");
     assert_eq!(b.counted(), 3);
+}
+
+/// The megaflows of recirculated packets are met before those that lead to them.
+#[test]
+fn strangers_that_lead_to_each_other_are_kept() {
+    let make = || {
+        let mut b = Bench::new(Rates::default());
+        b.switch.slow_path().recirc.derive_ids();
+        // Several frozen pipelines, and rules after them.
+        let again = |zone, table| {
+            let (zone, table) = (CtZone::Number(zone), Some(table));
+            let (commit, force, alg, actions) = (false, false, 0, Vec::new());
+            Action::Ct(Box::new(Ct { commit, force, zone, table, alg, actions }))
+        };
+        b.rule_with(&[again(1, 1), again(2, 2)]);
+        let output = || Action::Output { port: PortNo(2), max_len: 0 };
+        let rules = [(1, vec![again(3, 3)]), (2, vec![output()]), (3, vec![output()])];
+        for (table, actions) in rules {
+            let flow_mod = FlowMod { table_id: table, ..FlowMod::add(5, Match::ANY, &actions) };
+            b.switch.flow_mod(b.bridge, &flow_mod).unwrap();
+        }
+        b.switch.publish();
+        b
+    };
+    let earlier = make();
+    (0..8).for_each(|_| earlier.packet());
+    let sorted = |b: &Bench| {
+        let mut flows: Vec<Megaflow> = b.model.dump().into_iter().map(|dump| dump.flow).collect();
+        flows.sort_by_key(|flow| flow.matching.key().recirc_id.get());
+        flows
+    };
+    let flows = sorted(&earlier);
+    let ids: Vec<u32> = flows.iter().map(|f| f.matching.key().recirc_id.get()).collect();
+    assert!(ids.len() >= 4, "{ids:x?}");
+    for rotation in 0..flows.len() {
+        let b = make();
+        let mut left = flows.clone();
+        left.rotate_left(rotation);
+        for (n, flow) in left.iter().enumerate() {
+            b.model.install(&Megaflow { ufid: Ufid(n as u128), ..flow.clone() }).unwrap();
+        }
+        b.pass(Pass::Full);
+        let after = sorted(&b);
+        let same =
+            |(a, b): (&Megaflow, &Megaflow)| a.matching == b.matching && a.actions == b.actions;
+        assert!(after.len() == flows.len() && after.iter().zip(&flows).all(same), "{after:?}");
+    }
 }
 
 #[test]

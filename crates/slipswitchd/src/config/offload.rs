@@ -118,6 +118,8 @@ fn begin(
         }
     };
     placed.begin(BPF, provider);
+    // The megaflows may outlive this daemon.
+    context.switch.slow_path().recirc.derive_ids();
     context.switch.slow_path().expect_unknown_flows(); // those that were adopted
     if let Err(error) = placed.serve(BPF, context.userspace) {
         tracing::warn!(target: "dpif", "flows run in userspace: no device for packets that BPF passes up ({error})");
