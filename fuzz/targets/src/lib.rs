@@ -14,6 +14,7 @@
 
 mod adoption;
 mod bench;
+mod connection_adoption;
 mod database;
 mod difference;
 mod flow_text;
@@ -128,6 +129,13 @@ pub const TARGETS: &[Target] = &[
         seeds: seeds::adoptions,
         words: words::none,
         longest: 1024,
+    },
+    Target {
+        name: "connection_adoption",
+        run: connection_adoption::run,
+        seeds: seeds::connection_adoptions,
+        words: words::none,
+        longest: 2048,
     },
     Target {
         name: "options",

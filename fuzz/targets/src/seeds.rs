@@ -90,6 +90,11 @@ pub fn adoptions() -> Vec<Vec<u8>> {
     noise(200, 600).collect()
 }
 
+/// Seeds of `connection_adoption`: connections, damage and packets by a generator.
+pub fn connection_adoptions() -> Vec<Vec<u8>> {
+    noise(60, 1600).collect()
+}
+
 /// Seeds of `ovsdb`: what a server says, in the order in which a session asks.
 pub fn conversations() -> Vec<Vec<u8>> {
     let id = |n: u32| format!("00000000-0000-0000-0000-{n:012x}");
