@@ -6,6 +6,7 @@ use crate::measure::Plan;
 use crate::system::System;
 use clap::Parser;
 use clap::builder::PossibleValuesParser;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 const AFTER: &str = "\
@@ -53,6 +54,9 @@ pub struct Args {
     /// Measure nothing; make the page again from the results of a run
     #[arg(long, value_name = "FILE", conflicts_with_all = ["only", "systems", "json"])]
     pub render: Option<PathBuf>,
+    /// Be the server of an experiment, at this address
+    #[arg(long, value_name = "ADDRESS", hide = true)]
+    pub echo_server: Option<SocketAddr>,
     /// Show experiments and systems
     #[arg(long)]
     pub list: bool,

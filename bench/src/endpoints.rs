@@ -2,6 +2,7 @@
 //! A client and a server at the two ports of a switch, each on a thread in its own namespace,
 //! pinned to a CPU.
 
+pub mod held;
 pub mod tcp;
 pub mod udp;
 

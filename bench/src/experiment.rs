@@ -10,6 +10,7 @@ mod flood;
 pub mod frames;
 mod half;
 mod hosts;
+mod outlive;
 mod ports;
 mod restart;
 mod rules;
@@ -31,7 +32,7 @@ use std::thread;
 use std::time::Duration;
 
 /// All experiments, in the order of the page.
-pub const ALL: [&Experiment; 16] = [
+pub const ALL: [&Experiment; 17] = [
     &frames::cases::GRID,
     &frames::cases::FLOWS,
     &frames::cases::ONE_FLOW,
@@ -48,6 +49,7 @@ pub const ALL: [&Experiment; 16] = [
     &cpu::CPU,
     &ports::PORTS,
     &restart::RESTART,
+    &outlive::OUTLIVE,
 ];
 
 /// An experiment: its texts for the page and the command line, and how it is done.

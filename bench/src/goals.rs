@@ -73,7 +73,7 @@ impl Goal {
 }
 
 /// All goals, in the order of the page.
-pub const ALL: [Goal; 29] = [
+pub const ALL: [Goal; 31] = [
     goal("64 B frames that the generator sends on one core", "one-flow", "rate per core")
         .median(SENDER, AtLeast(8.0)),
     grid("64 B, 1 flow, rate against bare XDP", "rate", ONE).against(BARE, AtLeast(0.85)),
@@ -154,6 +154,16 @@ pub const ALL: [Goal; 29] = [
         Worst,
         AtMost(0.0),
     ),
+    goal(
+        "translated TCP connections lost when the daemon is killed",
+        "outlive",
+        "connections lost",
+    )
+    .at(&[("end", "killed")])
+    .of(TCX, Worst, AtMost(0.0)),
+    goal("the same when it is upgraded to another layout of flows", "outlive", "connections lost")
+        .at(&[("end", "upgraded")])
+        .of(TCX, Worst, AtMost(0.0)),
 ];
 
 #[cfg(test)]

@@ -45,7 +45,7 @@ mod system;
 mod testbed;
 mod topology;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Error, Result};
 use args::Args;
 use attempt::attempt;
 use clap::Parser;
@@ -73,15 +73,21 @@ fn main() -> ExitCode {
         list();
         return ExitCode::SUCCESS;
     }
+    if let Some(address) = args.echo_server {
+        let served = endpoints::held::serve(address);
+        return served.map_or_else(fail, |()| ExitCode::SUCCESS);
+    }
     if args.render.is_none() && without_privilege() {
         eprintln!("slipswitch-bench: nothing was measured; run it as root");
         return ExitCode::from(2);
     }
     let result = args.render.as_ref().map_or_else(|| run(&args), |file| render(&args, file));
-    result.unwrap_or_else(|error| {
-        eprintln!("slipswitch-bench: {error:#}");
-        ExitCode::from(2)
-    })
+    result.unwrap_or_else(fail)
+}
+
+fn fail(error: Error) -> ExitCode {
+    eprintln!("slipswitch-bench: {error:#}");
+    ExitCode::from(2)
 }
 
 fn list() {

@@ -22,6 +22,8 @@ pub enum Rules {
     PerConnection,
     /// The first port may open connections to the second, which may only answer. ARP passes.
     Firewall,
+    /// The same; the source of connections becomes one of [`NAT_ADDRESSES`].
+    Nat,
     /// Like [`Rules::Normal`]; in addition UDP from a third port is dropped in this way.
     Third(Flood),
     /// From the first port, ARP, and a rule for each of this many addresses of [`DESTINATIONS`];
@@ -53,6 +55,11 @@ impl Flood {
 
 /// Addresses that are routed to the server.
 pub const DESTINATIONS: &str = "10.64.0.0/12";
+
+/// Addresses that stand for the client's.
+pub const NAT_ADDRESSES: &str = "10.0.1.64/27";
+/// [`NAT_ADDRESSES`] as a range.
+const NAT_RANGE: &str = "10.0.1.64-10.0.1.95";
 
 /// An address of [`DESTINATIONS`].
 pub fn destination(flow: u32) -> Ipv4Addr {
@@ -88,6 +95,10 @@ impl Rules {
                  table=1,priority=10,ip,in_port=1,ct_state=+trk+est actions=output:2\n\
                  table=1,priority=10,ip,in_port=2,ct_state=+trk+est actions=output:1\n"
                 .into(),
+            Rules::Nat => Rules::Firewall
+                .text()
+                .replace("actions=ct(table=1)", "actions=ct(table=1,nat)")
+                .replace("ct(commit)", &format!("ct(commit,nat(src={NAT_RANGE}))")),
             Rules::Third(flood) => Rules::Normal.text() + &from_third(flood),
             Rules::Destinations(flows) => {
                 "in_port=1,arp actions=output:2\nin_port=2 actions=output:1\n\
@@ -189,6 +200,14 @@ mod tests {
             assert!(all.iter().all(|line| !line.contains("output")), "{text}");
             assert!(text.starts_with(&Rules::Normal.text()));
         }
+    }
+
+    #[test]
+    fn translation_is_a_firewall_too() {
+        let (firewall, nat) = (Rules::Firewall.text(), Rules::Nat.text());
+        assert_eq!(firewall.lines().count(), nat.lines().count());
+        assert!(nat.contains("actions=ct(table=1,nat)"), "{nat}");
+        assert!(nat.contains("ct(commit,nat(src=10.0.1.64-10.0.1.95)),output:2"), "{nat}");
     }
 
     #[test]
