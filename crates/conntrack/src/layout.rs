@@ -4,7 +4,7 @@
 //! All cells are 64-bit words in host byte order. No cell is ever accessed by parts.
 
 /// Version of this layout; memory of another version is not used.
-pub const VERSION: u64 = 1;
+pub const VERSION: u64 = 2;
 
 /// Words of a tuple's canonical form.
 ///
@@ -28,7 +28,7 @@ pub mod key_kind {
 /// Words of the configuration.
 pub mod config {
     /// Number of words.
-    pub const WORDS: usize = 72;
+    pub const WORDS: usize = EVENTS + SHARDS * EVENT_LINE;
     /// [`MAGIC_VALUE`] plus [`super::VERSION`]; zero in fresh memory.
     pub const MAGIC: usize = 0;
     /// The upper 48 bits of [`MAGIC`].
@@ -56,6 +56,10 @@ pub mod config {
     pub const SHARDS: usize = 8;
     /// Words of a line.
     pub const LINE: usize = 8;
+    /// First of [`SHARDS`] lines of what BPF programs counted, by number of the `Counter`.
+    pub const EVENTS: usize = TOTALS + SHARDS * LINE;
+    /// Words of such a line.
+    pub const EVENT_LINE: usize = 16;
 }
 
 /// Bits of [`config::FLAGS`].

@@ -52,6 +52,8 @@ pub struct Swept {
     /// True when nothing is left to do but to begin the next pass: no slot is on its way to
     /// freedom.
     pub settled: bool,
+    /// True while entries move to a larger index.
+    pub is_growing: bool,
 }
 
 /// The way of a batch of dead slots to freedom.
@@ -158,6 +160,7 @@ impl Sweeper {
         }
         swept.end_of_pass = next.is_none();
         self.cursor = next.unwrap_or(0);
+        self.begin_growth();
         if swept.end_of_pass {
             self.end_pass();
         }
@@ -167,6 +170,7 @@ impl Sweeper {
             && matches!(&self.batch, Batch::Collecting(slots) if slots.is_empty())
             && matches!(self.growth, Growth::None)
             && self.lost.is_none();
+        swept.is_growing = !matches!(self.growth, Growth::None);
         swept
     }
 
@@ -333,7 +337,10 @@ impl Sweeper {
 
     /// Shares the free slots among the rings, and makes chunks while free slots are few.
     fn fill_rings(&mut self) {
-        while self.rings_len() + self.pool.len() < self.reserve() && !self.has_enough() {
+        while (self.rings_len() + self.pool.len() < self.reserve()
+            || (self.pool.is_empty() && self.table.is_low()))
+            && !self.has_enough()
+        {
             if !self.add_chunk() {
                 break;
             }
@@ -454,7 +461,6 @@ impl Sweeper {
                 }
             }
         }
-        self.begin_growth();
         self.begin_pass();
     }
 
@@ -471,12 +477,18 @@ impl Sweeper {
         }
     }
 
+    /// Begins to make a larger index when the present one is too full. Connections may be many more
+    /// than this pass has visited.
     fn begin_growth(&mut self) {
         let [Some(index), None] = self.table.indexes() else {
             return;
         };
         let places = index.buckets() * BUCKET_PLACES;
-        if !matches!(self.growth, Growth::None) || self.entries * 100 < places * GROW_PERCENT {
+        let conns = usize::try_from(self.table.counts().conns()).unwrap_or(usize::MAX);
+        let entries = self.entries.max(conns);
+        if !matches!(self.growth, Growth::None)
+            || entries.saturating_mul(100) < places * GROW_PERCENT
+        {
             return;
         }
         let (present, _) = self.index_word();

@@ -110,6 +110,10 @@ impl Table {
         &*self.memory
     }
 
+    pub(crate) fn shared_memory(&self) -> Arc<dyn Memory> {
+        self.memory.clone()
+    }
+
     /// Returns the counts and limits.
     pub fn counts(&self) -> Counts<'_> {
         Counts(&*self.memory)
@@ -142,6 +146,13 @@ impl Table {
 
     pub(crate) fn ring(&self, number: usize) -> Option<Ring<'_>> {
         Ring::new(self.memory.ring(number % RINGS))
+    }
+
+    /// Returns true when half the rings of free slots are empty. The sweeper then has to fill them,
+    /// before creators find no slot.
+    pub fn is_low(&self) -> bool {
+        let is_empty = |number: &usize| self.ring(*number).is_none_or(|ring| ring.len() == 0);
+        (0..RINGS).filter(is_empty).count() >= RINGS / 2
     }
 
     pub(crate) fn take_slot(&self, number: usize) -> Option<u32> {

@@ -118,7 +118,8 @@ pub struct Tracker {
 impl Tracker {
     /// Makes the tracker of a table.
     pub fn new(table: Arc<Table>) -> Tracker {
-        Tracker { table, expectations: Expectations::default(), counters: Counters::default() }
+        let counters = Counters::new(table.shared_memory());
+        Tracker { table, expectations: Expectations::default(), counters }
     }
 
     /// Returns the table.

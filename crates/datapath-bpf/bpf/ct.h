@@ -3,13 +3,13 @@
  *
  * Only packets that move no state of their connection are tracked here: those of established
  * connections, and more packets of a connection that has no reply yet. They refresh the connection,
- * and get its translation, mark and label. The tracker in the daemon makes connections, moves their
- * states, and looks into the packets of helpers. It works on the same memory.
+ * and get its translation, mark and label.
  *
- * The other packets leave in the midst of their list of actions. At XDP the frame is made equal to
- * the one that arrived, and tc starts again: what was done to connections can be done twice. At tc
- * the packet goes up with the place of the OP_CT, and the daemon runs the list from there on
- * (miss.h).
+ * The other packets leave in the midst of their list of actions, and nothing was done to them or to
+ * their connection. At XDP the frame is made equal to the one that arrived, and tc starts again: what
+ * was done to connections can be done twice. At tc the next program moves states and makes connections
+ * (ct_move.h). A packet that this one leaves, too, goes up with the place of the OP_CT, and the daemon
+ * runs the list from there on (miss.h). The tracker in the daemon works on the same memory.
  *
  * Checksums of transport headers are not verified here.
  */
@@ -29,8 +29,7 @@
 #define CT_STATE_SNAT 64
 #define CT_STATE_DNAT 128
 
-/* Results of ct_track(): EDITED, the reason to drop plus one, or this: the daemon tracks the packet,
- * to which nothing was done. */
+/* A result of ct_track(): the packet is not tracked here, and nothing was done to it. */
 #define CT_LEAVE (-1)
 
 /* The words of a key from W_CT on. */
@@ -316,7 +315,8 @@ static __always_inline int ct_track(hook_ctx *ctx, struct state *st, __u32 flags
 	state_has_ct(st);
 	recalled = ct_recall(st, zone, flags, now, &w->found);
 	state = recalled || f->zone == bpf_htons(zone) ? f->state : 0;
-	if ((!recalled || flags & CT_OP_NAT) && !ct_extract(ctx, &w->tuple, &w->segment))
+	if ((!recalled || flags & CT_OP_NAT) &&
+	    ct_extract(ctx, &w->tuple, &w->segment) != CT_TUPLE)
 		return CT_LEAVE;
 	if (!recalled && !ct_lookup(w, state, now))
 		return CT_LEAVE;
@@ -351,8 +351,17 @@ static __always_inline int ct_track(hook_ctx *ctx, struct state *st, __u32 flags
 	return nat && !ct_same(&w->to, &w->tuple) ? ct_rewrite(ctx, w) : EDITED;
 }
 
+#if !AT_XDP
+/* Sends a packet up, at its OP_CT; returns the verdict. */
+static __always_inline int ct_go_up(hook_ctx *ctx, struct state *st)
+{
+	st->resumes = 1;
+	return tail_call(ctx, TAIL_MISS);
+}
+#endif
+
 /**
- * ct_leave - Leaves a packet that the daemon tracks.
+ * ct_leave - Leaves a packet that is not tracked here.
  * @ctx: the packet; pointers into it become invalid
  * @st: its state, at the OP_CT
  *
@@ -366,8 +375,9 @@ static __always_inline int ct_leave(hook_ctx *ctx, struct state *st)
 	COUNT(passed);
 	return VERDICT_NONE;
 #else
-	st->resumes = 1;
-	return tail_call(ctx, TAIL_MISS);
+	bpf_tail_call_static(ctx, &tails, TAIL_CT_MOVE);
+	/* The kernel refused that program: the daemon tracks the packet. */
+	return ct_go_up(ctx, st);
 #endif
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* The state machines of connections, for packets that move no state: those of established
  * connections, and more packets of a connection without a reply. crates/conntrack (machine.rs,
- * tcp.rs) has the rules. Everything else is for the daemon. */
+ * tcp.rs) has the rules. Everything else is for ct_move.h, or the daemon. */
 #ifndef SLIPSWITCH_CT_ADVANCE_H
 #define SLIPSWITCH_CT_ADVANCE_H
 
@@ -9,9 +9,16 @@
 #include "ct_table.h"
 
 /* Numbers of timeouts, conntrack::Timeout. */
+#define CT_TCP_SYN_SENT 0
+#define CT_TCP_SYN_RECV 1
 #define CT_TCP_ESTABLISHED 2
+#define CT_TCP_FIN_WAIT 3
+#define CT_TCP_TIME_WAIT 4
+#define CT_TCP_CLOSE 5
+#define CT_UDP_FIRST 6
 #define CT_UDP_SINGLE 7
 #define CT_UDP_MULTIPLE 8
+#define CT_ICMP_FIRST 9
 #define CT_ICMP_REPLY 10
 
 /* Both peers' states in CT_CONN_CONTROL: established. */
@@ -107,6 +114,12 @@ __noinline int ct_advance_tcp(__u32 slot, __u32 reply, const struct ct_segment *
 	return 0;
 }
 
+/* Returns a time in ticks, rounded up. */
+static __always_inline __u32 ct_ticks_of(__u64 seconds)
+{
+	return (seconds * 1000000000ull + (1ull << CT_TICK_SHIFT) - 1) >> CT_TICK_SHIFT;
+}
+
 /* Returns a timeout in ticks: `number` of `policy`, else of the default policy, else `seconds`. */
 static __always_inline __u32 ct_timeout(__u32 policy, const __u32 number, const __u64 seconds)
 {
@@ -119,11 +132,11 @@ static __always_inline __u32 ct_timeout(__u32 policy, const __u32 number, const 
 		ticks = ct_load(basic->words[number / 2]) >> (number % 2 * 32);
 	if (ticks)
 		return ticks;
-	return (seconds * 1000000000ull + (1ull << CT_TICK_SHIFT) - 1) >> CT_TICK_SHIFT;
+	return ct_ticks_of(seconds);
 }
 
 /* Results of ct_advance(). */
-#define CT_LEFT 0 /* for the daemon */
+#define CT_LEFT 0 /* for ct_move.h */
 #define CT_STILL_NEW 1
 #define CT_ESTABLISHED 2
 

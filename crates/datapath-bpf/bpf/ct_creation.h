@@ -203,12 +203,12 @@ __noinline int ct_enter(__u64 entry)
 }
 
 /**
- * ct_leave - Takes an entry out of the index, wherever it is.
+ * ct_withdraw - Takes an entry out of the index, wherever it is.
  * @entry: hash << 32 | slot + 1
  *
  * Return: 0, because such a function must return a number.
  */
-__noinline int ct_leave(__u64 entry)
+__noinline int ct_withdraw(__u64 entry)
 {
 	struct ct_config *config = ct_config_here();
 	__u64 indexes;
@@ -376,8 +376,8 @@ static __always_inline int ct_make(struct ct_new *n, __u32 slot, __u32 shard)
 	}
 	/* The sweeper frees the slot. */
 	ct_exchange(&c->words[CT_CONN_HEAD], head, ct_with_phase(head, CT_DEAD));
-	ct_leave(entry);
-	ct_leave(other);
+	ct_withdraw(entry);
+	ct_withdraw(other);
 	return made;
 }
 

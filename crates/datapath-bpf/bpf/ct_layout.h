@@ -15,7 +15,7 @@
 
 #include <linux/types.h>
 
-#define CT_VERSION 1
+#define CT_VERSION 2
 #define CT_MAGIC 0x536c697063740000ull /* plus CT_VERSION */
 
 /* Words of a key: the canonical form of a tuple, equal for both directions.
@@ -38,7 +38,7 @@
 #define CT_CLASS_INFORMATION 3
 
 /* Words of the configuration. */
-#define CT_CONFIG_WORDS 72
+#define CT_CONFIG_WORDS 200
 #define CT_CONFIG_MAGIC 0
 #define CT_CONFIG_SEED 1
 #define CT_CONFIG_MULTIPLIER 2
@@ -51,7 +51,22 @@
 #define CT_CONFIG_TOTALS 8 /* lines: connections, half-open connections */
 #define CT_CONFIG_SHARDS 8
 #define CT_CONFIG_LINE 8
+#define CT_CONFIG_EVENTS 72 /* for each shard a line of CT_EVENTS words: what programs counted */
+#define CT_EVENTS 16
 #define CT_NO_SEQUENCE_CHECK 1 /* a bit of CT_CONFIG_FLAGS */
+
+/* Events, by the numbers of conntrack::Counter. */
+#define CT_EVENT_FULL 0
+#define CT_EVENT_ZONE_FULL 1
+#define CT_EVENT_HALF_OPEN_FULL 2
+#define CT_EVENT_BUCKET_FULL 3
+#define CT_EVENT_OVERTAKEN 4
+#define CT_EVENT_CHECKSUM_WRONG 7
+#define CT_EVENT_IP_CHECKSUM 8
+#define CT_EVENT_CHECKSUM 9
+#define CT_EVENT_SEQUENCE_BYPASSED 11
+#define CT_EVENT_SEQUENCE_FAILED 12
+#define CT_EVENT_INVALID_FLAGS 13
 
 /* An index place: 0, or hash << 32 | slot + 1. Generation g has four times the buckets of g - 1. */
 #define CT_PLACES 8

@@ -5,7 +5,13 @@
 
 #include "ct_packet.h"
 #include "ct_table.h"
+#if !AT_XDP
+#include "ct_creation.h"
+#endif
 #include "exec.h"
+
+/* Bytes of a packet that one step of ct_sum() adds: as many as the helper takes on all kernels. */
+#define CT_PIECE 512
 
 /* The data of one run of OP_CT. Its functions call others that need much stack. */
 struct ct_scratch {
@@ -15,6 +21,11 @@ struct ct_scratch {
 	struct ct_segment segment;
 	struct ct_found found;
 	struct operands operands;
+#if !AT_XDP
+	struct ct_new new;
+	__u32 cursor; /* in the TCP options */
+	__u8 piece[CT_PIECE] __attribute__((aligned(4)));
+#endif
 };
 
 /* Each hook has a map of its own. No run leaves anything in it. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* From a packet to the tuple of its connection, as conntrack's extract.rs does it. Packets that are
- * rare or malformed have no tuple here: the daemon tracks them. */
+ * rare have no tuple here: the daemon tracks them. */
 #ifndef SLIPSWITCH_CT_PACKET_H
 #define SLIPSWITCH_CT_PACKET_H
 
@@ -10,7 +10,9 @@
 #define TCP_FIN 0x01
 #define TCP_SYN 0x02
 #define TCP_RST 0x04
+#define TCP_PSH 0x08
 #define TCP_ACK 0x10
+#define TCP_URG 0x20
 
 /* A TCP segment without its data. Host integers. */
 struct ct_segment {
@@ -19,6 +21,7 @@ struct ct_segment {
 	__u32 data;   /* bytes */
 	__u16 window; /* unscaled */
 	__u16 flags;  /* 0: the packet is not TCP */
+	__u32 scale;  /* CT_SCALE_KNOWN and the shift of the window; 0: no such option, or not read */
 };
 
 /* The parts of the transport headers that tracking reads; all of them begin with ports. */
@@ -67,13 +70,27 @@ static __always_inline bool ct_take_ipv6(hook_ctx *ctx, __u32 l3, struct ct_tupl
 	return true;
 }
 
+/* Results of ct_extract(). */
+#define CT_NO_TUPLE 0 /* the daemon has to track the packet */
+#define CT_TUPLE 1
+#define CT_INVALID 2  /* the packet cannot be tracked */
+
+/* Returns true for an ICMP error, which quotes a packet. */
+static __always_inline bool ct_is_error(bool v6, __u8 type)
+{
+	return v6 ? type >= 1 && type <= 4 :
+		    type == 3 || type == 4 || type == 5 || type == 11 || type == 12;
+}
+
 /* Takes the class of an ICMP request or reply, code and identifier. */
-static __always_inline bool ct_take_icmp(hook_ctx *ctx, const struct ip *ip, struct ct_tuple *t)
+static __always_inline int ct_take_icmp(hook_ctx *ctx, const struct ip *ip, struct ct_tuple *t)
 {
 	__u8 class, reply = 0, head[8];
 
-	if (ip->l4 + 8 > ip->end || edit_load(ctx, ip->l4, head, sizeof(head)))
-		return false;
+	if (ip->l4 + 8 > ip->end)
+		return CT_INVALID;
+	if (edit_load(ctx, ip->l4, head, sizeof(head)) || ct_is_error(ip->v6, head[0]))
+		return CT_NO_TUPLE;
 	if (ip->v6 ? head[0] == 128 || head[0] == 129 : head[0] == 8 || !head[0])
 		class = CT_CLASS_ECHO;
 	else if (!ip->v6 && (head[0] == 13 || head[0] == 14))
@@ -81,27 +98,30 @@ static __always_inline bool ct_take_icmp(hook_ctx *ctx, const struct ip *ip, str
 	else if (!ip->v6 && (head[0] == 15 || head[0] == 16))
 		class = CT_CLASS_INFORMATION;
 	else
-		return false;
+		return CT_INVALID;
+	if (head[1])
+		return CT_INVALID;
 	reply = ip->v6 ? head[0] == 129 : !head[0] || head[0] == 14 || head[0] == 16;
 	t->kind |= class << CT_KIND_CLASS_SHIFT;
 	t->request = !reply;
 	t->sport = (__u16)head[4] << 8 | head[5];
-	t->dport = head[1];
-	return true;
+	return CT_TUPLE;
 }
 
 /* Takes the ports of TCP and the segment. */
-static __always_inline bool ct_take_tcp(hook_ctx *ctx, const struct ip *ip, struct ct_tuple *t,
-					struct ct_segment *s)
+static __always_inline int ct_take_tcp(hook_ctx *ctx, const struct ip *ip, struct ct_tuple *t,
+				       struct ct_segment *s)
 {
 	struct ct_tcp_header h;
 	__u32 header;
 
-	if (ip->l4 + 20 > ip->end || edit_load(ctx, ip->l4, &h, sizeof(h)))
-		return false;
+	if (ip->l4 + 20 > ip->end)
+		return CT_INVALID;
+	if (edit_load(ctx, ip->l4, &h, sizeof(h)))
+		return CT_NO_TUPLE;
 	header = (bpf_ntohs(h.flags) >> 12) * 4;
 	if (header < 20 || ip->l4 + header > ip->end)
-		return false;
+		return CT_INVALID;
 	t->sport = bpf_ntohs(h.sport);
 	t->dport = bpf_ntohs(h.dport);
 	s->seq = bpf_ntohl(h.seq);
@@ -109,22 +129,29 @@ static __always_inline bool ct_take_tcp(hook_ctx *ctx, const struct ip *ip, stru
 	s->data = ip->end - ip->l4 - header;
 	s->window = bpf_ntohs(h.window);
 	s->flags = bpf_ntohs(h.flags) & 0xfff;
-	return true;
+	return t->sport && t->dport ? CT_TUPLE : CT_INVALID;
 }
 
-/* Takes the ports of UDP and SCTP. The length of UDP must be that of its IP packet. */
-static __always_inline bool ct_take_ports(hook_ctx *ctx, const struct ip *ip, struct ct_tuple *t)
+/* Takes the ports of UDP and SCTP. A datagram that is shorter than its IP packet is for the daemon. */
+static __always_inline int ct_take_ports(hook_ctx *ctx, const struct ip *ip, struct ct_tuple *t)
 {
+	__u32 length;
 	__be16 h[4];
 
-	if (ip->l4 + (ip->proto == IPPROTO_UDP ? 8 : 12) > ip->end ||
-	    edit_load(ctx, ip->l4, h, sizeof(h)))
-		return false;
-	if (ip->proto == IPPROTO_UDP && ip->l4 + bpf_ntohs(h[2]) != ip->end)
-		return false;
+	if (ip->l4 + 8 > ip->end)
+		return CT_INVALID;
+	if (edit_load(ctx, ip->l4, h, sizeof(h)))
+		return CT_NO_TUPLE;
 	t->sport = bpf_ntohs(h[0]);
 	t->dport = bpf_ntohs(h[1]);
-	return true;
+	if (!t->sport || !t->dport)
+		return CT_INVALID;
+	if (ip->proto != IPPROTO_UDP)
+		return ip->l4 + 12 > ip->end ? CT_NO_TUPLE : CT_TUPLE;
+	length = bpf_ntohs(h[2]);
+	if (length < 8 || ip->l4 + length > ip->end)
+		return CT_INVALID;
+	return ip->l4 + length == ip->end ? CT_TUPLE : CT_NO_TUPLE;
 }
 
 /**
@@ -135,31 +162,28 @@ static __always_inline bool ct_take_ports(hook_ctx *ctx, const struct ip *ip, st
  *
  * A function of its own: for the verifier the many paths through it become one path of the caller.
  *
- * Return: 1, or 0 when the daemon has to track the packet.
+ * Return: CT_TUPLE, CT_INVALID, or CT_NO_TUPLE.
  */
 __noinline int ct_extract(hook_ctx *ctx, struct ct_tuple *t, struct ct_segment *s)
 {
 	struct ip ip = {};
-	bool taken = true;
 
 	if (!t || !s || find_ip(ctx, &ip) || ip.fragment)
-		return 0;
+		return CT_NO_TUPLE;
 	if (ip.v6 ? ip.l4 != ip.l3 + 40 || !ct_take_ipv6(ctx, ip.l3, t) :
 		    ip.l4 != ip.l3 + 20 || !ct_take_ipv4(ctx, ip.l3, t))
-		return 0;
+		return CT_NO_TUPLE;
 	t->proto = ip.proto;
 	t->sport = t->dport = 0;
 	t->request = 0;
 	t->pad = 0;
 	if (ip.proto == IPPROTO_TCP)
-		taken = ct_take_tcp(ctx, &ip, t, s);
-	else if (ip.proto == IPPROTO_UDP || ip.proto == IPPROTO_SCTP)
-		taken = ct_take_ports(ctx, &ip, t);
-	else if (ip.proto == (ip.v6 ? PROTO_ICMPV6 : IPPROTO_ICMP))
+		return ct_take_tcp(ctx, &ip, t, s);
+	if (ip.proto == IPPROTO_UDP || ip.proto == IPPROTO_SCTP)
+		return ct_take_ports(ctx, &ip, t);
+	if (ip.proto == (ip.v6 ? PROTO_ICMPV6 : IPPROTO_ICMP))
 		return ct_take_icmp(ctx, &ip, t);
-	else
-		return 1;
-	return taken && t->sport && t->dport;
+	return CT_TUPLE;
 }
 
 #endif

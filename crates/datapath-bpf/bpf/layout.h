@@ -28,7 +28,7 @@
 #include <linux/types.h>
 
 #define LAYOUT_MAGIC 0x736c697073776368ull /* "slipswch" */
-#define LAYOUT_VERSION 11
+#define LAYOUT_VERSION 12
 
 /* Words of a key: the fields of `flow::Key` from `recirc_id` on. (The registers before it concern
  * no datapath.) The first five words hold the fields that distinguish most packets. Bytes are in
@@ -531,6 +531,7 @@ enum tail {
 	TAIL_MISS,
 	TAIL_PRECHECK, /* XDP: before a program with FLOW_PRECHECK */
 	TAIL_CT,       /* OP_CT */
+	TAIL_CT_MOVE,  /* tc: OP_CT of a packet that TAIL_CT leaves. Empty: it goes up */
 	TAILS,
 };
 

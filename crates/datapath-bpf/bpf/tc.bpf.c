@@ -7,7 +7,7 @@
 #include "mask_scan.h"
 #include "miss.h"
 #include "exec.h"
-#include "ct.h"
+#include "ct_move.h"
 
 SEC("tc")
 int entry_tc_ingress(struct __sk_buff *ctx)
@@ -50,6 +50,12 @@ SEC("tc")
 int ct_tc(struct __sk_buff *ctx)
 {
 	return ct(ctx);
+}
+
+SEC("tc")
+int ct_move_tc(struct __sk_buff *ctx)
+{
+	return ct_move(ctx);
 }
 
 SEC("tc")

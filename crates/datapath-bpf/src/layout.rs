@@ -7,7 +7,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 /// Value of `config.magic`: "slipswch".
 pub const MAGIC: u64 = 0x736c_6970_7377_6368;
 /// Value of `config.version`; each change of the layout raises it.
-pub const VERSION: u32 = 11;
+pub const VERSION: u32 = 12;
 
 /// Size in bytes of `struct state`, which one program leaves to the next. The daemon does not read
 /// it.
@@ -206,7 +206,7 @@ pub const CT_OP_PORTS: u16 = 2048;
 /// Bit of [`Op::Ct`]: the translation is chosen by a hash, as without [`CT_OP_RANDOM`]. For dumps.
 pub const CT_OP_HASH: u16 = 4096;
 /// Number of slots of a table of programs.
-pub const TAILS: u32 = 8;
+pub const TAILS: u32 = 9;
 
 /// A slot of the table of programs: `enum tail`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -228,6 +228,8 @@ pub enum Tail {
     Precheck,
     /// Tracks a packet's connection.
     Ct,
+    /// tc: moves the states of connections, and makes them. Empty when the kernel refused it.
+    CtMove,
 }
 
 /// Declares [`Op`] and lists its variants.
@@ -551,5 +553,5 @@ const _: () = {
     assert!(offset_of!(ConfigEntry, factors) == 72);
     assert!(datapath::DropReason::ALL.len() <= DROPS);
     assert!(Op::ALL.len() <= 32); // sets of instructions are bits of 32
-    assert!(Tail::Ct as u32 == TAILS - 1);
+    assert!(Tail::CtMove as u32 == TAILS - 1);
 };

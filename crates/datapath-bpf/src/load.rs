@@ -62,6 +62,7 @@ impl Hook {
                 (Tail::Pull, "pull_tc"),
                 (Tail::Miss, "miss_tc"),
                 (Tail::Ct, "ct_tc"),
+                (Tail::CtMove, "ct_move_tc"),
             ],
             Hook::Xdp => &[
                 (Tail::Lookup, "lookup_xdp"),
@@ -71,6 +72,14 @@ impl Hook {
                 (Tail::Precheck, "precheck_xdp"),
                 (Tail::Ct, "ct_xdp"),
             ],
+        }
+    }
+
+    /// Returns the name of a program without which the others work: the daemon then does its work.
+    pub(crate) fn optional(self) -> Option<&'static str> {
+        match self {
+            Hook::Tc => Some("ct_move_tc"),
+            Hook::Xdp => None,
         }
     }
 
@@ -145,12 +154,17 @@ pub(crate) fn set_frags(program: &mut OpenProgramMut<'_>, frags: bool) {
 /// stay.
 pub struct Loaded {
     object: Object,
+    /// The program that the kernel refused.
+    refused: Option<&'static str>,
 }
 
 impl Loaded {
-    /// Returns a descriptor of a program by its name. `None`: there is none, or no descriptor is
-    /// left.
+    /// Returns a descriptor of a program by its name. `None`: there is none, it is the optional one
+    /// and was refused, or no descriptor is left.
     pub fn program(&self, name: &str) -> Option<OwnedFd> {
+        if self.refused == Some(name) {
+            return None;
+        }
         let program = self.object.progs().find(|p| p.name() == OsStr::new(name))?;
         program.as_fd().try_clone_to_owned().ok()
     }
@@ -179,6 +193,8 @@ impl Loaded {
 /// their short names. Creates the maps that `have` lacks, with these `sizes`. Takes some 100 ms,
 /// most of it in the verifier. Only one thread loads at a time, the others wait.
 ///
+/// A kernel that refuses the programs may accept them without the optional one.
+///
 /// # Errors
 ///
 /// Fails when the kernel refuses a map or a program, or the process lacks a privilege or memory.
@@ -190,6 +206,36 @@ pub fn load(
     have: &HashMap<String, BorrowedFd<'_>>,
 ) -> Result<Loaded, Unavailable> {
     let _words = Words::listen();
+    let load_without = |refused: Option<&'static str>| {
+        let wanted = |name: &OsStr| {
+            only.is_none_or(|only| name == OsStr::new(only))
+                && refused.is_none_or(|refused| name != OsStr::new(refused))
+        };
+        let object = load_wanted(hook, &wanted, settings, sizes, have)?;
+        Ok(Loaded { object, refused })
+    };
+    match (load_without(None), hook.optional()) {
+        (Err(error @ Unavailable::Verifier { .. }), Some(optional)) if only.is_none() => {
+            let loaded = load_without(Some(optional)).map_err(|_| error)?;
+            tracing::warn!(
+                target: "dpif",
+                "the kernel refuses the program {optional}: the daemon makes connections, and moves \
+                 their states"
+            );
+            Ok(loaded)
+        }
+        (result, _) => result,
+    }
+}
+
+/// Loads the programs for whose names `wanted` returns true.
+fn load_wanted(
+    hook: Hook,
+    wanted: &dyn Fn(&OsStr) -> bool,
+    settings: &VariantSettings,
+    sizes: &Sizes,
+    have: &HashMap<String, BorrowedFd<'_>>,
+) -> Result<Object, Unavailable> {
     let build = |cause: String| Unavailable::Build { object: hook.name(), cause };
     let mut open = ObjectBuilder::default()
         .name(hook.name())
@@ -212,14 +258,13 @@ pub fn load(
         }
     }
     for mut program in open.progs_mut() {
-        let wanted = only.is_none_or(|only| program.name() == OsStr::new(only));
-        program.set_autoload(wanted);
+        let is_wanted = wanted(program.name());
+        program.set_autoload(is_wanted);
         if hook == Hook::Xdp {
             set_frags(&mut program, settings.have_frags != 0);
         }
     }
-    let object = open.load().map_err(|e| failure(hook, &e))?;
-    Ok(Loaded { object })
+    open.load().map_err(|e| failure(hook, &e))
 }
 
 fn failure(hook: Hook, error: &libbpf_rs::Error) -> Unavailable {

@@ -252,11 +252,14 @@ fn station(
     }
     let mut programs = HashMap::new();
     for name in hook.programs() {
-        let program = loaded.program(name).ok_or_else(|| Unavailable::Build {
-            object: hook.name(),
-            cause: format!("no program {name}"),
-        })?;
-        programs.insert(name, program);
+        match loaded.program(name) {
+            Some(program) => drop(programs.insert(name, program)),
+            None if hook.optional() == Some(name) => {}
+            None => {
+                let cause = format!("no program {name}");
+                return Err(Unavailable::Build { object: hook.name(), cause });
+            }
+        }
     }
     Ok(Station { hook, programs, maps })
 }

@@ -12,7 +12,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
 use conntrack::{
-    ChecksumState, Checksums, Commit, Entry, Family, IpPacket, Manip, Metadata, Nat, NatRange,
+    ChecksumState, Checksums, Commit, Counter, Entry, Family, IpPacket, Manip, Metadata, Nat, NatRange,
     NoBarrier, PlainMemory, Request, Selection, Sizes, Sweeper, Table, Ticks, Tracker,
 };
 use datapath::{Action, PortNo};
@@ -23,7 +23,7 @@ use datapath_bpf::layout::*;
 use datapath_bpf::load::Hook;
 use fastrand::Rng;
 use flow::Key;
-use flow::ct_state::{DNAT, SNAT};
+use flow::ct_state::{DNAT, EST, NEW, RPL, SNAT, TRK};
 use packet::build::Frame;
 use packet::{TcpHeader, ethertype};
 use support::*;
@@ -92,6 +92,7 @@ struct Twins {
     /// The tracker on the programs' table.
     daemon: Tracker,
     alone: Tracker,
+    sweepers: [Sweeper; 2],
     /// Packets that programs tracked to the end.
     here: u64,
     /// Those among them that were translated.
@@ -103,13 +104,13 @@ impl Twins {
         let (memory, _) = BpfMemory::open(None, 4096).unwrap();
         let memory = Arc::new(memory);
         let shared = Arc::new(Table::open(memory.clone(), SECRET).unwrap());
-        Sweeper::new(shared.clone(), Box::new(Grace::new().unwrap())).slice(now());
+        let sweeper = Sweeper::new(shared.clone(), Box::new(Grace::new().unwrap()));
         let bed = Bed::that_tracks(hook, &memory.maps());
         let plain = Arc::new(PlainMemory::new(Sizes::default()));
         let alone = Arc::new(Table::open(plain, SECRET).unwrap());
-        Sweeper::new(alone.clone(), Box::new(NoBarrier)).slice(now());
+        let sweepers = [sweeper, Sweeper::new(alone.clone(), Box::new(NoBarrier))];
         let (daemon, alone) = (Tracker::new(shared), Tracker::new(alone));
-        Twins { bed, hook, daemon, alone, here: 0, translated: 0 }
+        Twins { bed, hook, daemon, alone, sweepers, here: 0, translated: 0 }
     }
 
     /// Sends a frame through `requests` on both sides, and returns what leaves and the metadata.
@@ -167,8 +168,28 @@ impl Twins {
         (left, words_of(&meta), false)
     }
 
-    fn compare(&self) {
-        assert_eq!(entries(self.daemon.table()), entries(self.alone.table()));
+    fn compare(&mut self) {
+        for sweeper in &mut self.sweepers {
+            sweeper.pass(now());
+        }
+        let (daemon, alone) = (self.daemon.table(), self.alone.table());
+        assert_eq!(entries(daemon), entries(alone));
+        for zone in [0, 1, 9] {
+            let of = |table: &Table| {
+                (table.counts().zone(zone), table.counts().zone_half_open(zone))
+            };
+            assert_eq!(of(daemon), of(alone), "zone {zone}");
+        }
+        for counter in Counter::ALL {
+            // Programs verify no checksums of packets that move no state.
+            let is_verified = matches!(
+                counter,
+                Counter::IpChecksumChecked | Counter::TransportChecksumChecked
+            );
+            let (here, there) =
+                (self.daemon.counters().get(*counter), self.alone.counters().get(*counter));
+            assert!(here == there || is_verified && here < there, "{counter:?} {here} {there}");
+        }
     }
 }
 
@@ -189,7 +210,14 @@ struct Talk {
     ends: [[(IpAddr, u16); 2]; 2],
     sequence: [u32; 2],
     steps: u32,
+    /// The step at which TCP closes, and the side that begins.
+    close: (u32, usize),
 }
+
+const FIN: u16 = 1;
+const SYN: u16 = 2;
+const RST: u16 = 4;
+const ACK: u16 = 0x10;
 
 fn address(v6: bool, n: u8) -> IpAddr {
     if v6 {
@@ -227,10 +255,35 @@ impl Talk {
             ends: [[(a, ports.0), (b, ports.1)], [(b, ports.1), (a, ports.0)]],
             sequence: [rng.u32(..), rng.u32(..)],
             steps: 0,
+            close: (rng.u32(6..40), rng.usize(..2)),
         }
     }
 
-    fn frame(&mut self, rng: &mut Rng, side: usize) -> Vec<u8> {
+    /// The side that sends next, and the segment's flags when TCP opens or closes.
+    fn turn(&mut self, rng: &mut Rng) -> (usize, Option<u16>) {
+        if self.proto == 6 && self.steps >= self.close.0 {
+            let (step, first) = (self.steps - self.close.0, self.close.1);
+            match step {
+                0 => return (first, Some(FIN | ACK)),
+                1 => return (1 - first, Some(ACK)),
+                2 => return (1 - first, Some(FIN | ACK)),
+                3 => return (first, Some(ACK)),
+                _ => {
+                    // The same ports again.
+                    self.sequence = [rng.u32(..), rng.u32(..)];
+                    (self.steps, self.close) = (0, (rng.u32(6..40), rng.usize(..2)));
+                }
+            }
+        }
+        match self.steps {
+            0 => (0, Some(SYN)),
+            1 => (1, Some(SYN | ACK)),
+            2 => (0, Some(ACK)),
+            _ => (rng.usize(..2), None),
+        }
+    }
+
+    fn frame(&mut self, rng: &mut Rng, side: usize, flags: Option<u16>) -> Vec<u8> {
         let [(src, sport), (dst, dport)] = self.ends[side];
         let frame = Frame::ethernet([2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2]);
         let frame = match (src, dst) {
@@ -241,7 +294,7 @@ impl Talk {
         let id = u32::from(self.ends[0][0].1) << 16 | self.steps;
         let length = rng.usize(..40);
         let frame = match (self.proto, self.v6) {
-            (6, _) => return self.segment(rng, side, frame, length),
+            (6, _) => return self.segment(rng, side, flags, frame, length),
             (17, _) => frame.udp(sport, dport),
             (132, _) => frame.sctp(sport, dport),
             (1, false) => frame.icmp(if side == 0 { 8 } else { 0 }, 0, self.icmp_id(side, id)),
@@ -255,61 +308,89 @@ impl Talk {
         u32::from(self.ends[side][side].1) << 16 | (id & 0xffff)
     }
 
-    fn segment(&mut self, rng: &mut Rng, side: usize, frame: Frame, length: usize) -> Vec<u8> {
-        const FIN: u16 = 1;
-        const SYN: u16 = 2;
-        const RST: u16 = 4;
-        const ACK: u16 = 0x10;
-        let (mut flags, mut length) = match self.steps {
-            0 => (SYN, 0),
-            1 => (SYN | ACK, 0),
-            2 => (ACK, 0),
-            _ => (ACK | if rng.bool() { 8 } else { 0 }, length),
-        };
-        if self.steps > 3 && rng.u8(..60) == 0 {
-            flags = [FIN | ACK, RST, SYN, 0, 0x3f, FIN][rng.usize(..6)];
+    fn segment(
+        &mut self,
+        rng: &mut Rng,
+        side: usize,
+        flags: Option<u16>,
+        frame: Frame,
+        mut length: usize,
+    ) -> Vec<u8> {
+        let mut flags = flags.unwrap_or_else(|| {
+            let any = [FIN | ACK, RST, RST | ACK, SYN, SYN | ACK, 0, 0x3f, FIN];
+            if rng.u8(..60) == 0 { any[rng.usize(..8)] } else { ACK | [0, 8][rng.usize(..2)] }
+        });
+        if rng.u8(..50) == 0 {
+            flags = [SYN, ACK, RST, SYN | ACK][rng.usize(..4)];
+        }
+        if flags & !(ACK | 8) != 0 && rng.u8(..4) > 0 {
             length = 0;
+        }
+        let mut options: Vec<u8> = Vec::new();
+        if flags & SYN != 0 {
+            for _ in 0..rng.u8(..4) {
+                match rng.u8(..6) {
+                    0 => options.extend([1, 3, 3, rng.u8(..)]),
+                    1 => options.extend([3, 3, rng.u8(..9), 1]),
+                    2 => options.extend([2, 4, 5, 180]),
+                    3 => options.extend([1, 1, 3, rng.u8(..5)]),
+                    4 => options.extend([8, rng.u8(..12), rng.u8(..), rng.u8(..)]),
+                    _ => options.extend([0, 3, 3, 7]),
+                }
+            }
+            if options.is_empty() && rng.bool() {
+                options.extend([1, 3, 3, 7]);
+            }
         }
         let mut seq = self.sequence[side];
         if rng.u8(..30) == 0 {
             seq = seq.wrapping_add(rng.u32(..) & [0xff, 0xffff, u32::MAX][rng.usize(..3)]);
         }
-        let ack = if self.steps == 0 { 0 } else { self.sequence[1 - side] };
-        self.sequence[side] = self.sequence[side].wrapping_add(length as u32);
-        if flags & (SYN | FIN) != 0 && self.steps < 2 {
-            self.sequence[side] = self.sequence[side].wrapping_add(1);
-        }
+        let ack = if flags & ACK == 0 { 0 } else { self.sequence[1 - side] };
+        let numbers = length as u32 + u32::from(flags & (SYN | FIN) != 0);
+        self.sequence[side] = self.sequence[side].wrapping_add(numbers);
         let [(_, sport), (_, dport)] = self.ends[side];
+        let words = 5 + options.len() as u16 / 4;
+        options.extend(vec![0xa5; length]);
         frame
             .tcp_header(TcpHeader {
                 src: sport.into(),
                 dst: dport.into(),
                 seq: seq.into(),
                 ack: ack.into(),
-                offset_flags: (5 << 12 | flags).into(),
-                window: rng.u16(500..6000).into(),
+                offset_flags: (words << 12 | flags).into(),
+                window: rng.u16(..6000).into(),
                 checksum: 0.into(),
                 urgent: 0.into(),
             })
-            .payload(&vec![0xa5; length])
+            .payload(&options)
             .finish()
     }
 
     /// The next packet, what is done to it, and its side.
     fn next(&mut self, rng: &mut Rng) -> (Vec<u8>, Vec<Request>, usize) {
-        let side = match self.steps {
-            0 | 2 => 0,
-            1 => 1,
-            _ => rng.usize(..2),
+        let (side, flags) = self.turn(rng);
+        let mut frame = self.frame(rng, side, flags);
+        if self.steps == 0 && rng.u8(..20) == 0 {
+            // A wrong checksum, of most protocols.
+            let last = frame.len() - 1;
+            frame[last] ^= 1;
+        }
+        let commit = match rng.u8(..40) {
+            0 => Commit::Force,
+            1..10 => Commit::Yes,
+            10..12 => Commit::No,
+            _ if self.steps == 0 => Commit::Yes,
+            _ => Commit::No,
         };
-        let frame = self.frame(rng, side);
-        let commit = self.steps == 0 || rng.u8(..4) == 0;
+        let commits = commit != Commit::No;
         let first = Request {
             zone: self.zone,
-            commit: if commit { Commit::Yes } else { Commit::No },
-            mark: (commit && rng.bool()).then(|| (rng.u32(..), 0xff00 << rng.u8(..8))),
-            label: (commit && rng.bool()).then(|| (rng.u128(..), u128::MAX << rng.u8(..128))),
-            nat: self.nat.map(|nat| if commit { nat } else { Nat::Existing }),
+            commit,
+            mark: (commits && rng.bool()).then(|| (rng.u32(..), 0xff00 << rng.u8(..8))),
+            label: (commits && rng.bool()).then(|| (rng.u128(..), u128::MAX << rng.u8(..128))),
+            nat: self.nat.map(|nat| if commits { nat } else { Nat::Existing }),
+            policy: rng.u16(..3),
             ..Request::default()
         };
         let mut requests = vec![first];
@@ -377,7 +458,16 @@ fn conversations(hook: Hook) {
     twins.send(&arp, &[Request { zone: 3, ..Request::default() }]);
     assert_eq!(twins.here, before + 1, "nothing but IP has connections");
     eprintln!("{hook:?}: {} of 9600 in BPF, {} translated", twins.here, twins.translated);
-    assert!(twins.here > 4000 && twins.translated > 1000, "{} {}", twins.here, twins.translated);
+    let (here, translated) = match hook {
+        Hook::Tc => (7500, 2000),
+        Hook::Xdp => (3000, 800),
+    };
+    assert!(
+        twins.here > here && twins.translated > translated,
+        "{} {}",
+        twins.here,
+        twins.translated
+    );
 }
 
 #[test]
@@ -391,5 +481,77 @@ fn conversations_at_tc() {
 fn conversations_at_xdp() {
     if !without_root() {
         conversations(Hook::Xdp);
+    }
+}
+
+/// A segment of TCP over IPv4, without options and data.
+fn tcp(src: (u32, u16), dst: (u32, u16), numbers: (u32, u32), flags: u16) -> Vec<u8> {
+    Frame::ethernet([2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2])
+        .ipv4(Ipv4Addr::from_bits(src.0), Ipv4Addr::from_bits(dst.0), 64)
+        .tcp_header(TcpHeader {
+            src: src.1.into(),
+            dst: dst.1.into(),
+            seq: numbers.0.into(),
+            ack: numbers.1.into(),
+            offset_flags: (5 << 12 | flags).into(),
+            window: 4000.into(),
+            checksum: 0.into(),
+            urgent: 0.into(),
+        })
+        .finish()
+}
+
+const SERVER: (u32, u16) = (0x0a00_0001, 80);
+
+/// Opens a connection of a client, all of it in the programs.
+fn open(twins: &Twins, client: (u32, u16), request: &[Request]) {
+    for (frame, state) in [
+        (tcp(client, SERVER, (100, 0), SYN), NEW | TRK),
+        (tcp(SERVER, client, (500, 101), SYN | ACK), EST | RPL | TRK),
+        (tcp(client, SERVER, (101, 501), ACK), EST | TRK),
+    ] {
+        let (_, words, here) = twins.send_here(&frame, request);
+        assert_eq!((keys::from_words(&words).ct_state, here), (state, true));
+    }
+}
+
+#[test]
+fn a_flood_ends_no_established_connection() {
+    if without_root() {
+        return;
+    }
+    const MAX: u32 = 2000;
+    const ESTABLISHED: u16 = 300;
+    let mut rng = Rng::with_seed(0x5f);
+    let mut twins = Twins::new(Hook::Tc);
+    let commit = [Request { zone: 4, commit: Commit::Yes, ..Request::default() }];
+    let other = [Request { zone: 5, ..commit[0] }];
+    let table = twins.daemon.table().clone();
+    table.counts().set_max(MAX);
+    table.counts().set_limit(5, Some(200));
+    let clients = (1..=ESTABLISHED).map(|n| (0x0a00_0100 + u32::from(n) % 7, 1000 + n));
+    clients.clone().for_each(|client| open(&twins, client, &commit));
+    let slots = table.slots().count();
+    for n in 0..30_000 {
+        let source = (rng.u32(0x0b00_0000..0x0c00_0000), rng.u16(1..));
+        let request = if n % 3 == 0 { &other } else { &commit };
+        let (_, words, _) = twins.send_here(&tcp(source, SERVER, (rng.u32(..), 0), SYN), request);
+        assert_eq!(words[PORT_WORDS] as u8, NEW | TRK);
+        if n % 256 == 0 {
+            twins.sweepers[0].slice(now());
+        }
+    }
+    let counts = table.counts();
+    let half_open = counts.half_open();
+    assert!(half_open > 0 && half_open <= u64::from(MAX / 2), "{half_open}");
+    assert_eq!(counts.conns(), half_open + u64::from(ESTABLISHED));
+    assert!(counts.zone_half_open(5) <= 100, "{}", counts.zone_half_open(5));
+    assert_eq!(table.slots().count(), slots, "memory does not grow");
+    let count = |counter| twins.daemon.counters().get(counter);
+    assert!(count(Counter::HalfOpenFull) > 20_000, "{}", count(Counter::HalfOpenFull));
+    for client in clients {
+        let frame = tcp(client, SERVER, (101, 501), ACK);
+        let (_, words, here) = twins.send_here(&frame, &commit);
+        assert_eq!((keys::from_words(&words).ct_state, here), (EST | TRK, true));
     }
 }

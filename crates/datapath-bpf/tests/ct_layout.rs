@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `bpf/ct_layout.h` against the layout that it mirrors.
 
-use conntrack::IcmpClass;
+use conntrack::{Counter, IcmpClass};
 use conntrack::layout::*;
 
 #[path = "support/header.rs"]
@@ -35,6 +35,19 @@ fn numbers_are_the_same_in_c_and_in_rust() {
         ("CT_CONFIG_TOTALS", config::TOTALS as u64),
         ("CT_CONFIG_SHARDS", config::SHARDS as u64),
         ("CT_CONFIG_LINE", config::LINE as u64),
+        ("CT_CONFIG_EVENTS", config::EVENTS as u64),
+        ("CT_EVENTS", config::EVENT_LINE as u64),
+        ("CT_EVENT_FULL", Counter::Full as u64),
+        ("CT_EVENT_ZONE_FULL", Counter::ZoneFull as u64),
+        ("CT_EVENT_HALF_OPEN_FULL", Counter::HalfOpenFull as u64),
+        ("CT_EVENT_BUCKET_FULL", Counter::BucketFull as u64),
+        ("CT_EVENT_OVERTAKEN", Counter::Overtaken as u64),
+        ("CT_EVENT_CHECKSUM_WRONG", Counter::TransportChecksumError as u64),
+        ("CT_EVENT_IP_CHECKSUM", Counter::IpChecksumChecked as u64),
+        ("CT_EVENT_CHECKSUM", Counter::TransportChecksumChecked as u64),
+        ("CT_EVENT_SEQUENCE_BYPASSED", Counter::SequenceCheckBypassed as u64),
+        ("CT_EVENT_SEQUENCE_FAILED", Counter::SequenceCheckFailed as u64),
+        ("CT_EVENT_INVALID_FLAGS", Counter::InvalidTcpFlags as u64),
         ("CT_NO_SEQUENCE_CHECK", config_flags::NO_SEQUENCE_CHECK),
         ("CT_PLACES", BUCKET_PLACES as u64),
         ("CT_FIRST_ENOUGH", FIRST_ENOUGH as u64),

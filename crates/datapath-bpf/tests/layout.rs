@@ -223,6 +223,7 @@ fn enumerations_are_the_same_in_c_and_here() {
         Tail::Miss,
         Tail::Precheck,
         Tail::Ct,
+        Tail::CtMove,
     ];
     assert_eq!(names_in("tail", "TAIL_"), tails.map(|tail| c_name("TAIL", &tail)));
     assert_eq!(tails.map(|tail| tail as usize), std::array::from_fn(|n| n));

@@ -24,8 +24,10 @@ const PAUSE: Duration = Duration::from_millis(1);
 /// Longest sleep while the clock is stopped, because a stopped clock moves without notice.
 const STOPPED_CLOCK_SLEEP: Duration = Duration::from_millis(10);
 /// Number of new connections after which the sweeper refills the rings of free slots. The rings
-/// hold at least 32,768.
+/// hold at least 32,768. BPF programs send some packets up when half the rings are empty.
 const REFILL: usize = 8_192;
+/// Slices after which a wakeup ends, even if packet threads delay the change to a larger index.
+const MOST_SLICES: usize = 1_000;
 /// Passes after which a sweep ends, even if packet threads delay the release of slots.
 const MOST_PASSES: usize = 3;
 
@@ -119,7 +121,8 @@ impl Tracking {
     pub(crate) fn note_made(self: &Arc<Self>, n: usize) {
         fence(Ordering::SeqCst);
         let before = self.cleaner.made.fetch_add(n, Ordering::Relaxed);
-        let is_refill_due = before / REFILL != before.wrapping_add(n) / REFILL;
+        let is_refill_due = before / REFILL != before.wrapping_add(n) / REFILL
+            || (self.makers == Makers::Programs && self.tracker.table().is_low());
         if is_refill_due || self.cleaner.is_asleep.load(Ordering::Relaxed) {
             self.wake_cleaner();
         }
@@ -163,9 +166,7 @@ impl Tracking {
         loop {
             match self.wait(&mut times, is_settled) {
                 Event::Stop => return,
-                Event::Wakeup => {
-                    is_settled = sweeper.slice(self.ticks(self.clock.now())).settled;
-                }
+                Event::Wakeup => is_settled = self.refill(&mut sweeper),
                 Event::Time => {
                     let now = self.clock.now();
                     if now.since(times.last_purge) >= millis(PURGE_INTERVAL) as u64 {
@@ -177,6 +178,20 @@ impl Tracking {
                 }
             }
         }
+    }
+
+    /// Refills the rings of free slots, and makes a larger index when it is due. Returns false when
+    /// some slots are not free yet.
+    fn refill(&self, sweeper: &mut Sweeper) -> bool {
+        for _ in 0..MOST_SLICES {
+            let swept = sweeper.slice(self.ticks(self.clock.now()));
+            let state = self.cleaner.lock();
+            if !swept.is_growing || state.is_stopped {
+                return swept.settled;
+            }
+            drop(self.cleaner.condition.wait_timeout(state, PAUSE));
+        }
+        false
     }
 
     /// Removes ended connections. Returns false when some slots are not free yet.

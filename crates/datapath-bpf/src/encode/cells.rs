@@ -187,7 +187,7 @@ impl Cells {
 const fn calls(op: Op) -> usize {
     match op {
         Op::Copies => 0,
-        Op::Ct => 2,
+        Op::Ct => 3,
         _ => 1,
     }
 }

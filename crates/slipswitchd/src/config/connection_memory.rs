@@ -51,6 +51,6 @@ fn open(pins: Option<&Arc<Pins>>) -> anyhow::Result<(Arc<BpfMemory>, ConnectionT
             pins.directory().display(),
         );
     }
-    let table = ConnectionTable { table: Arc::new(table), barrier, makers: Makers::Daemon };
+    let table = ConnectionTable { table: Arc::new(table), barrier, makers: Makers::Programs };
     Ok((memory, table))
 }
