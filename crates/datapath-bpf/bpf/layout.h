@@ -321,9 +321,10 @@ struct port {
 	__u32 upcall_limit; /* packets that may be on their way to the daemon */
 	__u64 sent_up;  /* packets, counted by programs, atomically */
 	__u64 taken_up; /* packets, counted by the daemon */
-	__u64 closed_until; /* no packet goes up before this time, nanoseconds, CLOCK_MONOTONIC */
+	__u64 closed_until; /* no miss goes up before this time, nanoseconds, CLOCK_MONOTONIC */
 	__u64 peer_mac; /* PORT_PEER: address of the other end, in the first six bytes */
-	__u64 pad[2];
+	__u64 ct_closed_until; /* no packet goes up at an OP_CT before this time */
+	__u64 pad;
 };
 
 /* Port counters where no device counts (PORT_STACK, PORT_PEER): [shard * MAX_PORTS + port]. */

@@ -6,21 +6,27 @@
 
 #include "lookup.h"
 
+/* Returns true when the daemon accepts no packets of this port at an OP_CT now. */
+static __always_inline bool port_takes_no_ct(const struct port *port)
+{
+	return *(volatile __u64 *)&port->ct_closed_until > bpf_ktime_get_coarse_ns();
+}
+
 /**
  * miss_admit - Decides whether one more packet of a port may go up, and counts it.
- * @in_port: number of the port
+ * @st: the packet's state
  *
  * At most `upcall_limit` packets of a port are on their way to the daemon. None goes while the
- * daemon has closed the port.
+ * daemon has closed the port. Misses, and packets at an OP_CT, have an account each.
  *
  * Return: true when the packet may go up.
  */
-static __always_inline bool miss_admit(__u32 in_port)
+static __always_inline bool miss_admit(const struct state *st)
 {
-	struct port *port = port_of(in_port);
+	struct port *port = port_of(st->in_port);
 	__s64 waiting;
 
-	if (!port || port_is_closed(port))
+	if (!port || (st->resumes ? port_takes_no_ct(port) : port_is_closed(port)))
 		return false;
 	waiting = *(volatile __u64 *)&port->sent_up - *(volatile __u64 *)&port->taken_up;
 	/* Negative when the daemon took a packet before its program counted it. */
@@ -80,7 +86,7 @@ static __always_inline int miss(hook_ctx *ctx)
 	if (!st->recirc_id && !st->resumes)
 		count_ingress(st->in_port, frame_length(ctx));
 	to = config_here()->miss_ifindex;
-	if (!to || !miss_admit(st->in_port))
+	if (!to || !miss_admit(st))
 		return drop(DROP_UPCALL_LIMIT);
 	header.in_port = bpf_htonl(st->in_port);
 	header.recirc_id = bpf_htonl(st->recirc_id);

@@ -5,7 +5,7 @@
 
 use crate::attachment::{AttachError, Attachment, Held, HookSet, RxOwner, Unavailable};
 use crate::{BpfDatapath, miss};
-use datapath::offload::Reason;
+use datapath::offload::{Reason, UpcallAccount};
 use datapath::{
     Actions, AdoptedPort, DropReason, FlowStats, LookupStats, Megaflow, MeterConfig, MeterStats,
     MissOrigin, PortCounts, PortNo, Refusal, Ufid,
@@ -123,7 +123,7 @@ pub trait Backend: Send + Sync {
     /// See [`datapath::offload::MissChannel::note_taken`].
     fn note_taken(&self, port: PortNo, count: u64);
     /// See [`datapath::offload::MissChannel::hold_back`].
-    fn hold_back(&self, port: PortNo, until_nanos: u64);
+    fn hold_back(&self, port: PortNo, account: UpcallAccount, until_nanos: u64);
     /// See [`datapath::offload::MissChannel::resync_taken`].
     fn resync_taken(&self, lost: u64);
     /// See [`datapath::offload::MissChannel::is_on_its_way`].
@@ -292,8 +292,8 @@ impl Backend for BpfDatapath {
         BpfDatapath::note_taken(self, port, count);
     }
 
-    fn hold_back(&self, port: PortNo, until_nanos: u64) {
-        BpfDatapath::hold_back(self, port, until_nanos);
+    fn hold_back(&self, port: PortNo, account: UpcallAccount, until_nanos: u64) {
+        BpfDatapath::hold_back(self, port, account, until_nanos);
     }
 
     fn resync_taken(&self, lost: u64) {

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use clock::{Clock, Millis};
+use datapath::offload::UpcallAccount;
 use datapath::{
     Action, Actions, AdoptedPort, DropReason, FlowStats, Megaflow, MeterConfig, MeterStats,
     PortCounts, PortNo, Refusal, Side, Ufid,
@@ -445,11 +446,11 @@ impl BpfDatapath {
         }
     }
 
-    /// Stops packets of `port` from going up before `until_nanos` (nanoseconds, `CLOCK_MONOTONIC`).
-    /// Until then programs drop and count them. 0 ends that.
-    pub fn hold_back(&self, port: PortNo, until_nanos: u64) {
+    /// Stops packets of `port` that this account pays for from going up before `until_nanos`
+    /// (nanoseconds, `CLOCK_MONOTONIC`). Until then programs drop and count them. 0 ends that.
+    pub fn hold_back(&self, port: PortNo, account: UpcallAccount, until_nanos: u64) {
         if port.0 < MAX_PORTS {
-            ports::hold_back(self.maps(), port.0, until_nanos);
+            ports::hold_back(self.maps(), port.0, account, until_nanos);
         }
     }
 

@@ -426,7 +426,8 @@ pub struct Port {
     pub taken_up: u64,
     pub closed_until: u64,
     pub peer_mac: u64,
-    pub pad: [u64; 2],
+    pub ct_closed_until: u64,
+    pub pad: u64,
 }
 
 /// The counters of a port on one shard of CPUs: `struct port_stats`.

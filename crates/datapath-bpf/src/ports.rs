@@ -11,6 +11,7 @@ use crate::layout::{
     PORT_DEVMAP, PORT_PEER, PORT_SPLIT, PORT_STACK, PORT_UP, Port,
 };
 use crate::maps::Maps;
+use datapath::offload::UpcallAccount;
 use datapath::{AdoptedPort, PortCounts, PortNo, Side};
 use packet::Mac;
 
@@ -103,7 +104,9 @@ pub(crate) fn put(maps: &Maps, number: u32, attachment: &Attachment, upcall_limi
     maps.ports.store_half(at, offset_of!(Port, upcall_limit), upcall_limit);
     if old.ifindex == 0 {
         mark_all_taken(maps, number);
-        hold_back(maps, number, 0);
+        for account in UpcallAccount::ALL {
+            hold_back(maps, number, account, 0);
+        }
     }
     maps.ports.store_half(at, offset_of!(Port, flags), flags);
     maps.ports.store_half(at, offset_of!(Port, ifindex), attachment.ifindex);
@@ -177,10 +180,14 @@ pub(crate) fn note_taken(maps: &Maps, number: u32, count: u64) {
     taken.store(if is_beyond { sent } else { sum }, Ordering::Relaxed);
 }
 
-/// Stops packets of a port from going up before `until_nanos` (nanoseconds, `CLOCK_MONOTONIC`). 0
-/// ends that.
-pub(crate) fn hold_back(maps: &Maps, number: u32, until_nanos: u64) {
-    let closed = maps.ports.word(number as usize, offset_of!(Port, closed_until));
+/// Stops packets of a port that this account pays for from going up before `until_nanos`
+/// (nanoseconds, `CLOCK_MONOTONIC`). 0 ends that.
+pub(crate) fn hold_back(maps: &Maps, number: u32, account: UpcallAccount, until_nanos: u64) {
+    let at = match account {
+        UpcallAccount::Misses => offset_of!(Port, closed_until),
+        UpcallAccount::Connections => offset_of!(Port, ct_closed_until),
+    };
+    let closed = maps.ports.word(number as usize, at);
     closed.store(until_nanos, Ordering::Relaxed);
 }
 

@@ -13,7 +13,7 @@ use crate::probe::{KernelProber, Prober};
 use crate::rx_ownership::{self, Move};
 use datapath::offload::{
     Attached, Ends, HeldFlow, MissChannel, OffloadPort, OffloadProvider, PortSettings, PortSocket,
-    ProviderSlot, Reason, SettingKey, TierState,
+    ProviderSlot, Reason, SettingKey, TierState, UpcallAccount,
 };
 use datapath::{
     Actions, AdoptedPort, DropReason, FlowStats, LookupStats, Megaflow, MeterConfig, MeterStats,
@@ -741,8 +741,8 @@ impl<B: Backend> MissChannel for BpfProvider<B> {
         self.backend.note_taken(port, count);
     }
 
-    fn hold_back(&self, port: PortNo, until_nanos: u64) {
-        self.backend.hold_back(port, until_nanos);
+    fn hold_back(&self, port: PortNo, account: UpcallAccount, until_nanos: u64) {
+        self.backend.hold_back(port, account, until_nanos);
     }
 
     fn resync_taken(&self, lost: u64) {

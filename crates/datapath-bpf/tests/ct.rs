@@ -555,3 +555,37 @@ fn a_flood_ends_no_established_connection() {
         assert_eq!((keys::from_words(&words).ct_state, here), (EST | TRK, true));
     }
 }
+
+#[test]
+fn packets_to_be_tracked_have_an_account_of_their_own() {
+    if without_root() {
+        return;
+    }
+    const REDIRECT: u32 = 7;
+    const DROP: u32 = 2;
+    let twins = Twins::new(Hook::Tc);
+    let bed = &twins.bed;
+    bed.set_miss_device(1);
+    let a = Ipv4Addr::new(10, 0, 0, 1);
+    let frame = Frame::ethernet([2; 6], [2; 6]).ipv4(a, a, 64);
+    let frame = frame.icmp(3, 1, 0).payload(&[0; 40]).finish(); // an error
+    let close = |misses, connections| {
+        let port: Port = bed.maps.ports.read(IN_PORT as usize);
+        let port = Port { closed_until: misses, ct_closed_until: connections, ..port };
+        bed.maps.ports.write(IN_PORT as usize, &port);
+    };
+    let verdict = || bed.run(&frame).verdict;
+    close(0, u64::MAX);
+    assert_eq!(verdict(), REDIRECT, "a miss");
+    close(u64::MAX, 0);
+    assert_eq!(verdict(), DROP);
+    let mut flow = bed.flow(&flow::extract::key_of(&frame, IN_PORT), &of_port());
+    let ct = Action::Ct(Box::new(Request::default()));
+    bed.put_program(&mut flow, &[ct, Action::Output(PortNo(OUT_PORT))]);
+    bed.install(&flow, &of_port());
+    assert_eq!(verdict(), REDIRECT, "a packet at its ct");
+    close(0, u64::MAX);
+    assert_eq!(verdict(), DROP);
+    let counters = bed.counters();
+    assert_eq!((counters.drops[8], counters.up), (2, 2));
+}

@@ -79,6 +79,7 @@ fn structures_are_the_same_in_c_and_here() {
                 taken_up,
                 closed_until,
                 peer_mac,
+                ct_closed_until,
                 pad
             }
         );

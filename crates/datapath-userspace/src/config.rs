@@ -31,6 +31,9 @@ pub struct Config {
     pub n_rxq: usize,
     /// The limit on the CPU time of each port's upcalls.
     pub upcall_share: UpcallShare,
+    /// The limit on the CPU time of each port's packets that a faster tier passes on because their
+    /// connection has to be tracked here.
+    pub ct_upcall_share: UpcallShare,
     /// Number of entries of each packet thread's exact-match cache, rounded up to a power of two.
     pub cache_entries: usize,
     /// The owner of interfaces of internal ports, which then outlive the datapath because a faster
@@ -53,6 +56,7 @@ impl Default for Config {
             cores: Vec::new(),
             n_rxq: 1,
             upcall_share: UpcallShare::default(),
+            ct_upcall_share: UpcallShare::default(),
             cache_entries: 8192,
             persistent_internal: None,
             open_muted: false,

@@ -13,6 +13,7 @@ use crate::stats::PmdStats;
 use crate::table::MOVED_AT_ONCE;
 use crate::tracking::ConnectionTable;
 use clock::Clock;
+use datapath::offload::UpcallAccount;
 use datapath::scratch::Scratch;
 use datapath::{
     ACTION_DEPTH_LIMIT, Action, Actions, Counters, Datapath, DropReason, FlowDump, FlowStats,
@@ -138,7 +139,8 @@ impl UserspaceDatapath {
     /// are replaced; packets wait in their sockets meanwhile. Changes of `max_flows`, `max_masks`,
     /// `cache_entries` and `seed` are ignored; `n_rxq` applies to ports added later.
     pub fn reconfigure(&self, config: Config) {
-        self.shared.set_upcall_share(config.upcall_share);
+        self.shared.set_upcall_share(UpcallAccount::Misses, config.upcall_share);
+        self.shared.set_upcall_share(UpcallAccount::Connections, config.ct_upcall_share);
         let threads = {
             let mut control = self.control();
             let moved = control.config.cores != config.cores;
@@ -657,7 +659,7 @@ impl Datapath for UserspaceDatapath {
     }
 
     fn maintain(&self) {
-        self.shared.upcall_limiter.sample_idle_cpu();
+        self.shared.sample_idle_cpu();
     }
 
     fn shutdown(&self) {

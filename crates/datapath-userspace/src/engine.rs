@@ -11,8 +11,9 @@ use crate::ports::PortMap;
 use crate::shared::Shared;
 use crate::stats::{PmdStats, ThreadStats};
 use crate::table::Table;
-use crate::upcall_limiter::{Nanos, UpcallMeter};
+use crate::upcall_limiter::{ClosedPort, UpcallMeter};
 use clock::Millis;
+use datapath::offload::UpcallAccount;
 use datapath::{Actions, DropReason, PortNo, Upcall, UpcallKind, Upcaller};
 use flow::Key;
 use flow::extract::{Layers, extract_limited, vlan_limit};
@@ -203,9 +204,8 @@ impl Engine {
         self.upcall_meter.begin();
     }
 
-    /// Charges ports the upcalls of the batch that has ended. Returns the ports that are closed and
-    /// the time until which they are.
-    pub(crate) fn charge_upcalls(&mut self, shared: &Shared) -> Vec<(PortNo, Nanos)> {
+    /// Charges ports the upcalls of the batch that has ended. Returns the ports that are closed.
+    pub(crate) fn charge_upcalls(&mut self, shared: &Shared) -> Vec<ClosedPort> {
         shared.charge_upcalls(&self.upcall_meter.end())
     }
 
@@ -228,7 +228,7 @@ impl Engine {
             let work = Work::with_metadata(missed.packet, &key);
             match rest {
                 Some(actions) => {
-                    self.upcall_meter.count_other();
+                    self.upcall_meter.count(work.in_port(), UpcallAccount::Connections);
                     self.run_all(shared, vec![work], &actions, depth);
                 }
                 None => run.push(work),
@@ -447,12 +447,13 @@ impl Engine {
     fn admit_upcall(&mut self, ports: &PortMap, in_port: PortNo) -> Option<bool> {
         // A packet of no port was created by the switch itself.
         let Some(port) = ports.get(&in_port) else { return Some(false) };
-        if !self.is_admitted && port.upcall_bucket.is_closed() {
+        let bucket = port.upcall_bucket(UpcallAccount::Misses);
+        if !self.is_admitted && bucket.is_closed() {
             return None;
         }
         port.count_upcall();
-        self.upcall_meter.count(in_port);
-        Some(port.upcall_bucket.is_pressed())
+        self.upcall_meter.count(in_port, UpcallAccount::Misses);
+        Some(bucket.is_pressed())
     }
 
     /// Copies a packet in flight.

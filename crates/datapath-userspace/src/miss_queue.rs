@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Packets that a faster tier passes to this datapath, which holds every flow.
 
+use datapath::offload::UpcallAccount;
 use datapath::{MissOrigin, PortNo};
 use flow::Key;
 use netdev::PacketPool;
@@ -57,12 +58,12 @@ pub trait MissSource: Send {
         max: usize,
     ) -> io::Result<u64>;
 
-    /// Asks the tier to drop misses of `port` until `until_ns`, nanoseconds of `CLOCK_MONOTONIC`:
-    /// the port has used up the CPU time of its upcalls. The tier drops them as early as it can and
+    /// Asks the tier to drop packets of `port` that this account pays for until `until_ns`,
+    /// nanoseconds of `CLOCK_MONOTONIC`: the port has used up the CPU time of the account. The tier drops them as early as it can and
     /// counts them (`DropReason::UpcallLimit`). Packets that arrive nevertheless are processed.
     /// Called after [`MissSource::done`].
-    fn close_port(&mut self, port: PortNo, until_ns: u64) {
-        let _ = (port, until_ns);
+    fn close_port(&mut self, port: PortNo, account: UpcallAccount, until_ns: u64) {
+        let _ = (port, account, until_ns);
     }
 
     /// Reports that all packets of the last [`MissSource::recv`] were processed and everything they

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Ports: open devices, their queues, and the token bucket that limits their upcalls.
+//! Ports: open devices, their queues, and the token buckets that limit their upcalls.
 
 use crate::config::Config;
 use crate::miss_queue::MissSource;
 use crate::upcall_limiter::TokenBucket;
+use datapath::offload::UpcallAccount;
 use datapath::{PortError, PortInfo, PortNo, PortSpec};
 use netdev::{Device, Kind, OpenError, OpenSpec, Opened, Queue, Sender};
 use std::collections::BTreeMap;
@@ -20,11 +21,21 @@ pub(crate) struct Port {
     pub(crate) sender: Arc<dyn Sender>,
     pub(crate) device: Arc<dyn Device>,
     pub(crate) queues: Vec<Arc<RxQueue>>,
-    pub(crate) upcall_bucket: TokenBucket,
+    /// By account.
+    upcall_buckets: [TokenBucket; UpcallAccount::ALL.len()],
     upcalls: AtomicU64,
 }
 
 impl Port {
+    /// Returns the token bucket of an account.
+    pub(crate) fn upcall_bucket(&self, account: UpcallAccount) -> &TokenBucket {
+        let [misses, connections] = &self.upcall_buckets;
+        match account {
+            UpcallAccount::Misses => misses,
+            UpcallAccount::Connections => connections,
+        }
+    }
+
     /// Counts an upcall.
     pub(crate) fn count_upcall(&self) {
         self.upcalls.fetch_add(1, Ordering::Relaxed);
@@ -208,7 +219,7 @@ impl Port {
             info,
             sender: opened.sender,
             device: opened.device,
-            upcall_bucket: TokenBucket::default(),
+            upcall_buckets: Default::default(),
             upcalls: AtomicU64::new(0),
         }
     }

@@ -8,8 +8,9 @@ use crate::ports::PortMap;
 use crate::stats::{Drops, PmdStats, ThreadStats};
 use crate::table::{Limits, Table};
 use crate::tracking::{ConnectionTable, Tracking};
-use crate::upcall_limiter::{Nanos, UpcallCost, UpcallLimiter};
+use crate::upcall_limiter::{ClosedPort, Refill, UpcallCost, UpcallLimiter};
 use clock::{Clock, Millis, OncePer};
+use datapath::offload::UpcallAccount;
 use datapath::{DropReason, PortNo, UpcallFactory, Upcaller};
 use netdev::SendReport;
 use std::collections::BTreeMap;
@@ -33,7 +34,8 @@ pub(crate) struct Shared {
     pub(crate) tokens: AtomicU64,
     /// True after shutdown: engines make no upcalls.
     pub(crate) closed: AtomicBool,
-    pub(crate) upcall_limiter: UpcallLimiter,
+    /// By account.
+    upcall_limiters: [UpcallLimiter; UpcallAccount::ALL.len()],
     /// Empty until the daemon knows the table.
     tracking: OnceLock<Arc<Tracking>>,
     /// The table's megaflows that have counted since the last sweep of those.
@@ -69,6 +71,27 @@ fn write<T>(lock: &RwLock<T>) -> RwLockWriteGuard<'_, T> {
     lock.write().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Charges a port the cost of its upcalls. Returns the port when it is closed.
+fn charge(ports: &PortMap, cost: UpcallCost, refill: Refill) -> Option<ClosedPort> {
+    let UpcallCost { port: number, account, .. } = cost;
+    let port = ports.get(&number)?;
+    let bucket = port.upcall_bucket(account);
+    let until = bucket.charge(cost, refill)?;
+    if bucket.log.is_due(refill.log_time()) {
+        let (packets, option) = match account {
+            UpcallAccount::Misses => ("misses", "upcall-cpu-percent"),
+            UpcallAccount::Connections => ("packets to be tracked", "ct-upcall-cpu-percent"),
+        };
+        tracing::info!(
+            target: "dpif_netdev",
+            "{}: upcalls exceed their CPU time; further {packets} of the port are dropped \
+             (counter datapath_drop_upcall_limit; other_config:{option})",
+            port.info.name,
+        );
+    }
+    Some(ClosedPort { port: number, account, until })
+}
+
 impl Shared {
     pub(crate) fn new(clock: Clock, config: &Config) -> Shared {
         let limits = Limits { flows: config.max_flows, masks: config.max_masks };
@@ -81,7 +104,7 @@ impl Shared {
             cache_entries: config.cache_entries,
             tokens: AtomicU64::new(1),
             closed: AtomicBool::new(false),
-            upcall_limiter: UpcallLimiter::new(config.upcall_share),
+            upcall_limiters: [config.upcall_share, config.ct_upcall_share].map(UpcallLimiter::new),
             moved: Arc::clone(table.moved()),
             table: RwLock::new(table),
             ports: RwLock::new(Arc::default()),
@@ -161,46 +184,56 @@ impl Shared {
         factory.filter(|_| !self.closed.load(Ordering::Relaxed)).map(|f| f.upcaller())
     }
 
-    /// Sets the CPU time of upcalls. A change fills the buckets of all ports.
-    pub(crate) fn set_upcall_share(&self, share: UpcallShare) {
-        if self.upcall_limiter.set_share(share) {
-            self.ports().values().for_each(|port| port.upcall_bucket.reset());
+    fn upcall_limiter(&self, account: UpcallAccount) -> &UpcallLimiter {
+        let [misses, connections] = &self.upcall_limiters;
+        match account {
+            UpcallAccount::Misses => misses,
+            UpcallAccount::Connections => connections,
         }
     }
 
-    /// Charges ports the cost of their upcalls. Returns the ports that are closed and the time
-    /// until which they are.
-    pub(crate) fn charge_upcalls(&self, costs: &[UpcallCost]) -> Vec<(PortNo, Nanos)> {
+    /// Sets the CPU time of an account. A change fills the buckets of all ports.
+    pub(crate) fn set_upcall_share(&self, account: UpcallAccount, share: UpcallShare) {
+        if self.upcall_limiter(account).set_share(share) {
+            self.ports().values().for_each(|port| port.upcall_bucket(account).reset());
+        }
+    }
+
+    /// Measures the idle CPU time since the last call.
+    pub(crate) fn sample_idle_cpu(&self) {
+        self.upcall_limiters.iter().for_each(UpcallLimiter::sample_idle_cpu);
+    }
+
+    fn refill(&self, ports: &PortMap, account: UpcallAccount) -> Option<Refill> {
+        let buckets = ports.values().map(|port| port.upcall_bucket(account));
+        self.upcall_limiter(account).refill(buckets)
+    }
+
+    /// Charges ports the cost of their upcalls. Returns the ports that are closed.
+    pub(crate) fn charge_upcalls(&self, costs: &[UpcallCost]) -> Vec<ClosedPort> {
         if costs.is_empty() {
             return Vec::new();
         }
         let ports = self.ports();
-        let buckets = ports.values().map(|port| &port.upcall_bucket);
-        let Some(refill) = self.upcall_limiter.refill(buckets) else { return Vec::new() };
-        let charge = |cost: &UpcallCost| {
-            let port = ports.get(&cost.port)?;
-            let until = port.upcall_bucket.charge(*cost, refill)?;
-            if port.upcall_bucket.log.is_due(refill.log_time()) {
-                tracing::info!(
-                    target: "dpif_netdev",
-                    "{}: upcalls exceed their CPU time; further misses of the port are dropped \
-                     (counter datapath_drop_upcall_limit; other_config:upcall-cpu-percent)",
-                    port.info.name,
-                );
+        let mut closed = Vec::new();
+        for account in UpcallAccount::ALL {
+            let mut costs = costs.iter().filter(|cost| cost.account == account).peekable();
+            if costs.peek().is_some()
+                && let Some(refill) = self.refill(&ports, account)
+            {
+                closed.extend(costs.filter_map(|cost| charge(&ports, *cost, refill)));
             }
-            Some((cost.port, until))
-        };
-        costs.iter().filter_map(charge).collect()
+        }
+        closed
     }
 
     /// Gives `port` back the cost of `n` upcalls whose megaflows have met packets.
     pub(crate) fn refund_upcalls(&self, port: PortNo, n: u64) {
         let ports = self.ports();
-        let buckets = ports.values().map(|port| &port.upcall_bucket);
         if let Some(port) = ports.get(&port)
-            && let Some(refill) = self.upcall_limiter.refill(buckets)
+            && let Some(refill) = self.refill(&ports, UpcallAccount::Misses)
         {
-            port.upcall_bucket.refund(n, refill);
+            port.upcall_bucket(UpcallAccount::Misses).refund(n, refill);
         }
     }
 

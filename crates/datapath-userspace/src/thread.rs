@@ -7,7 +7,7 @@ use crate::miss_queue::{MissedPacket, count_by_port};
 use crate::ports::{RxQueue, Source};
 use crate::shared::Shared;
 use crate::stats::ThreadStats;
-use crate::upcall_limiter::Nanos;
+use crate::upcall_limiter::ClosedPort;
 use datapath::{DropReason, PortNo};
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::event::{EventfdFlags, Timespec, eventfd};
@@ -314,13 +314,13 @@ impl Loop {
     }
 }
 
-/// Asks a faster tier to drop the misses of closed ports.
-fn close_ports(queue: &RxQueue, closed: &[(PortNo, Nanos)]) {
+/// Asks a faster tier to drop packets of closed ports.
+fn close_ports(queue: &RxQueue, closed: &[ClosedPort]) {
     if !closed.is_empty()
         && let Some(Source::Misses(source)) = &mut *queue.lock()
     {
-        for (port, until) in closed {
-            source.close_port(*port, *until);
+        for ClosedPort { port, account, until } in closed {
+            source.close_port(*port, *account, *until);
         }
     }
 }

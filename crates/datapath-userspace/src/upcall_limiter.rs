@@ -23,6 +23,10 @@
 //! megaflows are installed for packets that come a second time only. Pressed ports divide one share
 //! among them, so several floods cost no more than one.
 //!
+//! Packets that have a megaflow, and go up because the daemon has to track their connection, are
+//! charged to a second account of their port. They add no megaflows, and a flood of them leaves the
+//! port's misses alone.
+//!
 //! # Which side it errs on
 //!
 //! A batch is charged after its end. So a port may overdraw its bucket by a batch, or by what a
@@ -33,6 +37,7 @@ use crate::config::UpcallShare;
 use crate::idle_cpu::IdleCpu;
 use clock::{Millis, OncePer};
 use datapath::PortNo;
+use datapath::offload::UpcallAccount;
 use rustix::time::{ClockId, clock_gettime};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError, RwLock};
@@ -72,9 +77,7 @@ pub(crate) struct UpcallMeter {
     /// CPU time of the thread at the start of the batch; without [`UpcallMeter::begin`], at the
     /// first upcall.
     since: Option<Nanos>,
-    upcalls: Vec<(PortNo, u64)>,
-    /// Packets of the batch that made no upcall and took time.
-    others: u64,
+    upcalls: Vec<(PortNo, UpcallAccount, u64)>,
 }
 
 impl UpcallMeter {
@@ -83,31 +86,28 @@ impl UpcallMeter {
         self.since = Some(thread_cpu_time());
     }
 
-    /// Counts an upcall for a packet of `port`.
-    pub(crate) fn count(&mut self, port: PortNo) {
+    /// Counts a packet of `port` that makes an upcall, or that the daemon has to track.
+    pub(crate) fn count(&mut self, port: PortNo, account: UpcallAccount) {
         self.since.get_or_insert_with(thread_cpu_time);
-        match self.upcalls.iter_mut().find(|(p, _)| *p == port) {
-            Some((_, n)) => *n += 1,
-            None => self.upcalls.push((port, 1)),
+        match self.upcalls.iter_mut().find(|(p, a, _)| (*p, *a) == (port, account)) {
+            Some((.., n)) => *n += 1,
+            None => self.upcalls.push((port, account, 1)),
         }
     }
 
-    /// Counts a packet that makes no upcall, but has its part of the batch's time.
-    pub(crate) fn count_other(&mut self) {
-        self.others += 1;
-    }
-
-    /// Ends the batch and divides its CPU time among the ports by their upcalls. No port is charged
-    /// for the part of other packets.
+    /// Ends the batch and divides its CPU time among the accounts of ports by their packets.
     pub(crate) fn end(&mut self) -> Vec<UpcallCost> {
-        let others = std::mem::take(&mut self.others);
         let Some(since) = self.since.take().filter(|_| !self.upcalls.is_empty()) else {
             return Vec::new();
         };
         let spent = thread_cpu_time().saturating_sub(since);
-        let total = others + self.upcalls.iter().map(|(_, n)| n).sum::<u64>();
-        let cost =
-            |(port, upcalls)| UpcallCost { port, upcalls, cost: spent * upcalls / total.max(1) };
+        let total = self.upcalls.iter().map(|(.., n)| n).sum::<u64>().max(1);
+        let cost = |(port, account, upcalls)| UpcallCost {
+            port,
+            account,
+            upcalls,
+            cost: spent * upcalls / total,
+        };
         self.upcalls.drain(..).map(cost).collect()
     }
 }
@@ -116,11 +116,21 @@ impl UpcallMeter {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct UpcallCost {
     pub(crate) port: PortNo,
+    pub(crate) account: UpcallAccount,
     upcalls: u64,
     cost: Nanos,
 }
 
-/// The limit of one datapath: the share and the idle CPU time. The buckets belong to the ports.
+/// A port whose packets are to be dropped, as far as the account pays for them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ClosedPort {
+    pub(crate) port: PortNo,
+    pub(crate) account: UpcallAccount,
+    /// The end of that time, in nanoseconds of `CLOCK_MONOTONIC`.
+    pub(crate) until: Nanos,
+}
+
+/// The limit of one account of a datapath: the share and the idle CPU time. The buckets belong to the ports.
 pub(crate) struct UpcallLimiter {
     share: RwLock<UpcallShare>,
     idle_cpu: IdleCpu,
@@ -337,6 +347,7 @@ fn scaled(n: u64, by: u64, of: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use UpcallAccount::{Connections, Misses};
 
     const MS: u64 = 1_000_000;
 
@@ -436,8 +447,8 @@ mod tests {
     fn the_cost_of_a_batch_is_divided_by_upcalls() {
         let mut meter = UpcallMeter::default();
         assert_eq!(meter.end(), []);
-        for port in [1, 1, 2, 1] {
-            meter.count(PortNo(port));
+        for (port, account) in [(1, Misses), (1, Misses), (2, Connections), (1, Misses)] {
+            meter.count(PortNo(port), account);
         }
         let begin = thread_cpu_time();
         while thread_cpu_time() < begin + 4 * MS {
@@ -447,8 +458,8 @@ mod tests {
         meter.begin();
         assert_eq!(meter.end(), [], "there was no upcall");
         let [
-            UpcallCost { port: PortNo(1), upcalls: 3, cost: first },
-            UpcallCost { port: PortNo(2), upcalls: 1, cost: second },
+            UpcallCost { port: PortNo(1), account: Misses, upcalls: 3, cost: first },
+            UpcallCost { port: PortNo(2), account: Connections, upcalls: 1, cost: second },
         ] = costs.as_slice()
         else {
             panic!("{costs:?}")

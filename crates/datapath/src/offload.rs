@@ -293,6 +293,20 @@ pub struct HeldFlow {
     pub stats: FlowStats,
 }
 
+/// The account that pays for a packet that goes up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UpcallAccount {
+    /// The packet has no megaflow.
+    Misses,
+    /// The packet has one, and the daemon has to carry out its `ct` action.
+    Connections,
+}
+
+impl UpcallAccount {
+    /// All accounts.
+    pub const ALL: [UpcallAccount; 2] = [UpcallAccount::Misses, UpcallAccount::Connections];
+}
+
 /// A way by which a provider hands over packets without a flow: a device of the daemon's, the
 /// *miss device*, to which the provider sends them with their [`MissOrigin`] in front.
 pub trait MissChannel: Send + Sync {
@@ -307,9 +321,10 @@ pub trait MissChannel: Send + Sync {
     /// Notes that `count` packets of `port` were taken from the miss device.
     fn note_taken(&self, port: PortNo, count: u64);
 
-    /// Stops packets of `port` from going up until `until`, in nanoseconds of `CLOCK_MONOTONIC`.
-    /// They are dropped and counted as [`DropReason::UpcallLimit`].
-    fn hold_back(&self, port: PortNo, until: u64);
+    /// Stops packets of `port` that this account pays for from going up until `until`, in
+    /// nanoseconds of `CLOCK_MONOTONIC`. They are dropped and counted as
+    /// [`DropReason::UpcallLimit`].
+    fn hold_back(&self, port: PortNo, account: UpcallAccount, until: u64);
 
     /// Notes that the miss device was found empty. Packets that were counted as sent more than a
     /// moment ago and were not taken are lost. (Packets of this moment may still be under way; they

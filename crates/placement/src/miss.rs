@@ -2,7 +2,7 @@
 //! The miss device: a tap by which a provider hands over packets that match none of its flows.
 
 use crate::queue::{self, BatchSource};
-use datapath::offload::MissChannel;
+use datapath::offload::{MissChannel, UpcallAccount};
 use datapath::{OffloadProvider, PortNo};
 use datapath_userspace::{MissSource, MissedPacket};
 use netdev::tap::{self, Raw, Tap};
@@ -157,9 +157,9 @@ impl MissSource for MissQueue {
         received.map(|_| lost)
     }
 
-    fn close_port(&mut self, port: PortNo, until_ns: u64) {
+    fn close_port(&mut self, port: PortNo, account: UpcallAccount, until_ns: u64) {
         if let Some(channel) = self.channel() {
-            channel.hold_back(port, until_ns);
+            channel.hold_back(port, account, until_ns);
         }
     }
 

@@ -183,6 +183,7 @@ fn assemble(args: &Args, dirs: &Dirs) -> Result<(Shared, Arc<Notify>)> {
     };
     let config = datapath_userspace::Config {
         upcall_share: upcall_share(args.dummy, None),
+        ct_upcall_share: upcall_share(args.dummy, None),
         ..datapath_userspace::Config::default()
     };
     // In dummy mode everything runs on this thread, in order, so that tests are exact.

@@ -181,7 +181,8 @@ impl Bed {
                 taken_up: 0,
                 closed_until: 0,
                 peer_mac: 0,
-                pad: [0; 2],
+                ct_closed_until: 0,
+                pad: 0,
             };
             self.maps.ports.write(number as usize, &port);
             if flags & PORT_DEVMAP != 0 {

@@ -5,7 +5,7 @@ use crate::table::in_port;
 use crate::{Base, PlacedDatapath};
 use clock::{Clock, Millis};
 use datapath::TierSet;
-use datapath::offload::{OffloadProvider, ProviderSlot, Reason};
+use datapath::offload::{OffloadProvider, ProviderSlot, Reason, UpcallAccount};
 use datapath::{
     Action, Actions, AdoptedPort, Counters, Datapath, DropReason, FlowDump, FlowStats, Flows,
     LookupStats, Megaflow, MeterConfig, MeterStats, Meters, MissOrigin, Packets, PortCounts,
@@ -451,7 +451,7 @@ impl Backend for FakeFast {
         None
     }
     fn note_taken(&self, _port: PortNo, _count: u64) {}
-    fn hold_back(&self, _port: PortNo, _until: u64) {}
+    fn hold_back(&self, _port: PortNo, _account: UpcallAccount, _until: u64) {}
     fn resync_taken(&self, lost: u64) {
         self.log(format!("resync_taken {lost}"));
     }

@@ -79,6 +79,9 @@ pub(super) struct Tunables {
     /// `upcall-cpu-percent`: see [`datapath_userspace::Config::upcall_share`], in percent of one
     /// CPU.
     pub upcall_cpu_percent: Option<u64>,
+    /// `ct-upcall-cpu-percent`: see [`datapath_userspace::Config::ct_upcall_share`], in percent of
+    /// one CPU.
+    pub ct_upcall_cpu_percent: Option<u64>,
     /// `enable-statistics`.
     pub host_statistics: bool,
     /// `bundle-idle-timeout`, milliseconds.
@@ -101,6 +104,7 @@ impl Default for Tunables {
             tcx_peer: true,
             bpf_sizes: (None, None),
             upcall_cpu_percent: None,
+            ct_upcall_cpu_percent: None,
             host_statistics: false,
             bundle_idle_timeout: None,
         }
@@ -339,6 +343,7 @@ fn tunables(root: &Row, remarks: &mut Vec<String>) -> Tunables {
         tcx_peer: other.switch("tcx-peer", defaults.tcx_peer),
         bpf_sizes: (other.number("bpf-max-flows"), other.number("bpf-max-masks")),
         upcall_cpu_percent: other.number("upcall-cpu-percent"),
+        ct_upcall_cpu_percent: other.number("ct-upcall-cpu-percent"),
         host_statistics: other.switch("enable-statistics", false)
             | other.switch("enable_statistics", false),
         bundle_idle_timeout: other

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 /// Default of `max-revalidator`, in milliseconds, as in OVS.
 const MAX_REVALIDATOR: u64 = 500;
-/// Default of `upcall-cpu-percent` for each CPU, in percent: other programs keep nine tenths of the
+/// Default of `upcall-cpu-percent` and `ct-upcall-cpu-percent` for each CPU, in percent: other programs keep nine tenths of the
 /// time that they have.
 const UPCALL_PERCENT: u64 = 10;
 
@@ -41,6 +41,7 @@ pub(super) fn sync(context: &mut Context<'_>, state: &mut SwitchState, wanted: &
     }
     if new.pmd_cpu_mask != state.tunables.pmd_cpu_mask
         || new.upcall_cpu_percent != state.tunables.upcall_cpu_percent
+        || new.ct_upcall_cpu_percent != state.tunables.ct_upcall_cpu_percent
     {
         packet_threads(context, state, new);
     }
@@ -121,6 +122,7 @@ pub(super) fn packet_threads(context: &Context<'_>, state: &mut SwitchState, new
                 persistent_internal: is_placed.then(|| owner.clone()),
                 open_muted: is_placed,
                 upcall_share: upcall_share(context.dummy, new.upcall_cpu_percent),
+                ct_upcall_share: upcall_share(context.dummy, new.ct_upcall_cpu_percent),
                 ..Config::default()
             });
         }
