@@ -4,7 +4,7 @@
 use super::{await_conn, client, conn, conns, equal, file, firewall, is_ignored, is_refused, pair};
 use super::{part, server, succeeds};
 use crate::tools::{SOON, Stream, tcp};
-use slipswitch_tests::harness::{wait_until, without_tool};
+use slipswitch_tests::harness::{Kind, Switch, wait_until, without_tool};
 
 /// The flow that drops what the outside begins.
 const DROPPED: &str = "br0 cookie=9/-1";
@@ -57,6 +57,50 @@ fn a_connection_is_established_while_it_lives() {
     assert!(line.ends_with(expected), "{line}");
     assert_eq!(stream.finish(), 200_000);
     await_conn(&switch, &["tcp,", "TIME_WAIT"]);
+}
+
+/// Once its policy has megaflows, a connection begins, carries data and ends in BPF.
+#[test]
+fn connections_need_no_daemon() {
+    let Some((switch, a, b)) = pair() else { return };
+    if Kind::under_test() == Kind::RealOvs {
+        return;
+    }
+    switch.flows("br0", &firewall("ip", "zone=1", "zone=1"));
+    for _ in 0..2 {
+        tcp(&a, &b, 2_000_000);
+        assert!(a.reaches("10.1.1.2", SOON));
+    }
+    let stopped = Stopped::new(&switch);
+    tcp(&a, &b, 2_000_000);
+    assert!(a.reaches("10.1.1.2", SOON));
+    assert_eq!(b.ping("10.1.1.1", 1), 0);
+    drop(stopped);
+    let ended = || conns(&switch, &["tcp,orig=(src=10.1.1.1,", "TIME_WAIT"]);
+    assert!(wait_until(SOON, || ended().len() == 3), "{:#?}", conns(&switch, &[]));
+    assert_eq!(conns(&switch, &["icmp,"]).len(), 3);
+    assert_eq!(switch.appctl("dpctl/ct-get-nconns").trim(), "6");
+}
+
+/// The daemon does nothing meanwhile.
+struct Stopped<'a>(&'a Switch);
+
+impl<'a> Stopped<'a> {
+    fn new(switch: &'a Switch) -> Stopped<'a> {
+        let stopped = Stopped(switch);
+        stopped.signal("STOP");
+        stopped
+    }
+
+    fn signal(&self, name: &str) {
+        self.0.daemon().expect("it was started").signal(name);
+    }
+}
+
+impl Drop for Stopped<'_> {
+    fn drop(&mut self) {
+        self.signal("CONT");
+    }
 }
 
 #[test]
