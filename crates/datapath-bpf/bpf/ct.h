@@ -99,7 +99,8 @@ static __always_inline void ct_put_tuple(struct ct_fields *f, const struct ct_tu
 }
 
 /**
- * ct_put_conn - Writes a connection's mark, label and original tuple into the metadata.
+ * ct_put_conn - Writes a connection's mark, label and original tuple into the metadata; of an
+ * expected one, the original tuple of its parent.
  * @slot: of the connection
  * @head: its head
  *
@@ -117,7 +118,8 @@ __noinline int ct_put_conn(__u32 slot, __u64 head)
 	if (!c || !st)
 		return -1;
 	f = ct_fields_of(st);
-	ct_original(&original, c, head);
+	if (!(ct_flags(head) & CT_RELATED) || !ct_parent(&original, c))
+		ct_original(&original, c, head);
 	ct_put_tuple(f, &original);
 	f->mark = bpf_htonl((__u32)ct_load(c->words[CT_CONN_MARK]));
 	f->label[0] = bpf_cpu_to_be64(ct_load(c->words[CT_CONN_LABEL + 1]));
@@ -182,6 +184,12 @@ static __always_inline __u8 ct_nat_bit(const struct ct_found *found)
 	return !(nat & CT_NAT_SRC) == !found->reply ? CT_STATE_DNAT : CT_STATE_SNAT;
 }
 
+/* Returns the bit of ct_state for a connection that another one expected, else 0. */
+static __always_inline __u8 ct_related_bit(const struct ct_found *found)
+{
+	return ct_flags(found->head) & CT_RELATED ? CT_STATE_REL : 0;
+}
+
 /**
  * ct_translated - Makes the tuple that packets of a direction get by their connection's translation.
  * @to: becomes the tuple
@@ -232,7 +240,7 @@ static __always_inline bool ct_recall(struct state *st, __u32 zone, __u32 flags,
 		return false;
 	head = ct_load(c->words[CT_CONN_HEAD]);
 	if (!ct_is_live(head, now) || (__u16)(head >> CT_GENERATION_SHIFT) != st->ct_generation ||
-	    ct_flags(head) & (CT_DAEMON | CT_RELATED))
+	    ct_flags(head) & CT_DAEMON)
 		return false;
 	found->head = head;
 	found->slot = st->ct_slot;
@@ -268,8 +276,7 @@ static __always_inline bool ct_lookup(struct ct_scratch *w, __u32 state, __u32 n
 		ct_reverse(&w->sought, &w->tuple);
 	else
 		w->sought = w->tuple;
-	if (!ct_find(&w->sought, now, &w->found) ||
-	    ct_flags(w->found.head) & (CT_DAEMON | CT_RELATED))
+	if (!ct_find(&w->sought, now, &w->found) || ct_flags(w->found.head) & CT_DAEMON)
 		return false;
 	if (natted)
 		w->found.reply = !w->found.reply;
@@ -327,6 +334,7 @@ static __always_inline int ct_track(hook_ctx *ctx, struct state *st, __u32 flags
 	if (nat && (!ct_translated(&w->to, &w->found) || !ct_may_rewrite(w)))
 		return CT_LEAVE;
 	if (!recalled) {
+		state |= ct_related_bit(&w->found);
 		switch (ct_advance(&w->found, &w->tuple, &w->segment, now)) {
 		case CT_STILL_NEW:
 			state |= CT_STATE_NEW;
@@ -346,7 +354,7 @@ static __always_inline int ct_track(hook_ctx *ctx, struct state *st, __u32 flags
 	if (!(flags & CT_OP_NAT))
 		ct_remember(st, zone, &w->found);
 	ct_put_conn(w->found.slot, w->found.head);
-	if (flags & (CT_OP_MARK | CT_OP_LABEL))
+	if (flags & (CT_OP_MARK | CT_OP_LABEL) && !ct_related_bit(&w->found))
 		ct_set_mark_and_label(w->found.slot, flags, o);
 	return nat && !ct_same(&w->to, &w->tuple) ? ct_rewrite(ctx, w) : EDITED;
 }

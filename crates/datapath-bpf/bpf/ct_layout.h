@@ -94,6 +94,11 @@
 #define CT_POLICIES 4096
 #define CT_POLICY_WORDS 8 /* timeouts in ticks, two a word, the even number low; 0: policy 0's */
 
+#define CT_EXTENSIONS 65536
+#define CT_EXTENSION_WORDS 8
+#define CT_EXTENSION_PARENT 1 /* CT_KEY_WORDS: original tuple of the connection that expected this one */
+#define CT_EXTENSION_FLAGS 6  /* bit 0: the parent's source is the high endpoint */
+
 /* Words of a connection: two lines. */
 #define CT_CONN_WORDS 16
 #define CT_CONN_HEAD 0
@@ -162,6 +167,10 @@ struct ct_ring {
 
 struct ct_zone {
 	__u64 words[CT_ZONE_WORDS];
+};
+
+struct ct_extension {
+	__u64 words[CT_EXTENSION_WORDS];
 };
 
 struct ct_policy {

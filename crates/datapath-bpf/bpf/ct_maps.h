@@ -80,6 +80,15 @@ struct {
 	__type(value, struct ct_policy);
 } ct_policies SEC(".maps");
 
+/* By number of the extension. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, CT_EXTENSIONS);
+	__type(key, __u32);
+	__type(value, struct ct_extension);
+} ct_exts SEC(".maps");
+
 /* ct_load - Reads a word that other threads may change at any time. */
 #define ct_load(word) (*(volatile __u64 *)&(word))
 

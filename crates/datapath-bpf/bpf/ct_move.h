@@ -4,14 +4,14 @@
  *
  * Transport checksums are verified first, because a forged packet could end a connection.
  *
- * These packets go up: those with a helper's connection or an expected one, and those that may be
- * expected; ICMP errors; packets whose checksum takes too long to verify; those for whose connection
+ * These packets go up: those of a connection with a helper, and those that may be expected; ICMP errors; packets whose checksum takes too long to verify; those for whose connection
  * there is no free slot. To them nothing was done.
  */
 #ifndef SLIPSWITCH_CT_MOVE_H
 #define SLIPSWITCH_CT_MOVE_H
 
 #include "ct.h"
+#include "ct_choose.h"
 #include "ct_tcp.h"
 #include "ct_verify.h"
 
@@ -166,18 +166,25 @@ static __always_inline __u32 ct_move_segment(const struct ct_scratch *w)
 
 /**
  * ct_move_conn - Moves the state of the connection that a packet belongs to.
- * @w: the packet and the connection
  * @now: ct_now()
+ *
+ * The packet and the connection are in the scratch memory. A function of its own, for the verifier.
  *
  * Return: enum ct_update.
  */
-static __always_inline __u32 ct_move_conn(const struct ct_scratch *w, __u32 now)
+__noinline __u32 ct_move_conn(__u32 now)
 {
-	bool tcp = w->tuple.proto == IPPROTO_TCP;
-	__u32 moved = tcp ? ct_move_segment(w) : ct_move_other(w), timeout, policy;
-	struct ct_conn *c = ct_conn_at(w->found.slot);
+	struct ct_scratch *w = ct_scratch_here();
+	__u32 moved, timeout, policy;
 	__u64 class, set = 0;
+	struct ct_conn *c;
+	bool tcp;
 
+	if (!w)
+		return CT_UPDATE_INVALID;
+	tcp = w->tuple.proto == IPPROTO_TCP;
+	moved = tcp ? ct_move_segment(w) : ct_move_other(w);
+	c = ct_conn_at(w->found.slot);
 	timeout = moved >> CT_MOVED_TIMEOUT_SHIFT & 0xf;
 	if (!c || timeout == CT_NO_TIMEOUT)
 		return moved & CT_MOVED_UPDATE;
@@ -267,54 +274,58 @@ static __always_inline void ct_count_failure(int made)
 	}
 }
 
-/* Results of ct_begin(), apart from CT_LEAVE. */
-#define CT_NOT_BEGUN 0
-#define CT_BEGUN 1 /* the connection is `found` of the scratch memory */
+/* A bit of the result of ct_begin(): a connection was made, which is `found` of the scratch memory. */
+#define CT_BEGUN 0x100
 
 /**
  * ct_begin - Begins a connection with a packet, and makes it when the action commits.
- * @w: the packet
  * @flags: CT_OP_* of the instruction
  * @policy: number of its timeout policy
  * @o: its operands
  * @now: ct_now()
- * @state: becomes ct_state
  *
- * Return: CT_BEGUN, CT_NOT_BEGUN or CT_LEAVE.
+ * The packet is in the scratch memory. A function of its own, for the verifier.
+ *
+ * Return: ct_state, with CT_BEGUN; or CT_LEAVE.
  */
-static __always_inline int ct_begin(struct ct_scratch *w, __u32 flags, __u32 policy,
-				    const struct operands *o, __u32 now, __u32 *state)
+__noinline int ct_begin(__u32 flags, __u32 policy, const struct operands *o, __u32 now)
 {
-	struct ct_zone *zone = ct_zone_of(w->tuple.zone);
+	struct ct_scratch *w = ct_scratch_here();
+	struct ct_zone *zone;
 	int made;
 
+	if (!w || !o)
+		return CT_LEAVE;
+	zone = ct_zone_of(w->tuple.zone);
 	if (!zone || ct_load(zone->words[CT_ZONE_EXPECTATIONS]))
 		return CT_LEAVE;
-	*state = CT_STATE_INV;
 	if (w->tuple.proto == IPPROTO_TCP && !ct_may_begin(&w->segment)) {
 		if (ct_has_invalid_flags(&w->segment))
 			ct_event(CT_EVENT_INVALID_FLAGS);
-		return CT_NOT_BEGUN;
+		return CT_STATE_INV;
 	}
 	if (ct_is_icmp(&w->tuple) && !w->tuple.request)
-		return CT_NOT_BEGUN;
-	*state = CT_STATE_NEW;
+		return CT_STATE_INV;
 	if (!(flags & CT_OP_COMMIT))
-		return CT_NOT_BEGUN;
-	if (flags & (CT_OP_SRC | CT_OP_DST) ||
-	    (ct_is_low() && !(bpf_get_prandom_u32() % CT_LOW_EVERY)))
+		return CT_STATE_NEW;
+	if (ct_is_low() && !(bpf_get_prandom_u32() % CT_LOW_EVERY))
 		return CT_LEAVE;
 	ct_describe(w, flags, policy, o, now);
-	made = ct_create(&w->new);
+	if (flags & (CT_OP_SRC | CT_OP_DST))
+		made = ct_create_natted(flags, o);
+	else
+		made = ct_create(&w->new);
 	if (made == CT_MADE) {
 		w->found = w->new.made;
-		return CT_BEGUN;
+		ct_reverse(&w->to, &w->new.reply);
+		return CT_STATE_NEW | CT_BEGUN;
 	}
-	/* With `nat` another reply tuple may be free. */
-	if (made == CT_NO_SLOT || (made == CT_CLASH && flags & CT_OP_NAT))
+	/* With `nat` alone another reply tuple may be free. */
+	if (made == CT_NO_SLOT || made == CT_NOT_TRIED ||
+	    (made == CT_CLASH && (flags & (CT_OP_NAT | CT_OP_SRC | CT_OP_DST)) == CT_OP_NAT))
 		return CT_LEAVE;
 	ct_count_failure(made);
-	return CT_NOT_BEGUN;
+	return CT_STATE_NEW;
 }
 
 /* Writes the metadata of a packet without a connection. */
@@ -326,16 +337,21 @@ static __always_inline void ct_put_none(struct ct_fields *f, const struct ct_tup
 }
 
 /**
- * ct_judge - Extracts the packet's tuple and verifies the packet.
+ * ct_judge - Extracts the packet's tuple and segment into the scratch memory, and verifies the packet.
  * @ctx: the packet; pointers into it become invalid
- * @w: `tuple` and `segment` become those of the packet
+ *
+ * A function of its own, for the verifier.
  *
  * Return: CT_TUPLE, CT_INVALID, or CT_NO_TUPLE.
  */
-static __always_inline int ct_judge(hook_ctx *ctx, struct ct_scratch *w)
+__noinline int ct_judge(hook_ctx *ctx)
 {
-	int extracted = ct_extract(ctx, &w->tuple, &w->segment), sum;
+	struct ct_scratch *w = ct_scratch_here();
+	int extracted, sum;
 
+	if (!w)
+		return CT_NO_TUPLE;
+	extracted = ct_extract(ctx, &w->tuple, &w->segment);
 	if (extracted == CT_NO_TUPLE)
 		return CT_NO_TUPLE;
 	sum = extracted == CT_TUPLE ? ct_verify(ctx) : CT_SUM_VERIFIED;
@@ -383,7 +399,7 @@ static __always_inline int ct_settle(hook_ctx *ctx, struct state *st, __u32 flag
 	if (ct_recall(st, zone, flags, now, &w->found))
 		return CT_LEAVE; /* its translation takes the daemon */
 	state = f->zone == bpf_htons(zone) ? f->state : 0;
-	result = ct_judge(ctx, w);
+	result = ct_judge(ctx);
 	if (result == CT_NO_TUPLE)
 		return CT_LEAVE;
 	if (result == CT_INVALID) {
@@ -396,7 +412,7 @@ static __always_inline int ct_settle(hook_ctx *ctx, struct state *st, __u32 flag
 	else
 		w->sought = w->tuple;
 	found = ct_find(&w->sought, now, &w->found);
-	if (found ? ct_flags(w->found.head) & (CT_DAEMON | CT_RELATED) : natted)
+	if (found ? ct_flags(w->found.head) & CT_DAEMON : natted)
 		return CT_LEAVE;
 	if (natted)
 		w->found.reply = !w->found.reply;
@@ -408,18 +424,20 @@ static __always_inline int ct_settle(hook_ctx *ctx, struct state *st, __u32 flag
 		if (flags & CT_OP_NAT && ct_nat_bit(&w->found) &&
 		    (!ct_translated(&w->to, &w->found) || !ct_may_rewrite(w)))
 			return CT_LEAVE;
-		update = ct_move_conn(w, now);
+		update = ct_move_conn(now);
 		found = update != CT_UPDATE_ANOTHER;
 		if (found)
-			state = ct_state_after(state, update, w->found.reply);
+			state = ct_state_after(state | ct_related_bit(&w->found), update,
+					       w->found.reply);
 		else
 			ct_end(&w->found);
 	}
 	if (!found) {
-		result = ct_begin(w, flags, policy, o, now, &state);
+		result = ct_begin(flags, policy, o, now);
 		if (result == CT_LEAVE)
 			return CT_LEAVE;
-		found = result == CT_BEGUN;
+		state = result & 0xff;
+		found = result & CT_BEGUN;
 	}
 	st->tracked = 1;
 	st->ct_cached = 0;
@@ -437,7 +455,7 @@ static __always_inline int ct_settle(hook_ctx *ctx, struct state *st, __u32 flag
 	}
 	f->state = state | nat | CT_STATE_TRK;
 	ct_put_conn(w->found.slot, w->found.head);
-	if (flags & (CT_OP_MARK | CT_OP_LABEL))
+	if (flags & (CT_OP_MARK | CT_OP_LABEL) && !ct_related_bit(&w->found))
 		ct_set_mark_and_label(w->found.slot, flags, o);
 	return nat && !ct_same(&w->to, &w->tuple) ? ct_rewrite(ctx, w) : EDITED;
 }

@@ -32,13 +32,19 @@ enum ct_update {
 #define CT_MOVED_OUTSIDE (1 << 9)   /* the segment is outside the window */
 #define CT_NO_TIMEOUT 0xf
 
-/* One peer of a connection. */
+/* One peer of a connection. The members are whole words, as they lie in memory that a function gets. */
 struct ct_peer {
 	__u32 state;
 	__u32 scale;   /* CT_SCALE_KNOWN and a shift, CT_SCALE_UNKNOWN, or 0 */
 	__u32 sent;    /* the end of the data that it sent */
 	__u32 allowed; /* the end of the data that the other peer lets it send */
 	__u32 window;  /* the largest that it announced */
+};
+
+/* The peers of a connection, by the direction of a segment. */
+struct ct_peers {
+	struct ct_peer src; /* its sender */
+	struct ct_peer dst;
 };
 
 /* Returns true for combinations of flags that no stack sends. */
@@ -111,14 +117,14 @@ static __always_inline __u32 ct_tcp_timeout(__u32 a, __u32 b)
 	return CT_TCP_ESTABLISHED;
 }
 
-/* Carries out the first segment of a peer. Sets the shifts of both; returns true when the segment
- * sets the data that the peer may send. */
-static __always_inline bool ct_first_segment(struct ct_peer *src, struct ct_peer *dst,
+/* Carries out the first segment of a peer. Sets the shifts of both; returns 1 when the segment sets the
+ * data that the peer may send. */
+static __always_inline __u32 ct_first_segment(struct ct_peer *src, struct ct_peer *dst,
 					     const struct ct_segment *s, __u32 end, __u32 *window,
 					     __u32 *src_shift, __u32 *dst_shift)
 {
 	__u32 shift = dst->scale & 0xf, allowed;
-	bool sets = false;
+	__u32 sets = 0;
 
 	if (s->flags & TCP_SYN && dst->scale & CT_SCALE_KNOWN) {
 		src->scale = s->scale;
@@ -138,7 +144,7 @@ static __always_inline bool ct_first_segment(struct ct_peer *src, struct ct_peer
 	allowed = end + (allowed ? allowed : 1);
 	if (src->allowed == 1 || ct_at_or_after(allowed, src->allowed)) {
 		src->allowed = allowed;
-		sets = true;
+		sets = 1;
 	}
 	if (*window > src->window)
 		src->window = *window;
@@ -147,22 +153,29 @@ static __always_inline bool ct_first_segment(struct ct_peer *src, struct ct_peer
 
 /**
  * ct_update_tcp - Moves the state of both peers by a segment.
- * @src: its sender
- * @dst: the other peer
+ * @p: the peers
  * @s: the segment
- * @check: segments outside the window are invalid
+ * @check: 1: segments outside the window are invalid
+ *
+ * A function of its own, for the verifier: it has many branches.
  *
  * Return: as ct_move_tcp(), without CT_MOVED_ASSURED.
  */
-static __always_inline __u32 ct_update_tcp(struct ct_peer *src, struct ct_peer *dst,
-					   const struct ct_segment *s, bool check)
+__noinline __u32 ct_update_tcp(struct ct_peers *p, const struct ct_segment *s, __u32 check)
 {
 	const __u32 none = CT_NO_TIMEOUT << CT_MOVED_TIMEOUT_SHIFT;
-	__u32 flags = s->flags, window = s->window, seq = s->seq, end, ack, scaled, src_shift = 0;
-	__u32 dst_shift = 0, timeout;
-	bool sets = false, inside, close, tracked;
+	__u32 flags, window, seq, end, ack, scaled, src_shift = 0, dst_shift = 0, timeout, sets = 0;
+	bool inside, close, tracked;
+	struct ct_peer *src, *dst;
 	__s64 skew;
 
+	if (!p || !s)
+		return CT_UPDATE_INVALID | none;
+	src = &p->src;
+	dst = &p->dst;
+	flags = s->flags;
+	window = s->window;
+	seq = s->seq;
 	if (ct_has_invalid_flags(s))
 		return CT_UPDATE_INVALID | none;
 	if ((flags & (TCP_SYN | TCP_ACK)) == TCP_SYN) {
@@ -248,25 +261,25 @@ __noinline __u32 ct_move_tcp(__u32 slot, __u32 reply, const struct ct_segment *s
 	for (int i = 1; i <= CT_MOVE_TRIES; i++) {
 		__u64 control = ct_load(c->words[CT_CONN_CONTROL]), own = ct_load(*own_at);
 		__u64 other = ct_load(*other_at), changed;
-		struct ct_peer src, dst;
+		struct ct_peers p;
 
-		ct_read_peer(&src, control, reply);
-		ct_read_peer(&dst, control, !reply);
-		src.sent = own;
-		src.allowed = other >> 32;
-		dst.sent = other;
-		dst.allowed = own >> 32;
-		moved = ct_update_tcp(&src, &dst, s, check);
-		if (src.state >= CT_PEER_ESTABLISHED && dst.state >= CT_PEER_ESTABLISHED)
+		ct_read_peer(&p.src, control, reply);
+		ct_read_peer(&p.dst, control, !reply);
+		p.src.sent = own;
+		p.src.allowed = other >> 32;
+		p.dst.sent = other;
+		p.dst.allowed = own >> 32;
+		moved = ct_update_tcp(&p, s, check);
+		if (p.src.state >= CT_PEER_ESTABLISHED && p.dst.state >= CT_PEER_ESTABLISHED)
 			moved |= CT_MOVED_ASSURED;
-		changed = ct_write_peer(&src, reply) | ct_write_peer(&dst, !reply);
+		changed = ct_write_peer(&p.src, reply) | ct_write_peer(&p.dst, !reply);
 		if (changed != control &&
 		    !ct_exchange(&c->words[CT_CONN_CONTROL], control, changed) && i < CT_MOVE_TRIES)
 			continue;
-		changed = src.sent | (__u64)dst.allowed << 32;
+		changed = p.src.sent | (__u64)p.dst.allowed << 32;
 		if (changed != own)
 			ct_exchange(own_at, own, changed);
-		changed = dst.sent | (__u64)src.allowed << 32;
+		changed = p.dst.sent | (__u64)p.src.allowed << 32;
 		if (changed != other)
 			ct_exchange(other_at, other, changed);
 		break;

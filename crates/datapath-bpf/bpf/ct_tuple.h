@@ -141,19 +141,15 @@ static __always_inline void ct_key_of(struct ct_key *k, const struct ct_tuple *t
 }
 
 /**
- * ct_original - Reads the tuple of a connection's original direction.
+ * ct_tuple_of - Makes a tuple of its key.
  * @t: becomes the tuple
- * @c: the connection
- * @head: its head
+ * @words: of the key; they change
+ * @high: the tuple's source is the high endpoint
  */
-static __always_inline void ct_original(struct ct_tuple *t, const struct ct_conn *c, __u64 head)
+static __always_inline void ct_tuple_of(struct ct_tuple *t, __u64 *words, bool high)
 {
-	__u64 words[CT_KEY_WORDS];
-	bool high = head >> CT_FLAGS_SHIFT & CT_ORIGINAL_IS_HIGH, swap;
+	bool swap;
 
-#pragma unroll
-	for (int i = 0; i < CT_KEY_WORDS; i++)
-		words[i] = ct_load(c->words[CT_CONN_KEY + i]);
 	if (!(words[0] & CT_KIND_V6)) {
 		words[4] = (__u32)words[1];
 		words[3] = 0;
@@ -172,6 +168,46 @@ static __always_inline void ct_original(struct ct_tuple *t, const struct ct_conn
 	t->dport = words[0] >> (swap ? 48 : 32);
 	t->request = ct_is_icmp(t) && high == !!(words[0] & CT_KIND_HIGH_ASKS);
 	t->pad = 0;
+}
+
+/**
+ * ct_original - Reads the tuple of a connection's original direction.
+ * @t: becomes the tuple
+ * @c: the connection
+ * @head: its head
+ */
+static __always_inline void ct_original(struct ct_tuple *t, const struct ct_conn *c, __u64 head)
+{
+	__u64 words[CT_KEY_WORDS];
+
+#pragma unroll
+	for (int i = 0; i < CT_KEY_WORDS; i++)
+		words[i] = ct_load(c->words[CT_CONN_KEY + i]);
+	ct_tuple_of(t, words, head >> CT_FLAGS_SHIFT & CT_ORIGINAL_IS_HIGH);
+}
+
+/**
+ * ct_parent - Reads the original tuple of the connection that expected another one.
+ * @t: becomes the tuple
+ * @c: the other one
+ *
+ * Return: false when it is not known.
+ */
+static __always_inline bool ct_parent(struct ct_tuple *t, const struct ct_conn *c)
+{
+	__u32 number = (ct_load(c->words[CT_CONN_NAT_PORTS]) & 0x1ffff) - 1;
+	struct ct_extension *e = bpf_map_lookup_elem(&ct_exts, &number);
+	__u64 words[CT_KEY_WORDS];
+
+	if (!e)
+		return false;
+#pragma unroll
+	for (int i = 0; i < CT_KEY_WORDS; i++)
+		words[i] = ct_load(e->words[CT_EXTENSION_PARENT + i]);
+	if (!words[0])
+		return false;
+	ct_tuple_of(t, words, ct_load(e->words[CT_EXTENSION_FLAGS]) & 1);
+	return true;
 }
 
 /**

@@ -12,7 +12,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
 use conntrack::{
-    ChecksumState, Checksums, Commit, Counter, Entry, Family, IpPacket, Manip, Metadata, Nat, NatRange,
+    ChecksumState, Checksums, Commit, Counter, Entry, Family, Helper, IpPacket, Manip, Metadata, Nat, NatRange,
     NoBarrier, PlainMemory, Request, Selection, Sizes, Sweeper, Table, Ticks, Tracker,
 };
 use datapath::{Action, PortNo};
@@ -23,9 +23,9 @@ use datapath_bpf::layout::*;
 use datapath_bpf::load::Hook;
 use fastrand::Rng;
 use flow::Key;
-use flow::ct_state::{DNAT, EST, NEW, RPL, SNAT, TRK};
+use flow::ct_state::{DNAT, EST, NEW, REL, RPL, SNAT, TRK};
 use packet::build::Frame;
-use packet::{TcpHeader, ethertype};
+use packet::{FromBytes as _, TcpHeader, ethertype};
 use support::*;
 use testing::without_root;
 
@@ -234,17 +234,21 @@ impl Talk {
         let host = |n| address(v6, n);
         let (a, b) = (host(rng.u8(1..4)), host(rng.u8(1..4)));
         let ports = if proto == 47 { (0, 0) } else { (1000 + number, 80) };
-        let range = |manip, to, ports| {
-            let addresses = Some((host(to), host(to)));
+        let range = |manip, addresses, ports, persistent| {
             let selection = Selection::Default;
-            Some(Nat::Range(NatRange { manip, addresses, ports, selection, persistent: false }))
+            Some(Nat::Range(NatRange { manip, addresses, ports, selection, persistent }))
         };
-        let has_ports = matches!(proto, 6 | 17);
-        let port = has_ports.then_some((2000 + number, 2000 + number));
-        let nat = match rng.u8(..5) {
-            0 => range(Manip::Src, 77, port),
-            1 => range(Manip::Dst, 78, has_ports.then_some((8080, 8080))),
-            2 => Some(Nat::Existing),
+        // Few ports for many talks, so that many candidates are taken.
+        let few = |low: u16, more: u16| matches!(proto, 6 | 17).then_some((low, low + more));
+        let addresses = |low, high| Some((host(low), host(high)));
+        let nat = match rng.u8(..9) {
+            0 => range(Manip::Src, addresses(77, 79), few(2000 + number % 4, rng.u16(..30)), false),
+            1 => range(Manip::Src, addresses(77, 77), few(2000, 2), rng.bool()),
+            2 => range(Manip::Src, addresses(66, 70), None, true),
+            3 => range(Manip::Src, None, few(600, rng.u16(..400)), false),
+            4 => range(Manip::Dst, addresses(78, 78), few(8080, rng.u16(..3)), false),
+            5 => range(Manip::Dst, addresses(78, 90), None, rng.bool()),
+            6 => Some(Nat::Existing),
             _ => None,
         };
         Talk {
@@ -459,7 +463,7 @@ fn conversations(hook: Hook) {
     assert_eq!(twins.here, before + 1, "nothing but IP has connections");
     eprintln!("{hook:?}: {} of 9600 in BPF, {} translated", twins.here, twins.translated);
     let (here, translated) = match hook {
-        Hook::Tc => (7500, 2000),
+        Hook::Tc => (8500, 3000),
         Hook::Xdp => (3000, 800),
     };
     assert!(
@@ -588,4 +592,54 @@ fn packets_to_be_tracked_have_an_account_of_their_own() {
     assert_eq!(verdict(), DROP);
     let counters = bed.counters();
     assert_eq!((counters.drops[8], counters.up), (2, 2));
+}
+
+/// A client's FTP command has the server open a connection. All of it but the first packet stays in
+/// the programs, and its metadata has the tuple of the control connection.
+#[test]
+fn an_expected_connection_is_tracked_here() {
+    if without_root() {
+        return;
+    }
+    let mut twins = Twins::new(Hook::Tc);
+    let client = (0x0a00_0002, 1000);
+    let control = (SERVER.0, 21);
+    let look = Request { zone: 3, ..Request::default() };
+    let commit = Request { commit: Commit::Yes, mark: Some((7, 7)), ..look };
+    let helped = Request { helper: Some(Helper::Ftp), ..commit };
+    let command = b"PORT 10,0,0,2,4,1\r\n";
+    let mut port = tcp(client, control, (101, 501), ACK);
+    let header = port.split_off(34);
+    let frame = Frame::ethernet([2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2])
+        .ipv4(Ipv4Addr::from_bits(client.0), Ipv4Addr::from_bits(control.0), 64)
+        .tcp_header(TcpHeader { checksum: 0.into(), ..TcpHeader::read_from_bytes(&header).unwrap() })
+        .payload(command)
+        .finish();
+    for (frame, request) in [
+        (tcp(client, control, (100, 0), SYN), helped),
+        (tcp(control, client, (500, 101), SYN | ACK), look),
+        (frame, look),
+    ] {
+        for tracker in [&twins.daemon, &twins.alone] {
+            track(tracker, &mut frame.clone(), &mut Metadata::default(), &[request]);
+        }
+    }
+    assert_eq!(twins.daemon.expectations().len(), 1);
+    let data = ((SERVER.0, 20), (client.0, 4 << 8 | 1));
+    for (n, (frame, request)) in [
+        (tcp(data.0, data.1, (900, 0), SYN), commit),
+        (tcp(data.1, data.0, (300, 901), SYN | ACK), look),
+        (tcp(data.0, data.1, (901, 301), ACK), look),
+        (tcp(data.0, data.1, (901, 301), ACK), commit),
+        (tcp(data.0, data.1, (901, 301), FIN | ACK), look),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let before = twins.here;
+        let (_, meta) = twins.send(&frame, &[request]);
+        assert_eq!(meta.original.unwrap().port_fields(), (1000, 21));
+        assert_eq!((meta.state & REL, twins.here - before), (REL, u64::from(n > 0)));
+    }
+    twins.compare();
 }
