@@ -4,8 +4,9 @@
  *
  * Transport checksums are verified first, because a forged packet could end a connection.
  *
- * These packets go up: those of a connection with a helper, and those that may be expected; ICMP errors; packets whose checksum takes too long to verify; those for whose connection
- * there is no free slot. To them nothing was done.
+ * These packets go up: those of a connection with a helper, and those that may be expected; ICMP
+ * errors about translated packets; packets whose checksum takes too long to verify; those for whose
+ * connection there is no free slot. To them nothing was done.
  */
 #ifndef SLIPSWITCH_CT_MOVE_H
 #define SLIPSWITCH_CT_MOVE_H
@@ -342,7 +343,7 @@ static __always_inline void ct_put_none(struct ct_fields *f, const struct ct_tup
  *
  * A function of its own, for the verifier.
  *
- * Return: CT_TUPLE, CT_INVALID, or CT_NO_TUPLE.
+ * Return: CT_TUPLE, CT_ERROR, CT_INVALID, or CT_NO_TUPLE.
  */
 __noinline int ct_judge(hook_ctx *ctx)
 {
@@ -354,7 +355,19 @@ __noinline int ct_judge(hook_ctx *ctx)
 	extracted = ct_extract(ctx, &w->tuple, &w->segment);
 	if (extracted == CT_NO_TUPLE)
 		return CT_NO_TUPLE;
-	sum = extracted == CT_TUPLE ? ct_verify(ctx) : CT_SUM_VERIFIED;
+	if (extracted == CT_ERROR) {
+		w->to = w->tuple;
+		w->sought.zone = w->tuple.zone;
+		extracted = ct_extract_quoted(ctx, &w->sought);
+		if (extracted == CT_NO_TUPLE)
+			return CT_NO_TUPLE;
+		/* The error goes to the sender of the packet in it. */
+		if (extracted == CT_TUPLE)
+			extracted = w->to.dst[0] == w->sought.src[0] &&
+				    w->to.dst[1] == w->sought.src[1] ? CT_ERROR : CT_INVALID;
+		ct_reverse(&w->tuple, &w->sought);
+	}
+	sum = extracted == CT_INVALID ? CT_SUM_VERIFIED : ct_verify(ctx);
 	if (sum == CT_SUM_UNKNOWN)
 		return CT_NO_TUPLE;
 	if (!(w->tuple.kind & CT_KIND_V6))
@@ -387,7 +400,7 @@ static __always_inline int ct_settle(hook_ctx *ctx, struct state *st, __u32 flag
 	struct ct_scratch *w = ct_scratch_here();
 	struct ct_fields *f = ct_fields_of(st);
 	__u32 now = ct_now(), state, update;
-	bool natted, found;
+	bool natted, found, error;
 	__u8 nat = 0;
 	int result;
 
@@ -407,6 +420,9 @@ static __always_inline int ct_settle(hook_ctx *ctx, struct state *st, __u32 flag
 		return EDITED;
 	}
 	natted = state & (CT_STATE_SNAT | CT_STATE_DNAT);
+	error = result == CT_ERROR;
+	if (error && natted)
+		return CT_LEAVE;
 	if (natted)
 		ct_reverse(&w->sought, &w->tuple);
 	else
@@ -420,7 +436,11 @@ static __always_inline int ct_settle(hook_ctx *ctx, struct state *st, __u32 flag
 		ct_end(&w->found);
 		found = false;
 	}
-	if (found) {
+	if (found && error) {
+		if (flags & CT_OP_NAT && ct_nat_bit(&w->found))
+			return CT_LEAVE; /* the packet in it is to be translated, too */
+		state |= CT_STATE_REL | (w->found.reply ? CT_STATE_RPL : 0);
+	} else if (found) {
 		if (flags & CT_OP_NAT && ct_nat_bit(&w->found) &&
 		    (!ct_translated(&w->to, &w->found) || !ct_may_rewrite(w)))
 			return CT_LEAVE;
@@ -432,7 +452,9 @@ static __always_inline int ct_settle(hook_ctx *ctx, struct state *st, __u32 flag
 		else
 			ct_end(&w->found);
 	}
-	if (!found) {
+	if (!found && error) {
+		state = CT_STATE_INV; /* errors begin no connection */
+	} else if (!found) {
 		result = ct_begin(flags, policy, o, now);
 		if (result == CT_LEAVE)
 			return CT_LEAVE;
@@ -450,7 +472,7 @@ static __always_inline int ct_settle(hook_ctx *ctx, struct state *st, __u32 flag
 	if (flags & CT_OP_NAT) {
 		if (!(state & (CT_STATE_SNAT | CT_STATE_DNAT)))
 			nat = ct_nat_bit(&w->found);
-	} else {
+	} else if (!error) {
 		ct_remember(st, zone, &w->found);
 	}
 	f->state = state | nat | CT_STATE_TRK;

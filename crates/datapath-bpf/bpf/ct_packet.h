@@ -74,6 +74,7 @@ static __always_inline bool ct_take_ipv6(hook_ctx *ctx, __u32 l3, struct ct_tupl
 #define CT_NO_TUPLE 0 /* the daemon has to track the packet */
 #define CT_TUPLE 1
 #define CT_INVALID 2  /* the packet cannot be tracked */
+#define CT_ERROR 3    /* an ICMP error: the tuple is the reverse of that of the packet in it */
 
 /* Returns true for an ICMP error, which quotes a packet. */
 static __always_inline bool ct_is_error(bool v6, __u8 type)
@@ -89,8 +90,10 @@ static __always_inline int ct_take_icmp(hook_ctx *ctx, const struct ip *ip, stru
 
 	if (ip->l4 + 8 > ip->end)
 		return CT_INVALID;
-	if (edit_load(ctx, ip->l4, head, sizeof(head)) || ct_is_error(ip->v6, head[0]))
+	if (edit_load(ctx, ip->l4, head, sizeof(head)))
 		return CT_NO_TUPLE;
+	if (ct_is_error(ip->v6, head[0]))
+		return CT_ERROR;
 	if (ip->v6 ? head[0] == 128 || head[0] == 129 : head[0] == 8 || !head[0])
 		class = CT_CLASS_ECHO;
 	else if (!ip->v6 && (head[0] == 13 || head[0] == 14))
@@ -154,6 +157,101 @@ static __always_inline int ct_take_ports(hook_ctx *ctx, const struct ip *ip, str
 	return ip->l4 + length == ip->end ? CT_TUPLE : CT_NO_TUPLE;
 }
 
+/* Takes the ports, or the ICMP message, of a packet that an ICMP error quotes. */
+static __always_inline int ct_take_quoted(hook_ctx *ctx, const struct ip *ip, struct ct_tuple *t)
+{
+	__be16 ports[2];
+
+	if (ip->l4 + 8 > ip->end)
+		return CT_INVALID;
+	if (ip->proto == (ip->v6 ? PROTO_ICMPV6 : IPPROTO_ICMP)) {
+		int taken = ct_take_icmp(ctx, ip, t);
+
+		return taken == CT_ERROR ? CT_INVALID : taken; /* an error about an error */
+	}
+	if (ip->proto != IPPROTO_TCP && ip->proto != IPPROTO_UDP && ip->proto != IPPROTO_SCTP)
+		return CT_TUPLE;
+	if (edit_load(ctx, ip->l4, ports, sizeof(ports)))
+		return CT_NO_TUPLE;
+	t->sport = bpf_ntohs(ports[0]);
+	t->dport = bpf_ntohs(ports[1]);
+	return t->sport && t->dport ? CT_TUPLE : CT_INVALID;
+}
+
+/* Takes the IPv4 header that an ICMP error quotes at `ip->l3`. */
+static __always_inline int ct_quoted_ipv4(hook_ctx *ctx, struct ip *ip, struct ct_tuple *t)
+{
+	__u32 words[5];
+
+	if (ip->l3 + 20 > ip->end)
+		return CT_INVALID;
+	if (edit_load(ctx, ip->l3, words, sizeof(words)))
+		return CT_NO_TUPLE;
+	words[0] = bpf_ntohl(words[0]) >> 24;
+	if (words[0] >> 4 != 4 || (words[0] & 0xf) < 5 ||
+	    bpf_ntohl(words[1]) & (FRAGMENT_MORE | FRAGMENT_OFFSET))
+		return CT_INVALID;
+	if (words[0] != 0x45)
+		return CT_NO_TUPLE;
+	ip->l4 = ip->l3 + 20;
+	ip->proto = bpf_ntohl(words[2]) >> 16;
+	t->src[0] = t->dst[0] = 0;
+	t->src[1] = bpf_ntohl(words[3]);
+	t->dst[1] = bpf_ntohl(words[4]);
+	return CT_TUPLE;
+}
+
+/* The same of IPv6. */
+static __always_inline int ct_quoted_ipv6(hook_ctx *ctx, struct ip *ip, struct ct_tuple *t)
+{
+	__be64 words[5];
+
+	if (ip->l3 + 40 > ip->end)
+		return CT_INVALID;
+	if (edit_load(ctx, ip->l3, words, sizeof(words)))
+		return CT_NO_TUPLE;
+	words[0] = bpf_be64_to_cpu(words[0]);
+	if (words[0] >> 60 != 6)
+		return CT_INVALID;
+	ip->l4 = ip->l3 + 40;
+	ip->proto = words[0] >> 8;
+	if (is_extension(ip->proto))
+		return CT_NO_TUPLE;
+	t->src[0] = bpf_be64_to_cpu(words[1]);
+	t->src[1] = bpf_be64_to_cpu(words[2]);
+	t->dst[0] = bpf_be64_to_cpu(words[3]);
+	t->dst[1] = bpf_be64_to_cpu(words[4]);
+	return CT_TUPLE;
+}
+
+/**
+ * ct_extract_quoted - Makes the tuple of the packet that an ICMP error quotes.
+ * @ctx: the packet
+ * @t: the zone is set; becomes the tuple, of the direction in which that packet was sent
+ *
+ * A function of its own, as ct_extract().
+ *
+ * Return: CT_TUPLE, CT_INVALID, or CT_NO_TUPLE.
+ */
+__noinline int ct_extract_quoted(hook_ctx *ctx, struct ct_tuple *t)
+{
+	struct ip ip = {};
+	int taken;
+
+	if (!t || find_ip(ctx, &ip))
+		return CT_NO_TUPLE;
+	ip.l3 = ip.l4 + 8;
+	t->kind = ip.v6 ? CT_KIND_V6 : 0;
+	taken = ip.v6 ? ct_quoted_ipv6(ctx, &ip, t) : ct_quoted_ipv4(ctx, &ip, t);
+	if (taken != CT_TUPLE)
+		return taken;
+	t->proto = ip.proto;
+	t->sport = t->dport = 0;
+	t->request = 0;
+	t->pad = 0;
+	return ct_take_quoted(ctx, &ip, t);
+}
+
 /**
  * ct_extract - Makes the tuple of a packet.
  * @ctx: the packet
@@ -162,7 +260,7 @@ static __always_inline int ct_take_ports(hook_ctx *ctx, const struct ip *ip, str
  *
  * A function of its own: for the verifier the many paths through it become one path of the caller.
  *
- * Return: CT_TUPLE, CT_INVALID, or CT_NO_TUPLE.
+ * Return: CT_TUPLE, CT_INVALID, CT_NO_TUPLE, or CT_ERROR, when the tuple has addresses alone.
  */
 __noinline int ct_extract(hook_ctx *ctx, struct ct_tuple *t, struct ct_segment *s)
 {

@@ -414,6 +414,17 @@ impl Talk {
         (frame, requests, side)
     }
 
+    /// What is done to an error about a packet.
+    fn look(&self, rng: &mut Rng) -> Request {
+        Request {
+            zone: self.zone,
+            commit: [Commit::No, Commit::No, Commit::Yes, Commit::Force][rng.usize(..4)],
+            mark: rng.bool().then(|| (rng.u32(..), 0xf0)),
+            nat: rng.bool().then_some(Nat::Existing),
+            ..Request::default()
+        }
+    }
+
     /// Side 1 answers what came out at its end.
     fn arrived(&mut self, side: usize, frame: &[u8]) {
         if side == 1 || self.steps != 1 {
@@ -441,6 +452,27 @@ impl Talk {
     }
 }
 
+/// An ICMP error that a host or a router on the way sends.
+fn error_about(rng: &mut Rng, left: &[u8]) -> Vec<u8> {
+    let key = flow::extract::key_of(left, IN_PORT);
+    let mut quoted = left[14..left.len().min(14 + rng.usize(20..120))].to_vec();
+    if rng.u8(..10) == 0 {
+        let at = rng.usize(..quoted.len());
+        quoted[at] = rng.u8(..);
+    }
+    let frame = Frame::ethernet([2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2]);
+    let router = rng.u8(100..103);
+    let frame = if key.dl_type.get() == ethertype::IPV6 {
+        let IpAddr::V6(router) = address(true, router) else { panic!("IPv6") };
+        frame.ipv6(router, Ipv6Addr::from(key.ipv6_src), 64).icmpv6(rng.u8(1..5), 0, 0)
+    } else {
+        let IpAddr::V4(router) = address(false, router) else { panic!("IPv4") };
+        let kind = [3, 3, 4, 5, 11, 12][rng.usize(..6)];
+        frame.ipv4(router, Ipv4Addr::from_bits(key.nw_src.get()), 64).icmp(kind, rng.u8(..4), 0)
+    };
+    frame.payload(&quoted).finish()
+}
+
 fn conversations(hook: Hook) {
     let mut rng = Rng::with_seed(0x637);
     let mut twins = Twins::new(hook);
@@ -452,6 +484,10 @@ fn conversations(hook: Hook) {
             let (frame, requests, side) = talk.next(&mut rng);
             let (left, _) = twins.send(&frame, &requests);
             talk.arrived(side, &left);
+            if rng.u8(..10) == 0 {
+                let (error, request) = (error_about(&mut rng, &left), talk.look(&mut rng));
+                twins.send(&error, &[request]);
+            }
         }
         twins.compare();
     }
@@ -461,7 +497,7 @@ fn conversations(hook: Hook) {
     let before = twins.here;
     twins.send(&arp, &[Request { zone: 3, ..Request::default() }]);
     assert_eq!(twins.here, before + 1, "nothing but IP has connections");
-    eprintln!("{hook:?}: {} of 9600 in BPF, {} translated", twins.here, twins.translated);
+    eprintln!("{hook:?}: {} of 10560 in BPF, {} translated", twins.here, twins.translated);
     let (here, translated) = match hook {
         Hook::Tc => (8500, 3000),
         Hook::Xdp => (3000, 800),
@@ -572,7 +608,7 @@ fn packets_to_be_tracked_have_an_account_of_their_own() {
     bed.set_miss_device(1);
     let a = Ipv4Addr::new(10, 0, 0, 1);
     let frame = Frame::ethernet([2; 6], [2; 6]).ipv4(a, a, 64);
-    let frame = frame.icmp(3, 1, 0).payload(&[0; 40]).finish(); // an error
+    let frame = frame.protocol(132).payload(&[1; 40]).finish(); // its checksum is not verified here
     let close = |misses, connections| {
         let port: Port = bed.maps.ports.read(IN_PORT as usize);
         let port = Port { closed_until: misses, ct_closed_until: connections, ..port };
