@@ -12,8 +12,9 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
 use conntrack::{
-    ChecksumState, Checksums, Commit, Counter, Entry, Family, Helper, IpPacket, Manip, Metadata, Nat, NatRange,
-    NoBarrier, PlainMemory, Request, Selection, Sizes, Sweeper, Table, Ticks, Tracker,
+    ChecksumState, Checksums, Commit, Counter, Entry, Family, Helper, IpPacket, Manip, Metadata,
+    Nat, NatRange, NoBarrier, PlainMemory, Request, Selection, Sizes, Sweeper, Table, Ticks,
+    Tracker,
 };
 use datapath::{Action, PortNo};
 use datapath_bpf::ct_memory::BpfMemory;
@@ -175,17 +176,14 @@ impl Twins {
         let (daemon, alone) = (self.daemon.table(), self.alone.table());
         assert_eq!(entries(daemon), entries(alone));
         for zone in [0, 1, 9] {
-            let of = |table: &Table| {
-                (table.counts().zone(zone), table.counts().zone_half_open(zone))
-            };
+            let of =
+                |table: &Table| (table.counts().zone(zone), table.counts().zone_half_open(zone));
             assert_eq!(of(daemon), of(alone), "zone {zone}");
         }
         for counter in Counter::ALL {
             // Programs verify no checksums of packets that move no state.
-            let is_verified = matches!(
-                counter,
-                Counter::IpChecksumChecked | Counter::TransportChecksumChecked
-            );
+            let is_verified =
+                matches!(counter, Counter::IpChecksumChecked | Counter::TransportChecksumChecked);
             let (here, there) =
                 (self.daemon.counters().get(*counter), self.alone.counters().get(*counter));
             assert!(here == there || is_verified && here < there, "{counter:?} {here} {there}");
@@ -620,7 +618,7 @@ fn packets_to_be_tracked_have_an_account_of_their_own() {
     close(u64::MAX, 0);
     assert_eq!(verdict(), DROP);
     let mut flow = bed.flow(&flow::extract::key_of(&frame, IN_PORT), &of_port());
-    let ct = Action::Ct(Box::new(Request::default()));
+    let ct = Action::Ct(Box::default());
     bed.put_program(&mut flow, &[ct, Action::Output(PortNo(OUT_PORT))]);
     bed.install(&flow, &of_port());
     assert_eq!(verdict(), REDIRECT, "a packet at its ct");
@@ -648,7 +646,10 @@ fn an_expected_connection_is_tracked_here() {
     let header = port.split_off(34);
     let frame = Frame::ethernet([2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2])
         .ipv4(Ipv4Addr::from_bits(client.0), Ipv4Addr::from_bits(control.0), 64)
-        .tcp_header(TcpHeader { checksum: 0.into(), ..TcpHeader::read_from_bytes(&header).unwrap() })
+        .tcp_header(TcpHeader {
+            checksum: 0.into(),
+            ..TcpHeader::read_from_bytes(&header).unwrap()
+        })
         .payload(command)
         .finish();
     for (frame, request) in [

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `bpf/ct_layout.h` against the layout that it mirrors.
 
-use conntrack::{Counter, IcmpClass};
 use conntrack::layout::*;
+use conntrack::{Counter, IcmpClass};
 
 #[path = "support/header.rs"]
 mod header;

@@ -47,6 +47,33 @@ fn a_slot_is_freed_once_when_a_pass_begins_again() {
 }
 
 #[test]
+fn the_index_grows_before_a_pass_ends() {
+    let sizes = Sizes { buckets: 64, max_buckets: 256, chunk_conns: 2 * SLICE, ..SIZES };
+    let (table, mut sweeper) = table(sizes);
+    let mut worker = table.worker();
+    for n in 0..300 {
+        let _ = table.create(&worker.pin(), &NewConn::new(udp(n, 1000, 5, 7), 1000), Ticks(5));
+    }
+    assert!(table.counts().conns() > 64 * 8 * 55 / 100);
+    let swept = sweeper.slice(Ticks(5));
+    assert!(swept.is_growing && !swept.end_of_pass, "{swept:?}");
+}
+
+#[test]
+fn rings_are_filled_when_half_of_them_are_empty() {
+    let (table, mut sweeper) = table(SIZES);
+    let free = sweeper.free_slots();
+    assert!(!table.is_low());
+    for number in 0..RINGS / 2 {
+        assert!(!table.is_low());
+        while table.ring(number).unwrap().take().is_some() {}
+    }
+    assert!(table.is_low() && sweeper.free_slots() >= free / 2);
+    sweeper.slice(Ticks(5));
+    assert!(!table.is_low());
+}
+
+#[test]
 fn the_table_grows_and_keeps_its_connections() {
     let (table, mut sweeper) = table(SIZES);
     let mut worker = table.worker();
