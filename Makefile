@@ -4,7 +4,7 @@
 # make lint    formatting, Clippy, rustdoc, words, licences; what CI runs before the tests
 # make build   target/release/slipswitchd and target/release/slipswitch
 # make install, make uninstall   after make build; below PREFIX (/usr/local), staged in DESTDIR
-# make bench   measures this machine and writes docs/benchmarks.md, in about 22 minutes
+# make bench   measures this machine and writes docs/benchmarks.md, in about 26 minutes
 # make bench-full   the same with all points to target/benchmarks-full.md, in an hour and a half or two
 # make bench-kernel   the kernel's Open vSwitch and Slipswitch in an emulated guest, to docs/benchmarks-kernel.md
 
@@ -15,7 +15,7 @@ PACKAGES := openvswitch-switch openvswitch-common openvswitch-pki openvswitch-te
 
 # The switches that Slipswitch is compared with. openvswitch-switch-dpdk leaves the alternative
 # ovs-vswitchd as it is. It only recommends the packages of DPDK's drivers, so they are named here.
-PACKAGES_BENCH := openvswitch-switch-dpdk librte-net-af-xdp23 librte-mempool-ring23
+PACKAGES_BENCH := openvswitch-switch-dpdk librte-net-af-xdp23 librte-mempool-ring23 nftables
 
 # The emulator that runs the tests on other kernels, and the tools to build its guests.
 PACKAGES_VM := qemu-system-x86 busybox-static kmod xz-utils

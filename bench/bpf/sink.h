@@ -11,7 +11,7 @@
 #include <bpf/bpf_endian.h>
 #include <bpf/bpf_helpers.h>
 
-/* The UDP port of all frames. */
+/* The receiver's UDP port: all frames are from or to it. */
 #define TARGET_PORT 5000
 
 /* A frame with its stamp: 0, or the time at which it was made (bpf_ktime_get_ns). Padding aligns the
@@ -79,7 +79,9 @@ static __always_inline void arrived(void *data, void *data_end, __u64 length)
 	__u32 key = 0;
 
 	if ((void *)(frame + 1) > data_end || frame->eth.h_proto != bpf_htons(ETH_P_IP) ||
-	    frame->ip.protocol != IPPROTO_UDP || frame->udp.dest != bpf_htons(TARGET_PORT))
+	    frame->ip.protocol != IPPROTO_UDP ||
+	    (frame->udp.dest != bpf_htons(TARGET_PORT) &&
+	     frame->udp.source != bpf_htons(TARGET_PORT)))
 		return;
 	tally = bpf_map_lookup_elem(&seen, &key);
 	if (!tally)

@@ -10,11 +10,13 @@ mod flood;
 pub mod frames;
 mod half;
 mod hosts;
+mod million;
 mod outlive;
 mod ports;
 mod restart;
 mod rules;
 mod setup;
+mod tracked;
 
 use crate::attempt::{attempt, on_thread};
 use crate::cpu_time::of_process;
@@ -32,7 +34,7 @@ use std::thread;
 use std::time::Duration;
 
 /// All experiments, in the order of the page.
-pub const ALL: [&Experiment; 17] = [
+pub const ALL: [&Experiment; 20] = [
     &frames::cases::GRID,
     &frames::cases::FLOWS,
     &frames::cases::ONE_FLOW,
@@ -42,6 +44,8 @@ pub const ALL: [&Experiment; 17] = [
     &hosts::TCP,
     &hosts::ONE_CPU,
     &firewall::FIREWALL,
+    &tracked::TRACKED,
+    &million::MILLION,
     &flood::FLOOD,
     &setup::SETUP,
     &rules::RULES,

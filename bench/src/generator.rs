@@ -56,10 +56,23 @@ pub fn source(flow: u32) -> Ipv4Addr {
 /// A UDP frame of `size` bytes on the wire, without the last four, the checksum; of flow 0 until a
 /// program changes it. It has no UDP checksum, which would cover the address.
 pub fn frame(size: u32) -> Vec<u8> {
+    let (from, to) = ((SOURCE_MAC, source(0), PORTS.0), (TARGET_MAC, TARGET, PORTS.1));
+    frame_between(from, to, size)
+}
+
+/// The answer to [`frame`].
+fn reply(size: u32) -> Vec<u8> {
+    let (from, to) = ((TARGET_MAC, TARGET, PORTS.1), (SOURCE_MAC, source(0), PORTS.0));
+    frame_between(from, to, size)
+}
+
+type End = (Mac, Ipv4Addr, u16);
+
+fn frame_between(from: End, to: End, size: u32) -> Vec<u8> {
     let payload = size.clamp(SIZES[0], SIZES[1]) - CHECKSUM - HEADERS;
-    let mut frame = Frame::ethernet(TARGET_MAC.0, SOURCE_MAC.0)
-        .ipv4(source(0), TARGET, 64)
-        .udp(PORTS.0, PORTS.1)
+    let mut frame = Frame::ethernet(to.0.0, from.0.0)
+        .ipv4(from.1, to.1, 64)
+        .udp(from.2, to.2)
         .payload(&vec![0; payload as usize])
         .finish();
     if let Some(checksum) = frame.get_mut(40..42) {
@@ -79,6 +92,8 @@ pub struct Stream {
     /// Bytes of each frame, with Ethernet's checksum.
     pub size: u32,
     pub pace: Pace,
+    /// Frames are the answers to those of the flows.
+    pub reply: bool,
 }
 
 /// How fast frames are sent.
@@ -93,7 +108,7 @@ pub enum Pace {
 impl Stream {
     /// The smallest frames as fast as possible.
     pub fn flood(flows: u32) -> Stream {
-        Stream { flows, size: SIZES[0], pace: Pace::Flood }
+        Stream { flows, size: SIZES[0], pace: Pace::Flood, reply: false }
     }
 
     fn control(self, stop: bool) -> Result<Control> {
@@ -102,7 +117,7 @@ impl Stream {
             Pace::Even(rate) => (true, 1_000_000_000 / u64::from(rate.max(1))),
         };
         ensure!(gap <= LONGEST_GAP, "the generator sends at least 1000 frames a second");
-        Ok(Control { flows: self.flows, stop, stamp, gap })
+        Ok(Control { flows: self.flows, stop, stamp, gap, reply: self.reply })
     }
 
     /// Frames of one run, enough for warming up and then for `span`.
@@ -327,7 +342,9 @@ impl Traffic<'_> {
             Pace::Flood => 0,
             Pace::Even(_) => 1,
         };
-        let (frame, frames) = (frame(self.stream.size), self.stream.frames(span));
+        let Stream { size, reply: is_reply, .. } = self.stream;
+        let frame = if is_reply { reply(size) } else { frame(size) };
+        let frames = self.stream.frames(span);
         while !over.load(Ordering::Acquire) {
             self.programs.generate(&frame, self.ifindex, frames, batch)?;
         }
@@ -369,7 +386,11 @@ mod tests {
         let frame = frame(64);
         assert_eq!(frame[26..30], [10, 0, 0, 0]);
         assert_eq!(source(0x10203).octets(), [10, 1, 2, 3]);
+        let reply = reply(64);
+        assert_eq!((&reply[..6], &reply[30..34]), (&frame[6..12], &[10, 0, 0, 0][..]));
+        assert_eq!((&reply[34..36], &reply[36..38]), (&frame[36..38], &frame[34..36]));
     }
+
     #[test]
     fn a_run_outlasts_the_measured_span() {
         let span = Duration::from_millis(200);

@@ -12,6 +12,7 @@ const TCX: &str = System::Slipswitch(Tier::Tcx).name();
 const BARE: &str = System::BareXdp.name();
 /// The limit where there are many flows.
 const LOOKUP: &str = System::BareLookup.name();
+const LINUX_BRIDGE: &str = System::LinuxBridge.name();
 const BARE_TC: &str = System::BareTc.name();
 /// The limit for containers.
 const BARE_PEER: &str = System::BareTcPeer.name();
@@ -29,6 +30,10 @@ const MOST: Parameters = &[("size", "64"), ("flows", "262144")];
 const RULES: Parameters = &[("rules", "262144")];
 const TO_CONTAINER: Parameters = &[("way", "NIC to veth")];
 const BEHIND_FIREWALL: Parameters = &[("rules", "firewall")];
+const ONE_TRACKED: Parameters = &[("rules", "one zone"), ("connections", "1")];
+const MANY_TRACKED: Parameters = &[("rules", "one zone"), ("connections", "65536")];
+const PIPELINE: Parameters =
+    &[("rules", "three zones, four lookups more"), ("connections", "1")];
 const IDLE: Parameters = &[("traffic", "none"), ("megaflows", "262144")];
 
 /// A goal whose bound the following calls set.
@@ -73,7 +78,7 @@ impl Goal {
 }
 
 /// All goals, in the order of the page.
-pub const ALL: [Goal; 31] = [
+pub const ALL: [Goal; 37] = [
     goal("64 B frames that the generator sends on one core", "one-flow", "rate per core")
         .median(SENDER, AtLeast(8.0)),
     grid("64 B, 1 flow, rate against bare XDP", "rate", ONE).against(BARE, AtLeast(0.85)),
@@ -114,6 +119,22 @@ pub const ALL: [Goal; 31] = [
     goal("new connections through it against OVS AF_PACKET", "firewall", "connections")
         .at(BEHIND_FIREWALL)
         .of(TCX, Against(AF_PACKET), AtLeast(5.0)),
+    goal("new connections through it against a bridge with nftables", "firewall", "connections")
+        .at(BEHIND_FIREWALL)
+        .of(TCX, Against(LINUX_BRIDGE), AtLeast(1.0)),
+    goal("64 B of one connection against the same without tracking", "tracked", "rate")
+        .at(ONE_TRACKED)
+        .of(XDP, Paired, AtLeast(0.85)),
+    goal("64 B of 64 K connections against the same without tracking", "tracked", "rate")
+        .at(MANY_TRACKED)
+        .of(XDP, Paired, AtLeast(0.85)),
+    goal("64 B through three zones and four more lookups against one", "tracked", "rate")
+        .at(PIPELINE)
+        .of(XDP, Paired, AtLeast(0.75)),
+    goal("a control request while a million connections are swept", "million", "longest request, sweeping")
+        .of(XDP, Worst, AtMost(10.0)),
+    goal("a packet of userspace while a million are swept", "million", "delay p99.9, sweeping")
+        .of(USERSPACE, Worst, AtMost(1.0)),
     // Against TCP during a flood of packets that one megaflow drops.
     goal("TCP during a flood of new flows", "flood", "throughput")
         .at(&[("flood", "new flows")])

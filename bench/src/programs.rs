@@ -11,7 +11,7 @@ const TC: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/tc.bpf.o"));
 const XDP: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/xdp.bpf.o"));
 
 /// The largest number of flows, as in `bpf/flows.h`.
-const MOST_FLOWS: u32 = 1 << 18;
+const MOST_FLOWS: u32 = 1 << 20;
 
 /// A hook of the kernel's receive path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -121,6 +121,7 @@ impl Programs {
         let words = [control.flows, u32::from(control.stop), u32::from(control.stamp), mask];
         let mut bytes: Vec<u8> = words.iter().flat_map(|w: &u32| w.to_ne_bytes()).collect();
         bytes.extend(control.gap.to_ne_bytes());
+        bytes.extend(u64::from(control.reply).to_ne_bytes());
         Ok(self.map("control")?.update(&0u32.to_ne_bytes(), &bytes, MapFlags::ANY)?)
     }
 
@@ -155,6 +156,8 @@ pub struct Control {
     pub stamp: bool,
     /// Nanoseconds from frame to frame; 0 for as fast as possible.
     pub gap: u64,
+    /// Frames are replies.
+    pub reply: bool,
 }
 
 /// A program at a device, as long as this value is held.

@@ -24,6 +24,11 @@ pub enum Rules {
     Firewall,
     /// The same; the source of connections becomes one of [`NAT_ADDRESSES`].
     Nat,
+    /// Like [`Rules::Normal`] for IPv4, with each connection tracked in a zone.
+    Tracked,
+    /// The same with the lookups of a virtual network: in the zone of the sender's port, in that of
+    /// a router with and without `nat`, and in the zone of the receiver's port.
+    Zones,
     /// Like [`Rules::Normal`]; in addition UDP from a third port is dropped in this way.
     Third(Flood),
     /// From the first port, ARP, and a rule for each of this many addresses of [`DESTINATIONS`];
@@ -66,6 +71,10 @@ pub fn destination(flow: u32) -> Ipv4Addr {
     Ipv4Addr::from_bits(0x0a40_0000 | flow)
 }
 
+/// Cookie of the rules for packets of connections that are not established.
+pub const NEW_COOKIE: u32 = 1;
+const NEW: &str = "cookie=1";
+
 /// Bits of an address that prefixes are taken from.
 const BITS: u32 = 0x55aa_55aa;
 
@@ -99,6 +108,31 @@ impl Rules {
                 .text()
                 .replace("actions=ct(table=1)", "actions=ct(table=1,nat)")
                 .replace("ct(commit)", &format!("ct(commit,nat(src={NAT_RANGE}))")),
+            Rules::Tracked => format!(
+                "ip actions=ct(zone=1,table=1)\n\
+                 {NEW},table=1,in_port=1,ip,ct_state=+trk+new actions=ct(commit,zone=1),output:2\n\
+                 table=1,in_port=1,ip,ct_state=+trk+est actions=output:2\n\
+                 table=1,in_port=2,ip,ct_state=+trk+est actions=output:1\n"
+            ),
+            Rules::Zones => {
+                let steps = [(1, 1, "zone=2,nat"), (2, 2, "zone=2"), (3, 2, "zone=3")];
+                let step = |(table, zone, next): (u32, u32, &str)| {
+                    let after = table + 1;
+                    format!(
+                        "{NEW},table={table},ip,ct_state=+trk+new \
+                         actions=ct(commit,zone={zone}),ct({next},table={after})\n\
+                         table={table},ip,ct_state=+trk+est actions=ct({next},table={after})"
+                    )
+                };
+                format!(
+                    "ip actions=ct(zone=1,table=1)\n{}\
+                     {NEW},table=4,in_port=1,ip,ct_state=+trk+new \
+                     actions=ct(commit,zone=3),output:2\n\
+                     table=4,in_port=1,ip,ct_state=+trk+est actions=output:2\n\
+                     table=4,in_port=2,ip,ct_state=+trk+est actions=output:1\n",
+                    lines(steps, step)
+                )
+            }
             Rules::Third(flood) => Rules::Normal.text() + &from_third(flood),
             Rules::Destinations(flows) => {
                 "in_port=1,arp actions=output:2\nin_port=2 actions=output:1\n\

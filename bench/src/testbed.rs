@@ -8,7 +8,7 @@ use crate::programs::{Hook, Programs};
 use crate::sink::Sink;
 use crate::system::{Between, Instance, System};
 use crate::topology::{Remote, Topology};
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use slipswitch_tests::harness::Netns;
 
 /// A way from a generator to a sink.
@@ -22,8 +22,15 @@ pub struct Testbed {
     pub instance: Box<dyn Instance>,
     sink: Sink,
     generator: Programs,
+    replies: Option<Replies>,
     topology: Topology,
     cpus: Cpus,
+}
+
+/// A generator at the second port, and a sink at the first.
+struct Replies {
+    generator: Programs,
+    sink: Sink,
 }
 
 impl Testbed {
@@ -50,7 +57,33 @@ impl Testbed {
         instance.add_ports(1, &topology.ports())?;
         let from = &topology.sender;
         let generator = from.host.netns.with(|| generator(from.ifindex, Counted::AtSink))?;
-        Ok(Testbed { instance, sink, generator, topology, cpus })
+        Ok(Testbed { instance, sink, generator, replies: None, topology, cpus })
+    }
+
+    /// With traffic the other way, between cards.
+    pub fn with_replies(mut self, system: System) -> Result<Testbed> {
+        let Topology { sender, receiver } = &self.topology;
+        let hook = system.leaves_by();
+        let sink = sender.host.netns.with(|| Sink::at(hook, sender.ifindex))?;
+        let generator =
+            receiver.host.netns.with(|| generator(receiver.ifindex, Counted::AtSink))?;
+        self.replies = Some(Replies { generator, sink });
+        Ok(self)
+    }
+
+    /// Answers to the frames of a stream.
+    pub fn replies(&self, stream: Stream) -> Result<Traffic<'_>> {
+        let Replies { generator, sink } = self.replies.as_ref().context("no traffic goes back")?;
+        let from = &self.topology.receiver;
+        Ok(Traffic {
+            programs: generator,
+            netns: from.host.netns.clone(),
+            ifindex: from.ifindex,
+            stream: Stream { reply: true, ..stream },
+            sink,
+            daemons: self.instance.daemons(),
+            cpus: self.cpus,
+        })
     }
 }
 
@@ -160,7 +193,7 @@ mod tests {
             let mut testbed = Testbed::new(system, receiver, cpus).unwrap();
             testbed.instance.install(Rules::OneToOne(3)).unwrap();
             for size in SIZES {
-                let stream = Stream { flows: 3, size, pace: Pace::Even(2_000) };
+                let stream = Stream { size, pace: Pace::Even(2_000), ..Stream::flood(3) };
                 // On a busy machine a window may pass without a frame.
                 let mut windows =
                     (0..TRIES).map(|_| testbed.traffic(stream).delays(WINDOW).unwrap());
@@ -184,7 +217,7 @@ mod tests {
         }
         let Ok(cpus) = pin::cpus() else { return skip("there is one CPU only") };
         let generator = GeneratorOnly::new(Counted::AtDevice, cpus).unwrap();
-        let traffic = generator.traffic(Stream { flows: 3, size: SIZES[1], pace: Pace::Flood });
+        let traffic = generator.traffic(Stream { size: SIZES[1], ..Stream::flood(3) });
         let mut windows = (0..TRIES).map(|_| traffic.measure(WINDOW).unwrap());
         let span = windows.find(|span| span.sent > 0 && span.arrived.packets > 0).unwrap();
         let bytes = span.arrived.packets * u64::from(SIZES[1] - CHECKSUM);

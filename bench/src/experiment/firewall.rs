@@ -18,7 +18,8 @@ pub const FIREWALL: Experiment = Experiment {
     name: "firewall",
     title: "TCP through a stateful firewall",
     about: "One container may open connections to another, which may only answer: rules with the \
-            action ct and matches on ct_state. Throughput is that of one connection, requests and \
+            action ct and matches on ct_state. The Linux bridge hands packets to nftables, where the \
+            kernel tracks connections. Throughput is that of one connection, requests and \
             answers have one byte, and connections are made, used for one request and closed, one \
             at a time. Two switches of the same kind take turns of 50 ms: one with these rules, \
             and one with rules that forward everything. The ratio in brackets is to the latter.",
@@ -31,8 +32,12 @@ pub const FIREWALL: Experiment = Experiment {
 };
 
 /// Systems that track connections on plain veth pairs without polling.
-const SYSTEMS: [System; 3] =
-    [System::OvsAfPacket, System::Slipswitch(Tier::Tcx), System::Slipswitch(Tier::Userspace)];
+const SYSTEMS: [System; 4] = [
+    System::LinuxBridge,
+    System::OvsAfPacket,
+    System::Slipswitch(Tier::Tcx),
+    System::Slipswitch(Tier::Userspace),
+];
 
 /// A figure, and the function that measures it for a time.
 type Figure = (Metric, fn(&Endpoints, Duration) -> Result<f64>);

@@ -4,11 +4,19 @@
 use super::Instance;
 use crate::generator::{SOURCE_MAC, TARGET_MAC};
 use crate::netns::run;
+use crate::rules::Rules;
 use crate::topology::Port;
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use slipswitch_tests::harness::Netns;
 
 const DEVICE: &str = "br0";
+/// The rules of [`Rules::Firewall`] for nftables, by the hosts' addresses.
+const FIREWALL: &str = "add table ip firewall; \
+     add chain ip firewall all { type filter hook forward priority 0; policy drop; }; \
+     add rule ip firewall all ct state established accept; \
+     add rule ip firewall all ip saddr 10.0.0.1 ct state new accept";
+/// Hands packets of bridges of a namespace to nftables.
+const TO_NFTABLES: &str = "sysctl -q net.bridge.bridge-nf-call-iptables";
 
 /// A Linux bridge in a namespace of its own.
 pub struct Bridge {
@@ -44,6 +52,15 @@ impl Instance for Bridge {
                      bridge fdb replace {address} dev {name} master static"
                 ),
             )?;
+        }
+        Ok(())
+    }
+
+    /// Only a firewall needs more than forwarding.
+    fn install(&mut self, rules: Rules) -> Result<()> {
+        if rules == Rules::Firewall {
+            run(&self.netns, &format!("{TO_NFTABLES}=1 && nft '{FIREWALL}'"))
+                .context("the kernel does not filter what bridges forward by connections")?;
         }
         Ok(())
     }

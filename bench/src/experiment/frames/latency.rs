@@ -44,7 +44,7 @@ pub fn measure(
     rate: u32,
     plan: Plan,
 ) -> Figures {
-    let stream = Stream { flows: case.flows, size: case.size, pace: Pace::Even(rate) };
+    let stream = Stream { pace: Pace::Even(rate), ..case.flood() };
     let round = Duration::from_millis(if plan.full { 500 } else { 300 });
     let (window, turns) = match reference {
         Some(_) => (TURN, turns_in(round)),

@@ -2,7 +2,7 @@
 //! Rules, and the megaflows that follow from them, before anything is measured.
 
 use super::cases::Case;
-use crate::generator::{Live, Pace, Stream};
+use crate::generator::{Live, Pace, Stream, Traffic};
 use crate::rules::Rules;
 use crate::testbed::{Testbed, Way};
 use anyhow::Result;
@@ -52,9 +52,7 @@ fn fill(testbed: &Testbed, flows: u32) -> Result<Option<String>> {
         if left == 0 {
             return Ok(None);
         }
-        let traffic = testbed.traffic(Stream { pace: Pace::Even(pace), ..Stream::flood(flows) });
-        let cycle = Duration::from_secs_f64(f64::from(flows) / f64::from(pace));
-        traffic.run(cycle, |live| once_each(live, flows, SLACK * (cycle + STEP)))?;
+        cycle(|stream| Ok(testbed.traffic(stream)), flows, pace)?;
         let before = left;
         left = missing();
         if pace <= SLOW && left > before - before / GAIN {
@@ -64,6 +62,17 @@ fn fill(testbed: &Testbed, flows: u32) -> Result<Option<String>> {
     let there = u64::from(flows) - left;
     let seconds = begin.elapsed().as_secs();
     Ok((left > 0).then(|| format!("only {there} of {flows} megaflows after {seconds} s")))
+}
+
+/// Sends a frame of every flow, this many a second.
+pub fn cycle<'a>(
+    way: impl Fn(Stream) -> Result<Traffic<'a>>,
+    flows: u32,
+    pace: u32,
+) -> Result<()> {
+    let traffic = way(Stream { pace: Pace::Even(pace), ..Stream::flood(flows) })?;
+    let cycle = Duration::from_secs_f64(f64::from(flows) / f64::from(pace));
+    traffic.run(cycle, |live| once_each(live, flows, SLACK * (cycle + STEP)))
 }
 
 /// Waits until a frame of each flow was sent.
