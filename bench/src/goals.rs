@@ -32,8 +32,7 @@ const TO_CONTAINER: Parameters = &[("way", "NIC to veth")];
 const BEHIND_FIREWALL: Parameters = &[("rules", "firewall")];
 const ONE_TRACKED: Parameters = &[("rules", "one zone"), ("connections", "1")];
 const MANY_TRACKED: Parameters = &[("rules", "one zone"), ("connections", "65536")];
-const PIPELINE: Parameters =
-    &[("rules", "three zones, four lookups more"), ("connections", "1")];
+const PIPELINE: Parameters = &[("rules", "three zones, four lookups more"), ("connections", "1")];
 const IDLE: Parameters = &[("traffic", "none"), ("megaflows", "262144")];
 
 /// A goal whose bound the following calls set.
@@ -131,10 +130,17 @@ pub const ALL: [Goal; 37] = [
     goal("64 B through three zones and four more lookups against one", "tracked", "rate")
         .at(PIPELINE)
         .of(XDP, Paired, AtLeast(0.75)),
-    goal("a control request while a million connections are swept", "million", "longest request, sweeping")
-        .of(XDP, Worst, AtMost(10.0)),
-    goal("a packet of userspace while a million are swept", "million", "delay p99.9, sweeping")
-        .of(USERSPACE, Worst, AtMost(1.0)),
+    goal(
+        "a control request while a million connections are swept",
+        "million",
+        "longest request, sweeping",
+    )
+    .of(XDP, Worst, AtMost(10.0)),
+    goal("a packet of userspace while a million are swept", "million", "delay p99.9, sweeping").of(
+        USERSPACE,
+        Worst,
+        AtMost(1.0),
+    ),
     // Against TCP during a flood of packets that one megaflow drops.
     goal("TCP during a flood of new flows", "flood", "throughput")
         .at(&[("flood", "new flows")])

@@ -68,7 +68,8 @@ fn run(run: &mut Run) -> Result<()> {
 
 fn measure(run: &mut Run, system: System) -> Result<()> {
     let [without, tracking] = {
-        let made: Result<Vec<_>> = RULES.map(|r| testbed(system, run.cpus, r)).into_iter().collect();
+        let made: Result<Vec<_>> =
+            RULES.map(|r| testbed(system, run.cpus, r)).into_iter().collect();
         <[Testbed; 2]>::try_from(made?).ok().context("two switches")?
     };
     run.describe(system, &*tracking.instance);

@@ -5,6 +5,7 @@
 #ifndef SLIPSWITCH_EXEC_H
 #define SLIPSWITCH_EXEC_H
 
+#include "chain.h"
 #include "copies.h"
 #include "edit_arp.h"
 #include "edit_eth.h"
@@ -188,6 +189,7 @@ static __always_inline int exec_output(hook_ctx *ctx, struct state *st, __u32 po
 	if (st->trunc && st->trunc < data_length(ctx) && frame_resize(ctx, st->trunc))
 		return drop(DROP_MALFORMED); /* shorter than an Ethernet header */
 #endif
+	chain_end(ctx, st, st->flow, port);
 	return output(ctx, port, st->in_port, st->covered);
 }
 

@@ -97,6 +97,9 @@ enum word {
 #define FLOW_PRECHECK 2   /* XDP: the program copies, recirculates or cuts: see undo.h */
 #define FLOW_TRACKED 4 /* the match has words of connections that are not zero: no packet from a
 			* port matches */
+#define FLOW_CHAIN 8 /* the actions are a `ct` that changes no connection, edits, and a new lookup: see
+		      * chain.h */
+#define FLOW_CHAIN_END 16 /* the actions are edits and one output */
 #define FLOW_PACKET_TYPE 0x80 /* for the daemon only: the match names packet_type 0 */
 
 /* mask.needs of a mask that no flow uses, with other masks after it: searches skip it. The daemon
@@ -533,6 +536,7 @@ enum tail {
 	TAIL_PRECHECK, /* XDP: before a program with FLOW_PRECHECK */
 	TAIL_CT,       /* OP_CT */
 	TAIL_CT_MOVE,  /* tc: OP_CT of a packet that TAIL_CT leaves. Empty: it goes up */
+	TAIL_CHAIN,    /* a packet from a port whose flow has FLOW_CHAIN */
 	TAILS,
 };
 

@@ -20,6 +20,7 @@
 #include "parse.h"
 #include "parse_fast.h"
 #include "last_flow.h"
+#include "chain.h"
 
 #define PULL_BYTES 512 /* tc: bytes of a packet that are made linear for its headers */
 
@@ -221,34 +222,6 @@ static __always_inline bool lookup_runs_here(hook_ctx *ctx, __u32 hooks, __u32 f
 }
 
 /**
- * lookup_can_redirect - Checks whether this hook can send a packet to a port.
- * @v: the packet's bytes
- * @port: the port, or NULL
- *
- * XDP can redirect only to devices in the devmap, and frames in several buffers only to some of
- * these. The next hook can send to any port.
- *
- * Return: true also for a port that the packet is dropped at.
- */
-static __always_inline bool lookup_can_redirect(const struct view *v, const struct port *port)
-{
-#if AT_XDP
-	const __u32 open = PORT_UP | PORT_DEVMAP | PORT_SPLIT;
-	__u32 flags;
-
-	/* One comparison suffices for most ports. */
-	if (!port || (port->flags & open) == open)
-		return true;
-	flags = *(volatile __u32 *)&port->flags; /* read again: most packets would pay for a register */
-	if (!(flags & PORT_UP))
-		return true;
-	return flags & PORT_DEVMAP && v->whole;
-#else
-	return true;
-#endif
-}
-
-/**
  * lookup_can_redirect_any - Checks whether this hook can send a packet to every port.
  * @v: the packet's bytes
  *
@@ -281,6 +254,7 @@ static __always_inline void state_init(struct state *st, __u32 in_port)
 	st->tracked = 0;
 	st->resumes = 0;
 	st->ct_cached = 0;
+	st->chain = 0;
 	st->calls = CALLS_TO_LOOKUP;
 }
 
@@ -299,18 +273,6 @@ static __always_inline void state_begin_program(struct state *st, __u32 flow, __
 	st->pc = 0;
 	st->trunc = 0;
 	st->length = length;
-}
-
-/* Counts a packet that the host's stack sent, which no device counts. `bytes`: of the frame. */
-static __always_inline void count_ingress(__u32 in_port, __u32 bytes)
-{
-	struct port *port;
-
-	if (!(settings.features & FEATURE_STACK))
-		return;
-	port = port_of(in_port);
-	if (port && port->flags & PORT_STACK)
-		count_rx(in_port, bytes);
 }
 
 /**
@@ -425,9 +387,6 @@ static __always_inline bool lookup_decide(const __u64 *key, const struct emc_key
 	return true;
 }
 
-/* No verdict: nothing was done, and the packet takes a slower path. */
-#define NOT_HERE 0x7fffffff
-
 /**
  * lookup_forward - Sends a packet from a port by a flow whose action is one output.
  * @ctx: the packet
@@ -447,7 +406,7 @@ static __always_inline int lookup_forward(hook_ctx *ctx, const struct view *v, _
 {
 	struct port *port = port_of(output);
 
-	if (!lookup_can_redirect(v, port))
+	if (!output_can_redirect(v, port))
 		return NOT_HERE;
 	if (e)
 		emc_count(e, bytes, tcp_flags);
@@ -455,6 +414,14 @@ static __always_inline int lookup_forward(hook_ctx *ctx, const struct view *v, _
 		count_flow(slot, bytes, tcp_flags);
 	count_ingress(in_port, bytes);
 	return output_to(ctx, port, output, in_port, v->length, ETH_HLEN);
+}
+
+/* Returns true when the slot has FLOW_CHAIN, and runs at this hook. */
+static __always_inline bool lookup_has_chain(__u32 number)
+{
+	struct slot *slot = bpf_map_lookup_elem(&slots, &number);
+
+	return slot && slot->flags & FLOW_CHAIN && slot->hooks & HOOK;
 }
 
 /**
@@ -478,6 +445,8 @@ static __always_inline int lookup_fast(hook_ctx *ctx, __u32 in_port)
 	if (!e)
 		return NOT_HERE;
 	output = emc_output(e);
+	if (output == NO_PORT && lookup_has_chain(emc_slot(e)))
+		return tail_call(ctx, TAIL_CHAIN);
 	if (output == NO_PORT || !(emc_hooks(e) & HOOK))
 		return NOT_HERE;
 	/* The whole frame is in memory: parse_fast() refuses tags outside of it. */
@@ -539,6 +508,9 @@ static __always_inline int lookup(hook_ctx *ctx)
 	e = emc_find(&emc_key, &at);
 	if (!(e ? lookup_decide_at_once(&d, e) : lookup_decide(key, &emc_key, hash, &d)))
 		goto walk;
+	/* With an entry, the fast path has tried that. */
+	if (!e && d.flags & FLOW_CHAIN && d.hooks & HOOK)
+		return tail_call(ctx, TAIL_CHAIN);
 	if (!lookup_runs_here(ctx, d.hooks, d.flags))
 		goto slow;
 	bytes = view.length + tag_length(ctx);
@@ -615,7 +587,7 @@ static __always_inline int lookup_run(hook_ctx *ctx, struct state *st, struct sl
 
 	if (!lookup_runs_here(ctx, slot->hooks, slot->flags))
 		return lookup_leave(ctx, st->depth);
-	if (to != NO_PORT && !lookup_can_redirect(&view, port))
+	if (to != NO_PORT && !output_can_redirect(&view, port))
 		return lookup_leave(ctx, st->depth);
 	if (slot->program != NO_PROGRAM && !lookup_can_redirect_any(&view))
 		return lookup_leave(ctx, st->depth);
@@ -626,6 +598,8 @@ static __always_inline int lookup_run(hook_ctx *ctx, struct state *st, struct sl
 		state_begin_program(st, number, slot->program, bytes);
 		return precheck_begin(ctx, st, number, state_tcp_flags(st));
 	}
+	if (to != NO_PORT)
+		chain_end(ctx, st, number, to);
 	deferred_counts_flush(st);
 	count_flow(number, bytes, state_tcp_flags(st));
 	if (!st->depth)

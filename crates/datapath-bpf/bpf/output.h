@@ -7,6 +7,8 @@
 #error include hook_xdp.h or hook_tc.h first
 #endif
 
+#include "view.h"
+
 /* Counts a drop for `reason` (enum drop) and returns the verdict for it. */
 static __always_inline int drop(__u32 reason)
 {
@@ -210,6 +212,49 @@ static __always_inline void output_copy(hook_ctx *ctx, __u32 number)
 }
 
 #endif
+
+/* No verdict: nothing was done, and the packet takes a slower path. */
+#define NOT_HERE 0x7fffffff
+
+/**
+ * output_can_redirect - Checks whether this hook can send a packet to a port.
+ * @v: the packet's bytes
+ * @port: the port, or NULL
+ *
+ * XDP can redirect only to devices in the devmap, and frames in several buffers only to some of
+ * these. The next hook can send to any port.
+ *
+ * Return: true also for a port that the packet is dropped at.
+ */
+static __always_inline bool output_can_redirect(const struct view *v, const struct port *port)
+{
+#if AT_XDP
+	const __u32 open = PORT_UP | PORT_DEVMAP | PORT_SPLIT;
+	__u32 flags;
+
+	/* One comparison suffices for most ports. */
+	if (!port || (port->flags & open) == open)
+		return true;
+	flags = *(volatile __u32 *)&port->flags; /* read again: most packets would pay for a register */
+	if (!(flags & PORT_UP))
+		return true;
+	return flags & PORT_DEVMAP && v->whole;
+#else
+	return true;
+#endif
+}
+
+/* Counts a packet that the host's stack sent, which no device counts. `bytes`: of the frame. */
+static __always_inline void count_ingress(__u32 in_port, __u32 bytes)
+{
+	struct port *port;
+
+	if (!(settings.features & FEATURE_STACK))
+		return;
+	port = port_of(in_port);
+	if (port && port->flags & PORT_STACK)
+		count_rx(in_port, bytes);
+}
 
 /* Sends the packet itself, which came from `in_port`, to port `number`; returns the verdict. At tc,
  * the kernel's network header is at `network`. */

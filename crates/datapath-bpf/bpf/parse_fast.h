@@ -79,29 +79,37 @@ static __always_inline bool parse_fast_ipv4(__u64 *key, const struct view *v, __
 }
 
 /**
- * parse_fast - Parses a packet of the common shape.
+ * parse_fast_key - Parses a packet of the common shape.
  * @ctx: the packet
  * @v: its bytes, with linear_length()
  * @in_port: ingress port
- * @words: become the words of the packet's key under the union of all masks
+ * @key: becomes the packet's words of the exact-match cache
  * @tcp_flags: becomes the TCP flags, a host integer; 0 when the packet is not TCP
  *
  * Return: false when the packet has another shape.
  */
-static __always_inline bool parse_fast(hook_ctx *ctx, const struct view *v, __u32 in_port,
-				       __u64 *words, __u32 *tcp_flags)
+static __always_inline bool parse_fast_key(hook_ctx *ctx, const struct view *v, __u32 in_port,
+					   __u64 *key, __u32 *tcp_flags)
 {
 	const void *eth = v->data;
-	__u64 key[EMC_WORDS];
 
-	if (!config_here()->emc_used || has_tag(ctx) ||
-	    eth + ETH_HLEN + FAST_IP + FAST_UDP > v->end ||
+	if (has_tag(ctx) || eth + ETH_HLEN + FAST_IP + FAST_UDP > v->end ||
 	    load16(eth + 12) != bpf_htons(ETH_P_IP))
 		return false;
 	key[W_PORT] = PLACE(bpf_htons(in_port), 2, 0) | PLACE(bpf_htons(ETH_P_IP), 2, 2);
 	key[W_ETH0] = load64(eth);
 	key[W_ETH1] = PLACE(load32(eth + 8), 4, 0);
-	if (!parse_fast_ipv4(key, v, tcp_flags))
+	return parse_fast_ipv4(key, v, tcp_flags);
+}
+
+/* Does parse_fast_key() for the exact-match cache: `words` become those under the union of all
+ * masks. Returns false also when the cache is off. */
+static __always_inline bool parse_fast(hook_ctx *ctx, const struct view *v, __u32 in_port,
+				       __u64 *words, __u32 *tcp_flags)
+{
+	__u64 key[EMC_WORDS];
+
+	if (!config_here()->emc_used || !parse_fast_key(ctx, v, in_port, key, tcp_flags))
 		return false;
 	emc_under(words, key);
 	return true;

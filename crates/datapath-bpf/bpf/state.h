@@ -39,7 +39,8 @@ struct state {
 	__u16 ct_generation;
 	__u16 ct_zone;
 	__u8 ct_cached;    /* CT_CACHED*; 0: there is no such connection */
-	__u8 pad[3];
+	__u8 chain;        /* connections of the result that is being made: see chain.h */
+	__u16 chain_maker; /* low bits of the generation of the programs that make it */
 };
 
 #endif

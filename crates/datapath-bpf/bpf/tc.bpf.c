@@ -8,6 +8,7 @@
 #include "miss.h"
 #include "exec.h"
 #include "ct_move.h"
+#include "chain_run.h"
 
 SEC("tc")
 int entry_tc_ingress(struct __sk_buff *ctx)
@@ -56,6 +57,12 @@ SEC("tc")
 int ct_move_tc(struct __sk_buff *ctx)
 {
 	return ct_move(ctx);
+}
+
+SEC("tc")
+int chain_tc(struct __sk_buff *ctx)
+{
+	return chain(ctx);
 }
 
 SEC("tc")

@@ -7,6 +7,7 @@
 #include "mask_scan.h"
 #include "exec.h"
 #include "ct.h"
+#include "chain_run.h"
 
 SEC("xdp")
 int entry_xdp(struct xdp_md *ctx)
@@ -48,6 +49,12 @@ SEC("xdp")
 int ct_xdp(struct xdp_md *ctx)
 {
 	return ct(ctx);
+}
+
+SEC("xdp")
+int chain_xdp(struct xdp_md *ctx)
+{
+	return chain(ctx);
 }
 
 char _license[] SEC("license") = "Dual BSD/GPL";

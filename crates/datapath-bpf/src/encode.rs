@@ -119,6 +119,7 @@ pub fn encode(actions: &[Action]) -> Result<Encoded, Refusal> {
     if traits.needs_precheck() {
         writer.flags |= FLOW_PRECHECK;
     }
+    writer.flags |= traits.chain;
     if writer.hooks.is_empty() {
         return Err(Refusal::UnsupportedAction);
     }

@@ -62,6 +62,9 @@ use entries::SlotSet;
 use moved::Reported;
 use stats::Reads;
 
+/// Flags of a slot that come from its match.
+const OWN_FLAGS: u8 = FLOW_PACKET_TYPE | FLOW_TRACKED;
+
 /// Stage of a slot's life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum RecordState {
@@ -509,9 +512,7 @@ impl Flows {
 
     fn is_alike(&self, held: &Slot, encoded: &Encoded) -> bool {
         let (output, reason) = encoded.output_and_reason();
-        if (held.output, held.reason, held.flags & !FLOW_PACKET_TYPE)
-            != (output, reason, encoded.flags)
-        {
+        if (held.output, held.reason, held.flags & !OWN_FLAGS) != (output, reason, encoded.flags) {
             return false;
         }
         match &encoded.effect {

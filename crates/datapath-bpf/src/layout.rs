@@ -15,6 +15,9 @@ pub const STATE_BYTES: u32 = 296;
 /// Size in bytes of `struct undo`, which one program leaves to the next. The daemon does not read
 /// it.
 pub const UNDO_BYTES: u32 = 296;
+/// Size in bytes of `struct chain`, which programs keep for later packets. The daemon does not read
+/// it.
+pub const CHAIN_BYTES: u32 = 192;
 
 /// Numbers of the words of a key: `enum word`.
 pub mod word {
@@ -106,6 +109,10 @@ pub const FLOW_NO_GSO: u8 = 1;
 pub const FLOW_PRECHECK: u8 = 2;
 /// Bit of `slot.flags`: the match has words of connections that are not zero.
 pub const FLOW_TRACKED: u8 = 4;
+/// Bit of `slot.flags`: the actions are a `ct` that changes no connection, edits, and a new lookup.
+pub const FLOW_CHAIN: u8 = 8;
+/// Bit of `slot.flags`: the actions are edits and one output.
+pub const FLOW_CHAIN_END: u8 = 16;
 /// Bit of `slot.flags` that only the daemon reads: the match names packet_type 0.
 pub const FLOW_PACKET_TYPE: u8 = 0x80;
 /// Value of `mask.needs` for a vacant mask, which searches skip.
@@ -206,7 +213,7 @@ pub const CT_OP_PORTS: u16 = 2048;
 /// Bit of [`Op::Ct`]: the translation is chosen by a hash, as without [`CT_OP_RANDOM`]. For dumps.
 pub const CT_OP_HASH: u16 = 4096;
 /// Number of slots of a table of programs.
-pub const TAILS: u32 = 9;
+pub const TAILS: u32 = 10;
 
 /// A slot of the table of programs: `enum tail`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -230,6 +237,8 @@ pub enum Tail {
     Ct,
     /// tc: moves the states of connections, and makes them. Empty when the kernel refused it.
     CtMove,
+    /// Lookup of a packet from a port whose flow has [`FLOW_CHAIN`].
+    Chain,
 }
 
 /// Declares [`Op`] and lists its variants.
@@ -554,5 +563,5 @@ const _: () = {
     assert!(offset_of!(ConfigEntry, factors) == 72);
     assert!(datapath::DropReason::ALL.len() <= DROPS);
     assert!(Op::ALL.len() <= 32); // sets of instructions are bits of 32
-    assert!(Tail::CtMove as u32 == TAILS - 1);
+    assert!(Tail::Chain as u32 == TAILS - 1);
 };

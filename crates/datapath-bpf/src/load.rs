@@ -63,6 +63,7 @@ impl Hook {
                 (Tail::Miss, "miss_tc"),
                 (Tail::Ct, "ct_tc"),
                 (Tail::CtMove, "ct_move_tc"),
+                (Tail::Chain, "chain_tc"),
             ],
             Hook::Xdp => &[
                 (Tail::Lookup, "lookup_xdp"),
@@ -71,6 +72,7 @@ impl Hook {
                 (Tail::Exec, "exec_xdp"),
                 (Tail::Precheck, "precheck_xdp"),
                 (Tail::Ct, "ct_xdp"),
+                (Tail::Chain, "chain_xdp"),
             ],
         }
     }

@@ -34,6 +34,11 @@ const EMC_BYTES: usize = 64 << 20;
 /// itself.
 const EMC_LINES: RangeInclusive<usize> = 1 << 10..=1 << 18;
 
+/// Size in bytes that the results of chains of all CPUs take together, about.
+const CHAINS_BYTES: usize = 48 << 20;
+/// Range of the number of results of one CPU, whatever [`CHAINS_BYTES`] gives.
+const CHAINS: RangeInclusive<usize> = 1 << 8..=1 << 17;
+
 /// The arrays that are one element of their map (`TABLE` of `bpf/maps.h`).
 pub(crate) const TABLES: [&str; 7] =
     ["emc", "last_flows", "epochs", "moves", "config", "ports", "ifaces"];
@@ -64,7 +69,9 @@ pub struct Sizes {
     pub programs: u32,
     /// Lines of the exact-match cache of one CPU; a power of two.
     pub emc_lines: u32,
-    /// CPUs that have an exact-match cache and a last flow.
+    /// Results of chains of one CPU; a power of two.
+    pub chains: u32,
+    /// CPUs that have an exact-match cache, a last flow and results of chains.
     pub cpus: u32,
     /// CPUs share shards, so programs count by atomic additions.
     pub shards_atomic: bool,
@@ -80,6 +87,8 @@ impl Sizes {
         let with_own = cpus.clamp(1, 1 << 13); // NR_CPUS is at most this
         let most = EMC_BYTES / size_of::<EmcLine>() / with_own;
         let emc_lines = 1 << most.clamp(*EMC_LINES.start(), *EMC_LINES.end()).ilog2();
+        let most = CHAINS_BYTES / CHAIN_BYTES as usize / with_own;
+        let chains = 1 << most.clamp(*CHAINS.start(), *CHAINS.end()).ilog2();
         let cpus = u32::try_from(cpus.max(1)).unwrap_or(1 << 16).min(1 << 16).next_power_of_two();
         let bytes = u64::from(flows) * size_of::<Recent>() as u64;
         let most = (MOST_RECENT_BYTES / bytes).clamp(1, 1 << 16) as u32; // fits: clamped
@@ -93,6 +102,7 @@ impl Sizes {
             shards,
             programs: config.max_programs.clamp(1, 1 << 22),
             emc_lines,
+            chains,
             cpus: with_own as u32, // clamped
             shards_atomic: shards < cpus,
         }
@@ -126,6 +136,9 @@ impl Sizes {
     /// Returns the bytes of a value and the number of entries of the map that has the shared array
     /// called `name`.
     pub(crate) fn shape(&self, name: &str) -> Option<(u32, u32)> {
+        if name == "chains" {
+            return Some((CHAIN_BYTES, self.cpus * self.chains));
+        }
         let (_, bytes, entries) = self.arrays().into_iter().find(|(n, ..)| *n == name)?;
         let bytes = bytes as u32; // a few hundred
         Some(if TABLES.contains(&name) { (bytes * entries, 1) } else { (bytes, entries) })

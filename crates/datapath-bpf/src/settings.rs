@@ -40,7 +40,7 @@ pub struct VariantSettings {
     pub generation: u32,
     pub emc_total: u32,
     pub cpus: u32,
-    pub pad: u32,
+    pub chains: u32,
     pub factors: Factors,
     pub union_mask: [u64; WORDS],
 }
@@ -98,7 +98,7 @@ impl VariantSettings {
             generation,
             emc_total: sizes.cpus * sizes.emc_lines,
             cpus: sizes.cpus,
-            pad: 0,
+            chains: sizes.chains,
             factors: *factors,
             union_mask: keys::signature(),
         }

@@ -86,6 +86,7 @@ fn structures_are_the_same_in_c_and_here() {
         same!(&btf, "port_stats", PortCount { rx_packets, rx_bytes, tx_packets, tx_bytes });
         same!(&btf, "iface", Iface { ifindex, port });
         assert_eq!(in_c(&btf, "state").0, STATE_BYTES as usize);
+        assert_eq!(in_c(&btf, "chain").0, CHAIN_BYTES as usize);
         if hook == Hook::Xdp {
             assert_eq!(in_c(&btf, "undo").0, UNDO_BYTES as usize);
         }
@@ -133,7 +134,7 @@ fn structures_are_the_same_in_c_and_here() {
                 generation,
                 emc_total,
                 cpus,
-                pad,
+                chains,
                 factors,
                 union_mask,
             }
@@ -225,6 +226,7 @@ fn enumerations_are_the_same_in_c_and_here() {
         Tail::Precheck,
         Tail::Ct,
         Tail::CtMove,
+        Tail::Chain,
     ];
     assert_eq!(names_in("tail", "TAIL_"), tails.map(|tail| c_name("TAIL", &tail)));
     assert_eq!(tails.map(|tail| tail as usize), std::array::from_fn(|n| n));
@@ -243,6 +245,8 @@ fn constants_are_the_same_in_c_and_here() {
         ("FLOW_NO_GSO", FLOW_NO_GSO.into()),
         ("FLOW_PRECHECK", FLOW_PRECHECK.into()),
         ("FLOW_TRACKED", FLOW_TRACKED.into()),
+        ("FLOW_CHAIN", FLOW_CHAIN.into()),
+        ("FLOW_CHAIN_END", FLOW_CHAIN_END.into()),
         ("FLOW_PACKET_TYPE", FLOW_PACKET_TYPE.into()),
         ("NEEDS_L3", NEEDS_L3.into()),
         ("MASK_VACANT", MASK_VACANT.into()),

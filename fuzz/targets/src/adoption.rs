@@ -27,6 +27,7 @@ const SIZES: Sizes = Sizes {
     shards: 2,
     programs: 16,
     emc_lines: 16,
+    chains: 4,
     cpus: 2,
     shards_atomic: false,
 };

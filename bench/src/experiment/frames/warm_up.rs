@@ -65,11 +65,7 @@ fn fill(testbed: &Testbed, flows: u32) -> Result<Option<String>> {
 }
 
 /// Sends a frame of every flow, this many a second.
-pub fn cycle<'a>(
-    way: impl Fn(Stream) -> Result<Traffic<'a>>,
-    flows: u32,
-    pace: u32,
-) -> Result<()> {
+pub fn cycle<'a>(way: impl Fn(Stream) -> Result<Traffic<'a>>, flows: u32, pace: u32) -> Result<()> {
     let traffic = way(Stream { pace: Pace::Even(pace), ..Stream::flood(flows) })?;
     let cycle = Duration::from_secs_f64(f64::from(flows) / f64::from(pace));
     traffic.run(cycle, |live| once_each(live, flows, SLACK * (cycle + STEP)))

@@ -4,7 +4,10 @@
 use datapath::{Masked, Refusal, Set};
 
 use super::ct;
-use crate::layout::{CELLS, CELLS_TOTAL, MAX_METERS, MAX_PORTS, Op};
+use crate::layout::{
+    CELLS, CELLS_TOTAL, CT_OP_FORCE, CT_OP_LABEL, CT_OP_MARK, FLOW_CHAIN, FLOW_CHAIN_END,
+    MAX_METERS, MAX_PORTS, Op,
+};
 
 /// Largest number of instructions of one flow. Each is a tail call, and a packet may make 33 of
 /// them. A packet that is looked up again goes to the daemon when too few are left
@@ -272,6 +275,25 @@ pub(crate) fn is_program(cells: &[u64; CELLS_TOTAL]) -> bool {
     at <= CELLS && targets.iter().all(|target| starts.get(*target) == Some(&true))
 }
 
+/// Returns the part that a program may have in a chain of lookups (`bpf/chain.h`). Its edits are those
+/// whose result the headers in a key of a chain show.
+fn chain_flag(cells: &[u64; CELLS_TOTAL]) -> u8 {
+    let (mut at, mut tracks) = (0, 0);
+    while let Some(first) = cells.get(at) {
+        let Some((op, length)) = instruction_cells(*first) else { return 0 };
+        let a = (first >> 16) as u16;
+        match op {
+            Op::SetEth | Op::SetIpv4 | Op::SetTcp | Op::SetUdp => {}
+            Op::Ct if a & (CT_OP_FORCE | CT_OP_MARK | CT_OP_LABEL) == 0 => tracks += 1,
+            Op::Recirc if tracks == 1 => return FLOW_CHAIN,
+            Op::Output if tracks == 0 && a == 1 => return FLOW_CHAIN_END,
+            _ => return 0,
+        }
+        at += length;
+    }
+    0
+}
+
 /// Properties of a program's instructions.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Traits {
@@ -282,6 +304,8 @@ pub struct Traits {
     pub again: bool,
     /// An instruction tracks the packet's connection.
     pub tracks: bool,
+    /// [`FLOW_CHAIN`], [`FLOW_CHAIN_END`] or 0.
+    pub chain: u8,
     /// An instruction cuts the packet.
     pub cuts: bool,
     /// Upper bound of the bytes that the instructions add to a frame.
@@ -298,7 +322,7 @@ impl Traits {
 
     /// Returns the properties of a program (see [`is_program`]).
     pub(crate) fn of(cells: &[u64; CELLS_TOTAL]) -> Traits {
-        let mut traits = Traits::default();
+        let mut traits = Traits { chain: chain_flag(cells), ..Traits::default() };
         let mut copies = Vec::new();
         let mut copying = false;
         let mut at = 0;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 use super::*;
+use crate::layout::{FLOW_CHAIN, FLOW_CHAIN_END};
 use datapath::{Masked, Userdata};
 use proptest::prelude::*;
 
@@ -34,6 +35,34 @@ fn one_output_and_drops_need_no_program() {
 }
 
 #[test]
+fn lists_that_may_be_in_a_chain_are_marked() {
+    let ct = |request| Action::Ct(Box::new(request));
+    let plain = || ct(conntrack::Request { zone: 5, ..Default::default() });
+    let marks = || ct(conntrack::Request { mark: Some((1, 1)), ..Default::default() });
+    let force =
+        || ct(conntrack::Request { commit: conntrack::Commit::Force, ..Default::default() });
+    let eth = || {
+        let keep = Masked { value: [0; 6], mask: [0; 6] };
+        Action::Set(Set::Ethernet { src: Masked { value: [2; 6], mask: [0xff; 6] }, dst: keep })
+    };
+    let part = |list: &[Action]| encode(list).unwrap().flags & (FLOW_CHAIN | FLOW_CHAIN_END);
+    assert_eq!(part(&[eth(), plain(), eth(), Action::Recirc(1)]), FLOW_CHAIN);
+    assert_eq!(part(&[eth(), TWO]), FLOW_CHAIN_END);
+    for none in [
+        vec![plain(), plain(), Action::Recirc(1)],
+        vec![marks(), Action::Recirc(1)],
+        vec![force(), Action::Recirc(1)],
+        vec![eth(), Action::Recirc(1)],
+        vec![plain(), TWO],
+        vec![THREE, TWO],
+        vec![Action::Hash { symmetric: true, basis: 0 }, plain(), Action::Recirc(1)],
+        vec![Action::PushVlan { tpid: 0x8100, tci: 0 }, TWO],
+    ] {
+        assert_eq!(part(&none), 0, "{none:?}");
+    }
+}
+
+#[test]
 fn connections_are_tracked_at_both_hooks_but_not_in_copies() {
     let ct = |request| Action::Ct(Box::new(request));
     let plain = || ct(conntrack::Request { zone: 5, policy: 2, ..Default::default() });
@@ -42,7 +71,7 @@ fn connections_are_tracked_at_both_hooks_but_not_in_copies() {
     let expected = [cell(Op::Ct, 1, 0, 0x2_0005), cell(Op::Recirc, 1, 0, 3)];
     assert_eq!((&cells[..], hooks), (&expected[..], HookSet::all()));
     let encoded = encode(&list).unwrap();
-    assert_eq!((encoded.flags, encoded.instructions), (FLOW_PRECHECK, 3));
+    assert_eq!((encoded.flags, encoded.instructions), (FLOW_PRECHECK | FLOW_CHAIN, 4));
     assert!(encoded.traits.tracks);
     // A packet that leaves XDP would pass the meter twice.
     assert_eq!(program(&[Action::Meter(1), plain(), TWO]).1, HookSet::TC);
@@ -241,6 +270,9 @@ fn what_is_below_a_popped_label_is_not_touched() {
         not_greater: vec![pop(0x800), TWO],
     }]);
     refused(&[Action::PushMpls { lse: 1, ethertype: 0x0800 }, TWO]);
+    refused(&[Action::PopEth, TWO]);
+    refused(&[Action::TunnelPop(PortNo(2))]);
+    refused(&[Action::Drop(DropReason::TunnelPop)]);
 }
 
 proptest! {

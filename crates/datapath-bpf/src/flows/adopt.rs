@@ -3,7 +3,9 @@
 //! because that daemon may have died at any point.
 
 use super::*;
-use crate::layout::{BUCKET, FLOW_PRECHECK, FLOW_TRACKED, HOOK_XDP, MAX_PORTS, NO_PORT};
+use crate::layout::{
+    BUCKET, FLOW_CHAIN, FLOW_CHAIN_END, FLOW_PRECHECK, FLOW_TRACKED, HOOK_XDP, MAX_PORTS, NO_PORT,
+};
 use datapath::DropReason;
 
 /// The result of taking over tables.
@@ -117,7 +119,9 @@ impl Flows {
         }
         let program = self.maps.programs.read(slot.program as usize);
         let traits = Traits::of(&program.cells);
-        if traits.needs_precheck() != (slot.flags & FLOW_PRECHECK != 0) {
+        if traits.needs_precheck() != (slot.flags & FLOW_PRECHECK != 0)
+            || traits.chain != slot.flags & (FLOW_CHAIN | FLOW_CHAIN_END)
+        {
             return false;
         }
         let Some(set) = program.set() else {

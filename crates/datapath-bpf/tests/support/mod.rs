@@ -36,6 +36,8 @@ pub const NO_SUCH_PORT: u32 = 6;
 pub const OTHER_PORT: u32 = 7;
 
 const LOOPBACK: u32 = 1;
+/// Results of chains of a CPU.
+const CHAINS: u32 = 4;
 
 /// The result of a run.
 #[derive(Debug, PartialEq, Eq)]
@@ -138,6 +140,7 @@ impl Bed {
         let cpu = pin_to_one_cpu();
         let cpus = libbpf_rs::num_possible_cpus().unwrap();
         let mut sizes = Sizes::new(&config, cpus);
+        sizes.chains = CHAINS;
         if on_one_shard {
             (sizes.shards, sizes.shards_atomic) = (1, true);
         }
@@ -199,6 +202,15 @@ impl Bed {
         let set = encoded.traits.copies.as_deref().map(|ports| (self.put_set(ports), false));
         self.maps.programs.write(0, &Program::new(cells, &encoded.traits, set));
         (flow.program, flow.flags) = (0, encoded.flags);
+    }
+
+    /// The same for a list without copies, under this number of a program.
+    pub fn put_program_at(&self, number: u32, flow: &mut Slot, actions: &[Action]) {
+        let encoded = encode::encode(actions).unwrap();
+        let Effect::Program(cells) = &encoded.effect else { panic!("{actions:?}") };
+        let program = Program::new(cells, &encoded.traits, None);
+        self.maps.programs.write(number as usize, &program);
+        (flow.program, flow.flags) = (number, encoded.flags);
     }
 
     /// Makes the first set of ports one of these, as they are now.
@@ -269,6 +281,58 @@ impl Bed {
         self.maps.masks.write(0, &zerocopy::FromZeros::new_zeroed());
     }
 
+    /// Puts `flow` into a slot, and its mask under the slot's number.
+    pub fn put(&self, number: u32, flow: &Slot, mask: &[u64; WORDS]) {
+        let entry = MaskEntry { words: *mask, needs: keys::needs(mask), flows: 1 };
+        self.maps.masks.write(number as usize, &entry);
+        let flow = Slot { mask: number as u16, ..*flow };
+        flow.write(&self.maps, number as usize);
+        let hash = hash::of_flow(&flow.words, number, &self.factors);
+        let [bucket, _] = hash::buckets(hash, self.maps.sizes.buckets - 1);
+        let mut entries = self.maps.index.read(bucket as usize).entries;
+        *entries.iter_mut().find(|entry| **entry == 0).unwrap() = hash::entry(hash, number);
+        self.maps.index.write(bucket as usize, &Bucket { entries });
+    }
+
+    /// Removes the flow that was put into a slot, in the daemon's order.
+    pub fn kill(&self, number: u32) {
+        let flow = Slot::read(&self.maps, number as usize);
+        let hash = hash::of_flow(&flow.words, number, &self.factors);
+        for bucket in hash::buckets(hash, self.maps.sizes.buckets - 1) {
+            let entries = self.maps.index.read(bucket as usize).entries;
+            let is_other = |entry: u64| if entry == hash::entry(hash, number) { 0 } else { entry };
+            self.maps.index.write(bucket as usize, &Bucket { entries: entries.map(is_other) });
+        }
+        Slot { dead: 1, ..flow }.write(&self.maps, number as usize);
+        let at = number as usize * size_of::<u32>();
+        self.maps.epochs.store_half(0, at, self.maps.epochs.load_half(0, at) + 1);
+    }
+
+    /// Empties an array of the object: zeros in each element.
+    pub fn clear(&self, name: &str) {
+        let map = self.fds[name].as_fd();
+        let info = datapath_bpf::sys::map_info(map).unwrap();
+        let cpus = libbpf_rs::num_possible_cpus().unwrap();
+        let zeros = vec![0u8; info.value_size.next_multiple_of(8) as usize * cpus];
+        for key in 0..info.max_entries {
+            // SAFETY: the value has room for each possible CPU, if the map has a value for each.
+            let err = unsafe {
+                libbpf_sys::bpf_map_update_elem(
+                    map.as_raw_fd(),
+                    (&raw const key).cast(),
+                    zeros.as_ptr().cast(),
+                    0,
+                )
+            };
+            assert_eq!(err, 0, "{name}");
+        }
+    }
+
+    /// The counts of all flows in the first slots.
+    pub fn counts(&self, slots: u32) -> Vec<FlowCount> {
+        (0..slots).map(|slot| FlowCount::of_slot(&self.maps, slot)).collect()
+    }
+
     fn shard(&self) -> usize {
         self.cpu & (self.maps.sizes.shards as usize - 1)
     }
@@ -306,6 +370,12 @@ impl Bed {
             pc: (word(WORDS * 8) >> 32) as u32,
             tracked: bytes[WORDS * 8 + 54] != 0,
         }
+    }
+
+    /// Returns true when a packet has begun a state since [`Bed::clear`] of `states`.
+    pub fn has_begun_state(&self) -> bool {
+        let calls = WORDS * 8 + 50;
+        value_on(self.fds["states"].as_fd(), self.cpu)[calls..calls + 2] != [0; 2]
     }
 
     /// The cells of the first program.

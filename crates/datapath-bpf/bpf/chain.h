@@ -1,0 +1,325 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* Results of chains. A chain is the way of a packet from a port through flows with FLOW_CHAIN, each
+ * of which tracks its connection in a zone and looks it up again, to a flow that sends it. When the
+ * packet moved no state on the way, the result is kept: the flows, the connections, the port, and
+ * the headers with which the packet left. The next packet with the same headers needs one lookup
+ * here instead of one for each flow and each connection. chain_run.h uses the results.
+ *
+ * A result holds as long as all of this does:
+ *
+ *   - No flow of it is dead: the epochs of their slots are as they were (see emc.h).
+ *   - Each connection is live, and its flags and generation are as they were.
+ *   - The marks are as they were, if a flow matches on them.
+ *   - Each TCP segment is in the window, and moves no state.
+ *
+ * The key has all that flows may match on in such a packet. The metadata of connection tracking, and
+ * what edits and translations make of the headers, follow from it and the connections. Flows that
+ * match on more (labels, cold words) are in no result.
+ *
+ * Each CPU has results of its own, which only programs on it use. They are not pinned: they name
+ * slots of the daemon's present table of connections.
+ */
+#ifndef SLIPSWITCH_CHAIN_H
+#define SLIPSWITCH_CHAIN_H
+
+#include "ct_packet.h"
+#include "parse_fast.h"
+
+#define CHAIN_CONNS 6 /* the most connections of a result */
+#define CHAIN_FLOWS (CHAIN_CONNS + 1)
+#define CHAIN_KEY 4
+#define CHAIN_MARKS (1u << CHAIN_CONNS)
+#define CHAIN_EDITS (2u << CHAIN_CONNS)
+/* A result that no packet used for this many ticks, about a minute, does not hold: generations of
+ * connections return after 2^16 uses of a slot, which take longer. */
+#define CHAIN_LONGEST_REST 4096
+
+struct chain_conn {
+	__u32 slot;
+	__u32 head; /* phase, flags and generation */
+	__u32 mark;
+};
+
+/* A result. Packets of short chains without edits read two lines of memory. An epoch never falls, so
+ * no epoch has changed as long as the sum of all has not. */
+struct chain {
+	__u64 key[CHAIN_KEY];
+	__u32 flows[CHAIN_FLOWS]; /* slots */
+	__u32 epochs;  /* sum of those of the flows */
+	__u32 touched; /* the tick at which the expiries were checked */
+	__u16 output;  /* number of the port */
+	__u8 length;   /* connections; 0: the place is free */
+	__u8 flags;    /* bit n: connection n sees a reply; CHAIN_MARKS: marks matter; CHAIN_EDITS */
+	struct chain_conn conns[CHAIN_CONNS];
+	__u64 to[CHAIN_KEY]; /* CHAIN_EDITS: the key of the packet as it leaves */
+	__u64 pad[2];
+};
+
+/* The headers of a packet. */
+struct chain_packet {
+	__u64 key[CHAIN_KEY];
+	struct ct_segment segment;
+	__u32 tcp;       /* 1: TCP, 0: UDP */
+	__u32 tcp_flags; /* host integer; 0 when the packet is UDP */
+	__u32 end;       /* of the IP packet, as an offset in the frame */
+};
+
+/* [cpu * settings.chains + number] */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct chain);
+} chains SEC(".maps");
+
+/* The result that is being made of a packet. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct chain);
+} chain_begun SEC(".maps");
+
+/* Takes the segment of TCP. */
+static __always_inline bool chain_take_tcp(const struct view *v, const void *l4, __u32 behind,
+					   struct chain_packet *p)
+{
+	struct ct_segment *s = &p->segment;
+
+	if (l4 + FAST_TCP > v->end)
+		return false;
+	s->seq = bpf_ntohl(load32(l4 + 4));
+	s->ack = bpf_ntohl(load32(l4 + 8));
+	s->data = behind - (load8(l4 + 12) >> 4) * 4;
+	s->window = bpf_ntohs(load16(l4 + 14));
+	s->flags = p->tcp_flags;
+	return true;
+}
+
+/**
+ * chain_parse - Parses a packet of the common shape.
+ * @ctx: the packet
+ * @v: its bytes, with linear_length()
+ * @in_port: ingress port
+ * @p: becomes its headers
+ *
+ * The checks are those of parse_fast_key() and of ct_extract().
+ *
+ * Return: false when the packet has another shape.
+ */
+static __always_inline bool chain_parse(hook_ctx *ctx, const struct view *v, __u32 in_port,
+					struct chain_packet *p)
+{
+	const void *ip = v->data + ETH_HLEN, *l4 = ip + FAST_IP;
+	__u64 key[EMC_WORDS], sum = 0;
+	__u32 behind;
+
+	if (!parse_fast_key(ctx, v, in_port, key, &p->tcp_flags))
+		return false;
+#pragma unroll
+	for (int i = 0; i < FAST_IP; i += 4)
+		sum += load32(ip + i);
+	if (checksum_fold(sum) != 0xffff || !load16(l4) || !load16(l4 + 2))
+		return false;
+	p->key[0] = key[W_ETH0];
+	p->key[1] = key[W_ETH1];
+	p->key[2] = key[W_IP4];
+	p->key[3] = key[W_TP] | PLACE(in_port, 2, 4) | PLACE(HOOK, 1, 6);
+	behind = bpf_ntohs(load16(ip + 2)) - FAST_IP;
+	p->end = ETH_HLEN + FAST_IP + behind;
+	p->tcp = load8(ip + 9) == IPPROTO_TCP;
+	if (p->tcp)
+		return chain_take_tcp(v, l4, behind, p);
+	return bpf_ntohs(load16(l4 + 4)) == behind;
+}
+
+/* Returns the number of the place that a key is looked for in first. The other place is the one
+ * whose number differs in the lowest bit. */
+static __always_inline __u32 chain_place(const __u64 *key)
+{
+	__u64 sum = 0;
+
+#pragma unroll
+	for (int i = 0; i < CHAIN_KEY; i++)
+		sum += hash_word(i, key[i]);
+	return bpf_get_smp_processor_id() * settings.chains +
+	       (finish_hash(sum) & (settings.chains - 1));
+}
+
+/* Returns the place of a number; NULL when this CPU has none. */
+static __always_inline struct chain *chain_at(__u32 number)
+{
+	return bpf_map_lookup_elem(&chains, &number);
+}
+
+/* Returns true when the place has the result of a key. */
+static __always_inline bool chain_has(const struct chain *c, const __u64 *key)
+{
+	__u64 differs = 0;
+
+#pragma unroll
+	for (int i = 0; i < CHAIN_KEY; i++)
+		differs |= c->key[i] ^ key[i];
+	return !differs;
+}
+
+/* Returns the result that is being made; NULL never, but the verifier requires a check. */
+static __always_inline struct chain *chain_begun_here(void)
+{
+	__u32 zero = 0;
+
+	return bpf_map_lookup_elem(&chain_begun, &zero);
+}
+
+/* Returns the present epoch of a slot. */
+static __always_inline __u32 chain_epoch(__u32 slot)
+{
+	struct epochs *e = epochs_table;
+
+	opaque(e);
+	return e->of[slot % EPOCHS];
+}
+
+#define CHAIN_REFUSED (COLD_BITS | BIT(W_CT_LABEL0) | BIT(W_CT_LABEL1))
+
+/**
+ * chain_add_flow - Adds a flow that the packet met.
+ * @c: the result that is being made
+ * @at: number of flows before
+ * @number: of the slot
+ * @flag: FLOW_CHAIN or FLOW_CHAIN_END, which the slot must have; 0: the actions are one output
+ *
+ * The epoch is read first, and the slot at an address that depends on it: see emc.h.
+ *
+ * Return: the slot, or NULL when the flow can be in no result.
+ */
+static __always_inline struct slot *chain_add_flow(struct chain *c, __u32 at, __u32 number,
+						   const __u8 flag)
+{
+	__u32 epoch = chain_epoch(number), after = epoch, place = number, mask_number;
+	struct slot *slot;
+	struct mask *mask;
+
+	asm volatile("%0 ^= %0" : "+r"(after));
+	place += after;
+	slot = bpf_map_lookup_elem(&slots, &place);
+	if (!slot || at >= CHAIN_FLOWS || slot->dead || slot->flags & FLOW_NO_GSO)
+		return 0;
+	if (flag ? !(slot->flags & flag) : slot->output == NO_PORT)
+		return 0;
+	mask_number = slot->mask;
+	mask = bpf_map_lookup_elem(&masks, &mask_number);
+	if (!mask || mask->needs & CHAIN_REFUSED)
+		return 0;
+	if (mask->words[W_CT] & PLACE(~0u, 4, 4))
+		c->flags |= CHAIN_MARKS;
+	c->flows[at] = number;
+	c->epochs = at ? c->epochs + epoch : epoch;
+	return slot;
+}
+
+/**
+ * chain_add - Adds what a `ct` found for the packet to the result that is being made.
+ * @ctx: the packet, which this `ct` has not changed
+ * @conn: slot of the connection, which was established before the packet came
+ * @head: its head
+ * @reply: 1: the packet is a reply
+ *
+ * The metadata of a connection that another one expected depends on that one, too, so it is in no
+ * result. A packet that began in the programs of an earlier daemon makes no result, because that had
+ * other connections.
+ *
+ * Return: 0, because such a function must return a number.
+ */
+__noinline int chain_add(hook_ctx *ctx, __u32 conn, __u64 head, __u32 reply)
+{
+	const struct view v = { data_of(ctx), data_end_of(ctx), linear_length(ctx), true };
+	struct chain *c = chain_begun_here();
+	struct state *st = state_here();
+	struct chain_packet p;
+	__u32 at;
+
+	if (!c || !st)
+		return 0;
+	at = st->chain;
+	if (at >= CHAIN_CONNS || head >> CT_FLAGS_SHIFT & CT_RELATED)
+		return 0;
+	if (!at) {
+		if (st->pc || !chain_parse(ctx, &v, st->in_port, &p))
+			return 0;
+		__builtin_memcpy(c->key, p.key, sizeof(c->key));
+		c->flags = 0;
+		st->chain_maker = settings.generation;
+	} else if (st->chain_maker != (__u16)settings.generation) {
+		return 0;
+	}
+	if (!chain_add_flow(c, at, st->flow, FLOW_CHAIN))
+		return 0;
+	c->conns[at].slot = conn;
+	c->conns[at].head = head >> 32;
+	c->conns[at].mark = bpf_ntohl(((__be32 *)&st->key[W_CT])[1]);
+	c->flags |= (reply & 1) << at;
+	st->chain = at + 1;
+	return 0;
+}
+
+/* Returns the place for a result: that of its key, a free one, or any of the two that it may be in. */
+static __always_inline struct chain *chain_room(const __u64 *key)
+{
+	__u32 place = chain_place(key);
+	struct chain *one = chain_at(place), *other = chain_at(place ^ 1);
+
+	if (!one || !other || chain_has(one, key))
+		return one;
+	if (chain_has(other, key))
+		return other;
+	if (one->length && (!other->length || bpf_get_prandom_u32() & 1))
+		return other;
+	return one;
+}
+
+/**
+ * chain_keep - Keeps the result of a packet that is sent.
+ * @ctx: the packet as it leaves
+ * @number: slot of the flow that sends it
+ * @port: number of the port
+ *
+ * Return: 0, because such a function must return a number.
+ */
+__noinline int chain_keep(hook_ctx *ctx, __u32 number, __u32 port)
+{
+	const struct view v = { data_of(ctx), data_end_of(ctx), linear_length(ctx), true };
+	struct chain *c = chain_begun_here(), *to;
+	struct state *st = state_here();
+	struct chain_packet p;
+	__u32 at;
+
+	if (!c || !st || st->chain_maker != (__u16)settings.generation)
+		return 0;
+	at = st->chain;
+	if (!chain_add_flow(c, at, number, FLOW_CHAIN_END) &&
+	    !chain_add_flow(c, at, number, 0))
+		return 0;
+	if (!chain_parse(ctx, &v, st->in_port, &p))
+		return 0;
+	__builtin_memcpy(c->to, p.key, sizeof(c->to));
+	if (!chain_has(c, p.key))
+		c->flags |= CHAIN_EDITS;
+	c->output = port;
+	c->length = at;
+	c->touched = ct_now();
+	to = chain_room(c->key);
+	if (to)
+		*to = *c;
+	return 0;
+}
+
+/* Keeps the result of a packet that leaves by `port`, if it took a chain. */
+static __always_inline void chain_end(hook_ctx *ctx, const struct state *st, __u32 number,
+				      __u32 port)
+{
+	if (st->chain && st->chain == st->depth)
+		chain_keep(ctx, number, port);
+}
+
+#endif
