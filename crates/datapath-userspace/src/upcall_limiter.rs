@@ -130,7 +130,8 @@ pub(crate) struct ClosedPort {
     pub(crate) until: Nanos,
 }
 
-/// The limit of one account of a datapath: the share and the idle CPU time. The buckets belong to the ports.
+/// The limit of one account of a datapath: the share and the idle CPU time. The buckets belong to
+/// the ports.
 pub(crate) struct UpcallLimiter {
     share: RwLock<UpcallShare>,
     idle_cpu: IdleCpu,
@@ -356,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn no_port_is_charged_for_packets_that_make_no_upcall() {
+    fn the_cost_of_a_batch_is_divided_among_the_accounts_of_ports() {
         let (first, second) = (PortNo(1), PortNo(2));
         let mut meter = UpcallMeter::default();
         let start = thread_cpu_time();
@@ -364,20 +365,20 @@ mod tests {
         while thread_cpu_time() < start + 2 * MS {
             std::hint::spin_loop();
         }
-        [first, first, second].into_iter().for_each(|port| meter.count(port));
-        (0..5).for_each(|_| meter.count_other());
+        [first, first, second].into_iter().for_each(|port| meter.count(port, Misses));
+        (0..5).for_each(|_| meter.count(second, Connections));
         let costs = meter.end();
         let all = thread_cpu_time() - start;
-        let [a, b] = costs[..] else { panic!("{costs:?}") };
-        assert_eq!([(a.port, a.upcalls), (b.port, b.upcalls)], [(first, 2), (second, 1)]);
-        assert_eq!(a.cost / 2, b.cost);
+        let counts: Vec<_> = costs.iter().map(|c| (c.port, c.account, c.upcalls)).collect();
+        assert_eq!(counts, [(first, Misses, 2), (second, Misses, 1), (second, Connections, 5)]);
+        let [a, b, c] = costs[..] else { panic!("{costs:?}") };
+        assert_eq!([a.cost / 2, c.cost / 5], [b.cost; 2]);
         assert!((MS / 8..=all / 8).contains(&b.cost), "{costs:?} of {all}");
-        // A batch without upcalls costs nobody, and its packets do not count in the next one.
+        // A batch without upcalls costs nobody.
         meter.begin();
-        meter.count_other();
         assert_eq!(meter.end(), []);
         meter.begin();
-        meter.count(first);
+        meter.count(first, Misses);
         let start = thread_cpu_time();
         while thread_cpu_time() < start + MS {
             std::hint::spin_loop();
