@@ -1,16 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 # make demo    from a fresh Debian 12 with Rust to packets through the switch
+# make demo-ovn   two hosts driven by OVN, in namespaces
 # make test    all tests
 # make lint    formatting, Clippy, rustdoc, words, licences; what CI runs before the tests
 # make build   target/release/slipswitchd and target/release/slipswitch
 # make install, make uninstall   after make build; below PREFIX (/usr/local), staged in DESTDIR
-# make bench   measures this machine and writes docs/benchmarks.md, in about 26 minutes
+# make bench   measures this machine and writes docs/benchmarks.md, in about 30 minutes
 # make bench-full   the same with all points to target/benchmarks-full.md, in an hour and a half or two
 # make bench-kernel   the kernel's Open vSwitch and Slipswitch in an emulated guest, to docs/benchmarks-kernel.md
 
 PACKAGES := openvswitch-switch openvswitch-common openvswitch-pki openvswitch-testcontroller \
 	iproute2 iputils-ping fping iperf3 tcpdump nftables ethtool procps util-linux openssl ca-certificates gcc libc6-dev make \
-	curl ovn-central ovn-host vsftpd lftp tftpd-hpa tftp-hpa \
+	busybox-static curl ovn-central ovn-host vsftpd lftp tftpd-hpa tftp-hpa \
 	clang libbpf-dev linux-libc-dev libelf-dev zlib1g-dev pkg-config
 
 # The switches that Slipswitch is compared with. openvswitch-switch-dpdk leaves the alternative
@@ -18,9 +19,9 @@ PACKAGES := openvswitch-switch openvswitch-common openvswitch-pki openvswitch-te
 PACKAGES_BENCH := openvswitch-switch-dpdk librte-net-af-xdp23 librte-mempool-ring23 nftables
 
 # The emulator that runs the tests on other kernels, and the tools to build its guests.
-PACKAGES_VM := qemu-system-x86 busybox-static kmod xz-utils
+PACKAGES_VM := qemu-system-x86 kmod xz-utils
 
-.PHONY: all build install uninstall demo test bench bench-full bench-kernel deps deps-bench deps-vm lint clean
+.PHONY: all build install uninstall demo demo-ovn test bench bench-full bench-kernel deps deps-bench deps-vm lint clean
 
 all: build
 
@@ -57,6 +58,9 @@ deps:
 
 demo: deps build
 	@./demo/tutorial
+
+demo-ovn: deps build
+	@./demo/ovn
 
 deps-bench:
 	@./demo/install-packages $(PACKAGES_BENCH)
