@@ -257,10 +257,13 @@ pub fn run(bytes: &[u8]) {
         talk.last = Some(Last { family, bytes });
     }
     check_table(&table, now);
-    for _ in 0..3 {
-        sweeper.pass(now.after(100_000_000));
+    // A sweep takes as long as a thousand packets.
+    if settings & 0xfc == 0 {
+        for _ in 0..3 {
+            sweeper.pass(now.after(100_000_000));
+        }
+        assert_eq!((table.counts().conns(), table.counts().half_open()), (0, 0));
     }
-    assert_eq!((table.counts().conns(), table.counts().half_open()), (0, 0));
 }
 
 /// Tracks a packet. Returns it as it leaves.
