@@ -8,8 +8,9 @@
 /* Candidates that are tried here; the daemon tries more. */
 #define CT_CANDIDATES 16
 
-/* A result of ct_create_natted(), besides enum ct_made: the daemon has to try. */
-#define CT_NOT_TRIED (-1)
+/* Results in addition to enum ct_made. */
+#define CT_NOT_TRIED (-1) /* the daemon has to try */
+#define CT_TAKEN (-2)     /* another connection has the reply tuple of the candidate */
 
 /* The range of an OP_CT. */
 struct ct_range {
@@ -161,42 +162,59 @@ static __always_inline bool ct_set_candidate(struct ct_new *n, const struct ct_r
 }
 
 /**
- * ct_create_natted - Makes the connection `new` of the scratch memory with a translation.
+ * ct_try_candidate - Makes the connection `new` of the scratch memory with a candidate's reply tuple.
  * @flags: CT_OP_* of the instruction, with CT_OP_SRC or CT_OP_DST
  * @o: its operands
+ * @hash: by which to choose
+ * @number: of the candidate
  *
- * A candidate whose reply tuple another connection has is passed over. A function of its own, for
- * the verifier.
+ * A function of its own, for the verifier.
  *
- * Return: enum ct_made or CT_NOT_TRIED.
+ * Return: enum ct_made, CT_NOT_TRIED, or CT_TAKEN.
  */
-__noinline int ct_create_natted(__u32 flags, const struct operands *o)
+__noinline int ct_try_candidate(__u32 flags, const struct operands *o, __u32 hash, __u32 number)
 {
 	struct ct_scratch *w = ct_scratch_here();
 	struct ct_range r;
-	__u32 hash;
+	int made;
 
-	if (!w || !o || w->new.original.proto == IPPROTO_SCTP)
+	if (!w || !o)
 		return CT_NOT_TRIED;
 	ct_read_range(&r, flags, o);
+	if (!ct_pick_address(&w->new, &r, flags, hash) ||
+	    !ct_set_candidate(&w->new, &r, flags, hash, number))
+		return CT_NOT_TRIED;
+	if (ct_find(&w->new.reply, w->new.now, &w->found))
+		return CT_TAKEN;
+	made = ct_create(&w->new);
+	/* When the original tuple is taken no candidate can succeed. */
+	if (made == CT_CLASH && !ct_find(&w->new.original, w->new.now, &w->found))
+		return CT_TAKEN;
+	return made;
+}
+
+/**
+ * ct_create_natted - Makes the connection `new` of the scratch memory with a translation.
+ * @w: the memory
+ * @flags: CT_OP_* of the instruction, with CT_OP_SRC or CT_OP_DST
+ * @o: its operands
+ *
+ * Return: enum ct_made or CT_NOT_TRIED.
+ */
+static __always_inline int ct_create_natted(struct ct_scratch *w, __u32 flags,
+					    const struct operands *o)
+{
+	int made = CT_TAKEN;
+	__u32 hash;
+
+	if (w->new.original.proto == IPPROTO_SCTP)
+		return CT_NOT_TRIED;
 	hash = ct_choice(&w->new.original, flags);
 	w->new.flags |= flags & CT_OP_SRC ? CT_NAT_SRC : CT_NAT_DST;
-	if (!ct_pick_address(&w->new, &r, flags, hash))
-		return CT_NOT_TRIED;
 #pragma clang loop unroll(disable)
-	for (__u32 i = 0; i < CT_CANDIDATES; i++) {
-		int made;
-
-		if (!ct_set_candidate(&w->new, &r, flags, hash, i))
-			return CT_NOT_TRIED;
-		if (ct_find(&w->new.reply, w->new.now, &w->found))
-			continue;
-		made = ct_create(&w->new);
-		/* When the original tuple is taken no candidate can succeed. */
-		if (made != CT_CLASH || ct_find(&w->new.original, w->new.now, &w->found))
-			return made;
-	}
-	return CT_NOT_TRIED;
+	for (__u32 i = 0; i < CT_CANDIDATES && made == CT_TAKEN; i++)
+		made = ct_try_candidate(flags, o, hash, i);
+	return made == CT_TAKEN ? CT_NOT_TRIED : made;
 }
 
 #endif

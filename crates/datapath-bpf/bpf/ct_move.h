@@ -55,9 +55,12 @@ __noinline int ct_read_scale(hook_ctx *ctx, struct ct_segment *s)
 		return -1;
 	s->scale = 0;
 	length = (words >> 4) * 4 - 20;
-	opaque(length);
 	if (!length || length > TCP_OPTIONS)
 		return 0;
+	/* Linux 6.1 has to see that the size is not zero. */
+	length--;
+	opaque(length);
+	length = (length & 63) + 1;
 	if (ip.l4 > MAX_OFFSET || bpf_skb_load_bytes(ctx, ip.l4 + 20, w->piece, length))
 		return -1;
 	/* The cursor is in memory: the verifier need not follow its values. */
@@ -313,7 +316,7 @@ __noinline int ct_begin(__u32 flags, __u32 policy, const struct operands *o, __u
 		return CT_LEAVE;
 	ct_describe(w, flags, policy, o, now);
 	if (flags & (CT_OP_SRC | CT_OP_DST))
-		made = ct_create_natted(flags, o);
+		made = ct_create_natted(w, flags, o);
 	else
 		made = ct_create(&w->new);
 	if (made == CT_MADE) {

@@ -31,6 +31,7 @@ enum ct_update {
 #define CT_MOVED_ASSURED (1 << 8)   /* both peers have their SYN acknowledged */
 #define CT_MOVED_OUTSIDE (1 << 9)   /* the segment is outside the window */
 #define CT_NO_TIMEOUT 0xf
+#define CT_MOVED_AGAIN (1 << 10)    /* nothing was done: the state has changed meanwhile */
 
 /* One peer of a connection. The members are whole words, as they lie in memory that a function gets. */
 struct ct_peer {
@@ -234,56 +235,72 @@ __noinline __u32 ct_update_tcp(struct ct_peers *p, const struct ct_segment *s, _
 }
 
 /**
+ * ct_try_move_tcp - Moves the state of a TCP connection by a segment, unless another thread changes the
+ * control word meanwhile.
+ * @slot: of the connection
+ * @reply: 1: the segment is of the reply direction
+ * @s: the segment
+ * @check: 1: segments outside the window are invalid
+ * @last: 1: packets of the other direction, which move another word of the window, may win
+ *
+ * A function of its own, for the verifier.
+ *
+ * Return: as ct_move_tcp(), or CT_MOVED_AGAIN.
+ */
+__noinline __u32 ct_try_move_tcp(__u32 slot, __u32 reply, const struct ct_segment *s, __u32 check,
+				 __u32 last)
+{
+	struct ct_conn *c = ct_conn_at(slot);
+	__u64 control, own, other, changed;
+	__u64 *own_at, *other_at;
+	struct ct_peers p;
+	__u32 moved;
+
+	if (!c || !s)
+		return CT_UPDATE_INVALID | CT_NO_TIMEOUT << CT_MOVED_TIMEOUT_SHIFT;
+	own_at = &c->words[reply ? CT_CONN_WINDOW + 1 : CT_CONN_WINDOW];
+	other_at = &c->words[reply ? CT_CONN_WINDOW : CT_CONN_WINDOW + 1];
+	control = ct_load(c->words[CT_CONN_CONTROL]);
+	own = ct_load(*own_at);
+	other = ct_load(*other_at);
+	ct_read_peer(&p.src, control, reply);
+	ct_read_peer(&p.dst, control, !reply);
+	p.src.sent = own;
+	p.src.allowed = other >> 32;
+	p.dst.sent = other;
+	p.dst.allowed = own >> 32;
+	moved = ct_update_tcp(&p, s, check);
+	if (p.src.state >= CT_PEER_ESTABLISHED && p.dst.state >= CT_PEER_ESTABLISHED)
+		moved |= CT_MOVED_ASSURED;
+	changed = ct_write_peer(&p.src, reply) | ct_write_peer(&p.dst, !reply);
+	if (changed != control && !ct_exchange(&c->words[CT_CONN_CONTROL], control, changed) && !last)
+		return CT_MOVED_AGAIN;
+	changed = p.src.sent | (__u64)p.dst.allowed << 32;
+	if (changed != own)
+		ct_exchange(own_at, own, changed);
+	changed = p.dst.sent | (__u64)p.src.allowed << 32;
+	if (changed != other)
+		ct_exchange(other_at, other, changed);
+	return moved;
+}
+
+/**
  * ct_move_tcp - Moves the state of a TCP connection by a segment.
  * @slot: of the connection
  * @reply: 1: the segment is of the reply direction
  * @s: the segment
  *
- * Packets of the other direction move another word of the window. When both move the control word
- * at once, one of them begins again. A function of its own, for the verifier.
- *
  * Return: enum ct_update with CT_MOVED_*.
  */
-__noinline __u32 ct_move_tcp(__u32 slot, __u32 reply, const struct ct_segment *s)
+static __always_inline __u32 ct_move_tcp(__u32 slot, __u32 reply, const struct ct_segment *s)
 {
-	__u32 moved = CT_UPDATE_INVALID | CT_NO_TIMEOUT << CT_MOVED_TIMEOUT_SHIFT;
 	struct ct_config *config = ct_config_here();
-	struct ct_conn *c = ct_conn_at(slot);
-	__u64 *own_at, *other_at;
-	bool check;
+	__u32 moved = CT_MOVED_AGAIN, check;
 
-	if (!c || !s || !config)
-		return moved;
-	check = !(ct_load(config->words[CT_CONFIG_FLAGS]) & CT_NO_SEQUENCE_CHECK);
-	own_at = &c->words[reply ? CT_CONN_WINDOW + 1 : CT_CONN_WINDOW];
-	other_at = &c->words[reply ? CT_CONN_WINDOW : CT_CONN_WINDOW + 1];
+	check = config && !(ct_load(config->words[CT_CONFIG_FLAGS]) & CT_NO_SEQUENCE_CHECK);
 #pragma clang loop unroll(disable)
-	for (int i = 1; i <= CT_MOVE_TRIES; i++) {
-		__u64 control = ct_load(c->words[CT_CONN_CONTROL]), own = ct_load(*own_at);
-		__u64 other = ct_load(*other_at), changed;
-		struct ct_peers p;
-
-		ct_read_peer(&p.src, control, reply);
-		ct_read_peer(&p.dst, control, !reply);
-		p.src.sent = own;
-		p.src.allowed = other >> 32;
-		p.dst.sent = other;
-		p.dst.allowed = own >> 32;
-		moved = ct_update_tcp(&p, s, check);
-		if (p.src.state >= CT_PEER_ESTABLISHED && p.dst.state >= CT_PEER_ESTABLISHED)
-			moved |= CT_MOVED_ASSURED;
-		changed = ct_write_peer(&p.src, reply) | ct_write_peer(&p.dst, !reply);
-		if (changed != control &&
-		    !ct_exchange(&c->words[CT_CONN_CONTROL], control, changed) && i < CT_MOVE_TRIES)
-			continue;
-		changed = p.src.sent | (__u64)p.dst.allowed << 32;
-		if (changed != own)
-			ct_exchange(own_at, own, changed);
-		changed = p.dst.sent | (__u64)p.src.allowed << 32;
-		if (changed != other)
-			ct_exchange(other_at, other, changed);
-		break;
-	}
+	for (int i = 1; i <= CT_MOVE_TRIES && moved == CT_MOVED_AGAIN; i++)
+		moved = ct_try_move_tcp(slot, reply, s, check, i == CT_MOVE_TRIES);
 	return moved;
 }
 

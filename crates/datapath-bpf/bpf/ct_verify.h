@@ -45,21 +45,24 @@ __noinline __s64 ct_sum(hook_ctx *ctx, __u32 at, __u32 end)
 		return -1;
 #pragma clang loop unroll(disable)
 	for (int i = 0; i < CT_SUM_PIECES; i++) {
-		__u64 left = end - at, last;
+		__u64 last = end - at, size;
 
-		opaque(left);
-		if (left > CT_PIECE)
-			left = CT_PIECE;
-		if (!left || at > MAX_OFFSET)
+		if (!last || at > MAX_OFFSET)
 			break;
-		last = (left - 1) & (CT_PIECE - 4);
+		if (last > CT_PIECE)
+			last = CT_PIECE;
+		/* Linux 6.1 has to see that the size is not zero. */
+		last--;
+		opaque(last);
+		size = (last & (CT_PIECE - 1)) + 1;
+		last &= CT_PIECE - 4;
 		*(__u32 *)&w->piece[last] = 0; /* an odd byte is padded */
-		if (bpf_skb_load_bytes(ctx, at, w->piece, left))
+		if (bpf_skb_load_bytes(ctx, at, w->piece, size))
 			return -1;
 		sum = bpf_csum_diff(0, 0, (__be32 *)w->piece, last + 4, sum);
 		if (sum < 0)
 			return -1;
-		at += left;
+		at += size;
 	}
 	return at == end ? sum : -1;
 }

@@ -412,7 +412,7 @@ impl Talk {
         (frame, requests, side)
     }
 
-    /// What is done to an error about a packet.
+    /// The action on an error about a packet.
     fn look(&self, rng: &mut Rng) -> Request {
         Request {
             zone: self.zone,

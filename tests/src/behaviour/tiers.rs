@@ -128,12 +128,6 @@ const EXCEPTIONS: &[Exception] = &[
     but("connections_end_by_the_clock", Not::Holding, BOTH, HOURS),
     but("ended_connections_are_removed", Not::Holding, BOTH, HOURS),
     but("fragments_without_their_packet_go_on_as_invalid", Not::Holding, BOTH, HOURS),
-    but(
-        "established_packets_stay_with_their_flows",
-        Not::AllInBpf,
-        BOTH,
-        "the tracker in userspace makes connections and moves their states",
-    ),
 ];
 
 fn exception(case: &str, tier: Tier, not: Not) -> Option<&'static str> {
