@@ -1,0 +1,256 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Neighbours: from IP addresses to Ethernet addresses.
+
+use clock::Millis;
+use packet::Mac;
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::time::Duration;
+
+/// How long a learned neighbour stays after its last use, unless it is configured.
+const DEFAULT_AGING: Duration = Duration::from_secs(900);
+
+/// Most learned neighbours, and most questions that are remembered. Hosts of the underlay are few;
+/// a flood of ARP replies must not grow the table without end.
+const MOST: usize = 65_536;
+
+/// A learned neighbour.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Neighbour {
+    /// Its IP address.
+    pub address: IpAddr,
+    /// Its Ethernet address.
+    pub mac: Mac,
+    /// The device at which it is; a bridge's name stands for the bridge's ports.
+    pub device: String,
+    /// True when its time is over; it is removed soon.
+    pub is_expired: bool,
+}
+
+/// Counters of neighbours since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NeighbourCounters {
+    /// Neighbours that became known, or whose Ethernet address changed.
+    pub learned: u64,
+    /// Neighbours that were not learned because the table was full.
+    pub refused: u64,
+    /// Questions without an answer.
+    pub misses: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    mac: Mac,
+    expires: Millis,
+}
+
+/// A value for each device and address.
+type ByDevice<T> = HashMap<Box<str>, HashMap<IpAddr, T>>;
+
+/// Learned neighbours, the kernel's, and which of them were asked for.
+#[derive(Debug)]
+pub(crate) struct Neighbours {
+    learned: ByDevice<Entry>,
+    /// Number of entries of `learned`.
+    count: usize,
+    kernel: ByDevice<Mac>,
+    /// Neighbours that the kernel's table decided about, with the time of the last question. Changes
+    /// of others matter to nobody.
+    asked: ByDevice<Millis>,
+    /// Number of entries of `asked`. At [`MOST`], all of the kernel's neighbours count as asked for.
+    questions: usize,
+    aging: Duration,
+    /// No entry expires earlier.
+    next_expiry: Option<Millis>,
+    counters: NeighbourCounters,
+}
+
+impl Default for Neighbours {
+    fn default() -> Neighbours {
+        Neighbours {
+            learned: HashMap::new(),
+            count: 0,
+            kernel: HashMap::new(),
+            asked: HashMap::new(),
+            questions: 0,
+            aging: DEFAULT_AGING,
+            next_expiry: None,
+            counters: NeighbourCounters::default(),
+        }
+    }
+}
+
+fn in_millis(duration: Duration) -> i64 {
+    i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
+}
+
+impl Neighbours {
+    /// Returns the address of a neighbour. The time of a learned one starts again.
+    pub(crate) fn find(&mut self, device: &str, address: IpAddr, now: Millis) -> Option<Mac> {
+        let expires = now + in_millis(self.aging);
+        let learned = self.learned.get_mut(device).and_then(|at| at.get_mut(&address));
+        if let Some(entry) = learned.filter(|e| e.expires > now) {
+            entry.expires = expires;
+            return Some(entry.mac);
+        }
+        let mac = self.kernel.get(device).and_then(|at| at.get(&address)).copied();
+        self.remember(device, address, expires);
+        if mac.is_none() {
+            self.counters.misses += 1;
+        }
+        mac
+    }
+
+    /// Notes a question that the kernel's table decided.
+    fn remember(&mut self, device: &str, address: IpAddr, until: Millis) {
+        let at = entry_of(&mut self.asked, device);
+        if let Some(time) = at.get_mut(&address) {
+            *time = until;
+        } else if self.questions < MOST {
+            at.insert(address, until);
+            self.questions += 1;
+        }
+        self.next_expiry = Some(self.next_expiry.map_or(until, |t| t.min(until)));
+    }
+
+    fn was_asked(&self, device: &str, address: IpAddr) -> bool {
+        self.questions >= MOST || self.asked.get(device).is_some_and(|at| at.contains_key(&address))
+    }
+
+    /// Learns or confirms a neighbour. Returns true when its Ethernet address is new.
+    pub(crate) fn learn(&mut self, device: &str, address: IpAddr, mac: Mac, now: Millis) -> bool {
+        let expires = now + in_millis(self.aging);
+        let at = entry_of(&mut self.learned, device);
+        if let Some(entry) = at.get_mut(&address) {
+            let is_same = entry.mac == mac && entry.expires > now;
+            *entry = Entry { mac, expires };
+            if is_same {
+                return false;
+            }
+        } else if self.count < MOST {
+            at.insert(address, Entry { mac, expires });
+            self.count += 1;
+        } else {
+            self.counters.refused += 1;
+            return false;
+        }
+        self.counters.learned += 1;
+        self.next_expiry = Some(self.next_expiry.map_or(expires, |t| t.min(expires)));
+        true
+    }
+
+    /// Sets or removes an entry of the kernel's table. Returns true when it changed and was asked for.
+    pub(crate) fn set_kernel(&mut self, device: &str, address: IpAddr, mac: Option<Mac>) -> bool {
+        let at = entry_of(&mut self.kernel, device);
+        let before = match mac {
+            Some(mac) => at.insert(address, mac),
+            None => at.remove(&address),
+        };
+        if at.is_empty() {
+            self.kernel.remove(device);
+        }
+        before != mac && self.was_asked(device, address)
+    }
+
+    /// Replaces the kernel's table. Returns true when an entry changed that was asked for.
+    pub(crate) fn replace_kernel(
+        &mut self,
+        all: impl IntoIterator<Item = (String, IpAddr, Mac)>,
+    ) -> bool {
+        let mut kernel: ByDevice<Mac> = HashMap::new();
+        for (device, address, mac) in all {
+            entry_of(&mut kernel, &device).insert(address, mac);
+        }
+        let before = std::mem::replace(&mut self.kernel, kernel);
+        if self.questions >= MOST {
+            return before != self.kernel;
+        }
+        let find = |table: &ByDevice<Mac>, device: &str, address: &IpAddr| {
+            table.get(device).and_then(|at| at.get(address)).copied()
+        };
+        self.asked.iter().any(|(device, at)| {
+            at.keys().any(|a| find(&before, device, a) != find(&self.kernel, device, a))
+        })
+    }
+
+    /// Returns the learned neighbours, by their addresses.
+    pub(crate) fn learned(&self, now: Millis) -> Vec<Neighbour> {
+        let mut all: Vec<Neighbour> = self
+            .learned
+            .iter()
+            .flat_map(|(device, at)| {
+                at.iter().map(|(address, entry)| Neighbour {
+                    address: *address,
+                    mac: entry.mac,
+                    device: device.to_string(),
+                    is_expired: entry.expires <= now,
+                })
+            })
+            .collect();
+        all.sort_by(|a, b| (a.address, &a.device).cmp(&(b.address, &b.device)));
+        all
+    }
+
+    /// Removes learned neighbours at the devices that `is_meant` names. Returns true when there were
+    /// some.
+    pub(crate) fn remove(&mut self, is_meant: impl Fn(&str) -> bool) -> bool {
+        let before = self.count;
+        self.learned.retain(|device, _| !is_meant(device));
+        self.count = self.learned.values().map(HashMap::len).sum();
+        self.count != before
+    }
+
+    /// Removes learned neighbours that have expired. Returns true when there were some.
+    pub(crate) fn expire(&mut self, now: Millis) -> bool {
+        if self.next_expiry.is_none_or(|next| next > now) {
+            return false;
+        }
+        let before = self.count;
+        retain(&mut self.learned, |entry| entry.expires > now);
+        retain(&mut self.asked, |until| *until > now);
+        self.recount();
+        self.count != before
+    }
+
+    fn recount(&mut self) {
+        self.count = self.learned.values().map(HashMap::len).sum();
+        self.questions = self.asked.values().map(HashMap::len).sum();
+        let learned = self.learned.values().flat_map(HashMap::values).map(|e| e.expires);
+        let asked = self.asked.values().flat_map(HashMap::values).copied();
+        self.next_expiry = learned.chain(asked).min();
+    }
+
+    pub(crate) fn next_expiry(&self) -> Option<Millis> {
+        self.next_expiry
+    }
+
+    pub(crate) fn aging(&self) -> Duration {
+        self.aging
+    }
+
+    pub(crate) fn set_aging(&mut self, aging: Duration, now: Millis) {
+        self.aging = aging;
+        let latest = now + in_millis(aging);
+        for entry in self.learned.values_mut().flat_map(HashMap::values_mut) {
+            entry.expires = entry.expires.min(latest);
+        }
+        self.recount();
+    }
+
+    pub(crate) fn counters(&self) -> NeighbourCounters {
+        self.counters
+    }
+}
+
+/// Returns the entries of a device.
+fn entry_of<'a, T>(table: &'a mut ByDevice<T>, device: &str) -> &'a mut HashMap<IpAddr, T> {
+    table.entry(device.into()).or_default()
+}
+
+/// Keeps the entries that `is_kept` accepts.
+fn retain<T>(table: &mut ByDevice<T>, is_kept: impl Fn(&T) -> bool) {
+    table.retain(|_, at| {
+        at.retain(|_, value| is_kept(value));
+        !at.is_empty()
+    });
+}
