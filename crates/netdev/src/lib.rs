@@ -16,8 +16,9 @@
 //! created (an internal port's interface, an XDP program). The kernel does this even after
 //! `kill -9`. Only interfaces with [`OpenSpec::persistent`] remain.
 //!
-//! In addition there are [`tap::Tap`], by which BPF programs pass packets to the switch, and
-//! [`XdpProber`], which reads the properties of an interface that matter to XDP.
+//! In addition there are [`tap::Tap`], by which BPF programs pass packets to the switch,
+//! [`XdpProber`], which reads the properties of an interface that matter to XDP, and [`routing`],
+//! which follows the kernel's routes and neighbours.
 //!
 //! # Invariants
 //!
@@ -72,6 +73,7 @@ mod pcap;
 mod policer;
 mod pool;
 mod receive;
+pub mod routing;
 mod socket_close;
 mod spec;
 mod status;

@@ -11,7 +11,7 @@ use std::sync::{Mutex, PoisonError};
 
 pub(crate) const RTM_NEWLINK: u16 = 16;
 pub(crate) const RTM_DELLINK: u16 = 17;
-const RTM_GETLINK: u16 = 18;
+pub(crate) const RTM_GETLINK: u16 = 18;
 const RTM_SETLINK: u16 = 19;
 
 // include/uapi/linux/if_link.h

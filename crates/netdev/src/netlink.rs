@@ -18,6 +18,8 @@ const RECEIVE_BUFFER: usize = 64 * 1024;
 
 pub(crate) const NLM_F_REQUEST: u16 = 1;
 pub(crate) const NLM_F_ACK: u16 = 4;
+/// The state changed while a dump was read, which may therefore lack entries.
+const NLM_F_DUMP_INTR: u16 = 0x10;
 pub(crate) const NLM_F_DUMP: u16 = 0x300;
 
 const NLMSG_ERROR: u16 = 2;
@@ -108,6 +110,7 @@ impl Request {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Message<'a> {
     pub kind: u16,
+    pub flags: u16,
     pub sequence: u32,
     pub payload: &'a [u8],
 }
@@ -116,16 +119,50 @@ pub(crate) struct Message<'a> {
 pub(crate) fn messages(mut bytes: &[u8]) -> impl Iterator<Item = Message<'_>> {
     std::iter::from_fn(move || {
         let header = bytes.first_chunk::<HEADER>()?;
-        let [l0, l1, l2, l3, k0, k1, _, _, s0, s1, s2, s3, ..] = *header;
+        let [l0, l1, l2, l3, k0, k1, f0, f1, s0, s1, s2, s3, ..] = *header;
         let length = u32::from_ne_bytes([l0, l1, l2, l3]) as usize;
         let payload = bytes.get(HEADER..length)?;
         bytes = bytes.get(align(length)..).unwrap_or_default();
         Some(Message {
             kind: u16::from_ne_bytes([k0, k1]),
+            flags: u16::from_ne_bytes([f0, f1]),
             sequence: u32::from_ne_bytes([s0, s1, s2, s3]),
             payload,
         })
     })
+}
+
+/// A message that answers a dump.
+#[derive(Debug)]
+pub(crate) enum DumpMessage<'a> {
+    /// One entry. With `is_torn`, the kernel's state changed since the dump began.
+    Item { kind: u16, payload: &'a [u8], is_torn: bool },
+    /// The dump is over.
+    End(io::Result<()>),
+}
+
+/// Iterates over the messages of a datagram that answer the dump with this sequence number.
+pub(crate) fn dump_messages(
+    datagram: &[u8],
+    sequence: u32,
+) -> impl Iterator<Item = DumpMessage<'_>> {
+    messages(datagram).filter(move |m| m.sequence == sequence).map(|m| match m.kind {
+        // Also at the end of a dump there is an error number, or zero.
+        NLMSG_ERROR | NLMSG_DONE => DumpMessage::End(result_of(m.payload)),
+        kind => {
+            let is_torn = m.flags & NLM_F_DUMP_INTR != 0;
+            DumpMessage::Item { kind, payload: m.payload, is_torn }
+        }
+    })
+}
+
+/// Reads the error number of an acknowledgement.
+fn result_of(payload: &[u8]) -> io::Result<()> {
+    let code = payload.first_chunk().map_or(-libc::EPROTO, |b| i32::from_ne_bytes(*b));
+    match code {
+        0 => Ok(()),
+        n => Err(io::Error::from_raw_os_error(n.saturating_neg())),
+    }
 }
 
 /// Iterates over attributes: kind without its flag bits, and value.
@@ -235,6 +272,22 @@ impl Socket {
         Ok((buffer.get(..got).unwrap_or_default(), namespace_of(&control, used)))
     }
 
+    /// Sends a request. Returns its sequence number, which the answers have.
+    ///
+    /// # Errors
+    ///
+    /// The kernel's error, or the socket is broken.
+    pub(crate) fn begin(&mut self, request: Request) -> io::Result<u32> {
+        self.sequence = self.sequence.wrapping_add(1);
+        let bytes = request.finish(self.sequence);
+        // SAFETY: the kernel reads bytes.len() bytes.
+        sys::check_len(unsafe {
+            libc::send(self.fd.as_raw_fd(), bytes.as_ptr().cast(), bytes.len(), 0)
+        })?;
+        SENT.fetch_add(1, Ordering::Relaxed);
+        Ok(self.sequence)
+    }
+
     /// Sends a request and calls `each` for every answer (its `RTM_` kind and payload). With
     /// `dump`, answers end with `NLMSG_DONE`. Otherwise the request must have `NLM_F_ACK` or the
     /// answer must be a single message, and the call ends with the first acknowledgement.
@@ -247,30 +300,14 @@ impl Socket {
         request: Request,
         mut each: impl FnMut(u16, &[u8]),
     ) -> io::Result<()> {
-        self.sequence = self.sequence.wrapping_add(1);
-        let sequence = self.sequence;
-        let bytes = request.finish(sequence);
-        // SAFETY: the kernel reads bytes.len() bytes.
-        sys::check_len(unsafe {
-            libc::send(self.fd.as_raw_fd(), bytes.as_ptr().cast(), bytes.len(), 0)
-        })?;
-        SENT.fetch_add(1, Ordering::Relaxed);
+        let sequence = self.begin(request)?;
         let mut buffer = vec![0; RECEIVE_BUFFER];
         loop {
             let datagram = self.receive(&mut buffer, true)?;
             for m in messages(datagram).filter(|m| m.sequence == sequence) {
                 match m.kind {
                     NLMSG_DONE => return Ok(()),
-                    NLMSG_ERROR => {
-                        let code = m
-                            .payload
-                            .first_chunk()
-                            .map_or(-libc::EPROTO, |b| i32::from_ne_bytes(*b));
-                        return match code {
-                            0 => Ok(()),
-                            n => Err(io::Error::from_raw_os_error(n.saturating_neg())),
-                        };
-                    }
+                    NLMSG_ERROR => return result_of(m.payload),
                     kind => each(kind, m.payload),
                 }
             }

@@ -19,6 +19,7 @@ pub fn run(bytes: &[u8]) {
     {
         assert_eq!(again, first);
     }
+    assert!(netdev::routing::decode_all(bytes) <= bytes.len() / (HEADER + 8));
     let Some(payload) = bytes.get(HEADER..) else { return };
     let interface = netdev::decode_interface(payload);
     assert!(interface.is_none_or(|i| !i.name.contains('\0')));

@@ -202,5 +202,65 @@ pub fn datagrams() -> Vec<Vec<u8>> {
     ];
     let whole = message(16, &all);
     let gone = message(17, &all[..2]);
-    vec![whole.clone(), gone.clone(), [whole, gone, message(3, &[])].concat()]
+    let mut all = vec![whole.clone(), gone.clone(), [whole, gone, message(3, &[])].concat()];
+    all.extend(routing());
+    all
+}
+
+/// Messages about routing, as include/uapi/linux/rtnetlink.h, fib_rules.h and neighbour.h say.
+fn routing() -> Vec<Vec<u8>> {
+    let attribute = |kind: u16, value: &[u8]| {
+        let mut bytes = ((4 + value.len()) as u16).to_ne_bytes().to_vec(); // short ones
+        bytes.extend_from_slice(&kind.to_ne_bytes());
+        bytes.extend_from_slice(value);
+        bytes.resize(bytes.len().next_multiple_of(4), 0);
+        bytes
+    };
+    let message = |kind: u16, fixed: &[u8], attributes: &[Vec<u8>]| {
+        let body = [fixed, &attributes.concat()].concat();
+        let mut bytes = ((16 + body.len()) as u32).to_ne_bytes().to_vec(); // short ones
+        bytes.extend_from_slice(&kind.to_ne_bytes());
+        bytes.extend_from_slice(&[0; 10]);
+        [bytes, body].concat()
+    };
+    let number = |n: u32| n.to_ne_bytes();
+    let (here, there) = ([10, 0, 0, 1], [10, 0, 0, 9]);
+    let hop = [vec![16, 0, 0, 0, 2, 0, 0, 0], attribute(5, &there)].concat();
+    let via = [&[10, 0][..], &[0xfe; 16]].concat();
+    let route = [2, 24, 0, 0, 254, 4, 0, 1, 0, 0, 0, 0];
+    let metrics = attribute(8, &attribute(2, &number(1400)));
+    vec![
+        message(20, &[2, 24, 0, 0, 2, 0, 0, 0], &[attribute(1, &here), attribute(2, &here)]),
+        message(
+            20,
+            &[10, 64, 0, 0, 2, 0, 0, 0],
+            &[attribute(1, &[0xfe; 16]), attribute(8, &number(0x80))],
+        ),
+        message(
+            24,
+            &route,
+            &[attribute(1, &there), attribute(4, &number(2)), attribute(5, &there), metrics],
+        ),
+        message(24, &route, &[attribute(1, &there), attribute(9, &[hop.clone(), hop].concat())]),
+        message(
+            25,
+            &route,
+            &[attribute(4, &number(2)), attribute(18, &via), attribute(15, &number(1000))],
+        ),
+        message(
+            32,
+            &[2, 0, 24, 0, 254, 0, 0, 1, 0, 0, 0, 0],
+            &[
+                attribute(2, &here),
+                attribute(6, &number(50)),
+                attribute(10, &number(7)),
+                attribute(15, &number(100)),
+            ],
+        ),
+        message(
+            28,
+            &[2, 0, 0, 0, 2, 0, 0, 0, 2, 0, 0, 1],
+            &[attribute(1, &there), attribute(2, &[2, 0, 0, 0, 0, 9])],
+        ),
+    ]
 }
