@@ -59,7 +59,7 @@ struct State {
     admin_up: bool,
     mac: [u8; 6],
     mtu: u32,
-    ip4: Option<Ipv4Addr>,
+    ip4: Vec<Ipv4Addr>,
     stats: Counters,
     receiver: Option<Receiver>,
     waiting: Vec<VecDeque<Packet>>,
@@ -171,15 +171,12 @@ impl Dummy {
         }
     }
 
-    /// Sets the IPv4 address of the device (`netdev-dummy/ip4addr`), for which it answers ARP
-    /// requests. `None` removes the address.
-    pub fn set_ip4(&self, address: Option<Ipv4Addr>) {
-        lock(&self.state).ip4 = address;
-    }
-
-    /// Returns the address that [`Dummy::set_ip4`] set.
-    pub fn ip4(&self) -> Option<Ipv4Addr> {
-        lock(&self.state).ip4
+    /// Adds an IPv4 address to the device (`netdev-dummy/ip4addr`), for which it answers ARP requests.
+    pub fn add_ip4(&self, address: Ipv4Addr) {
+        let mut state = lock(&self.state);
+        if !state.ip4.contains(&address) {
+            state.ip4.push(address);
+        }
     }
 
     /// Applies `pcap`, `rxq_pcap`, `tx_pcap`, `stream` and `pstream` of `options`, also to an open
@@ -291,10 +288,10 @@ impl State {
         all
     }
 
-    /// Answers an ARP request (RFC 826) that the switch *sends* to this device's address.
+    /// Answers an ARP request (RFC 826) that the switch *sends* to an address of this device.
     fn arp_reply(&self, frame: &[u8]) -> Option<Packet> {
-        let ip = self.ip4?;
-        headers::arp_reply(frame, ip, self.mac).map(|f| Packet::from_slice(&f))
+        let mut replies = self.ip4.iter().filter_map(|ip| headers::arp_reply(frame, *ip, self.mac));
+        replies.next().map(|f| Packet::from_slice(&f))
     }
 }
 
@@ -483,7 +480,7 @@ pub(crate) fn open(spec: &OpenSpec) -> Result<Opened, OpenError> {
                 admin_up: false,
                 mac: [0xaa, 0x55, a, b, c, d],
                 mtu: 1500,
-                ip4: None,
+                ip4: Vec::new(),
                 stats: Counters::default(),
                 receiver: None,
                 waiting: (0..n_rxq).map(|_| VecDeque::new()).collect(),

@@ -136,7 +136,7 @@ fn large_packets_leave_in_segments() {
 fn a_dummy_with_an_address_answers_arp() {
     let mut o = opened("arp0", &[]);
     let dev = dummy::lookup("arp0").expect("open");
-    dev.set_ip4(Some("10.1.2.3".parse().expect("an address")));
+    dev.add_ip4("10.1.2.3".parse().expect("an address"));
     let mac = o.device.status().expect("always").mac;
     let mut request = vec![0xff; 6];
     request.extend([2, 0, 0, 0, 0, 9, 8, 6, 0, 1, 8, 0, 6, 4, 0, 1, 2, 0, 0, 0, 0, 9]);

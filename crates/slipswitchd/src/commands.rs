@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `ovs-appctl` commands: requests of people and scripts to a running switch.
 //!
-//! Every command of `ovs-vswitchd` 3.1 is here. A command answers in OVS's words, order and number
+//! Every command of `ovs-vswitchd` 3.1 is here, and some of later versions. A command answers in OVS's words, order and number
 //! formats (recorded from the real program, and compared with it by tests), or with a refusal:
 //! `NAME: not supported by Slipswitch: REASON`. Additions of Slipswitch are further lines or fields
 //! at the end.
@@ -19,9 +19,11 @@
 //! | `dpctl` | `dpctl/` |
 //! | `dummy` | `netdev-dummy/`, `time/` (dummy mode only) |
 //! | `fdb` | `fdb/`, `mdb/` |
+//! | `neighbours` | `tnl/arp/`, `tnl/neigh/` |
 //! | `packet_threads` | `dpif-netdev/` |
+//! | `routes` | `ovs/route/` |
 //! | `trace` | `ofproto/trace`, `ofproto/trace-packet-out` |
-//! | `tunnels` | `ovs/route/`, `tnl/` |
+//! | `tunnels` | `tnl/ports/`, `tnl/egress_port_range` |
 //! | `upcalls` | `upcall/`, `revalidator/` |
 
 mod absent;
@@ -33,8 +35,10 @@ mod dummy;
 mod explain;
 mod fdb;
 mod flow_line;
+mod neighbours;
 mod packet_threads;
 mod ports;
+mod routes;
 mod tiers;
 mod trace;
 mod tunnels;
@@ -68,7 +72,9 @@ pub fn register(registry: &Registry, daemon: &Shared) {
     explain::register(&commands);
     tiers::register(&commands);
     fdb::register(&commands);
+    neighbours::register(&commands);
     packet_threads::register(&commands);
+    routes::register(&commands);
     trace::register(&commands);
     tunnels::register(&commands);
     upcalls::register(&commands);

@@ -25,6 +25,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{Notify, mpsc};
+use underlay::Underlay;
 
 /// Most events from packets that wait for the control thread; further events are dropped and
 /// counted.
@@ -49,6 +50,11 @@ pub struct Daemon {
     pub userspace: Arc<UserspaceDatapath>,
     /// The placement of flows in tiers; `None` in dummy mode, where all flows are in userspace.
     pub placed: Option<Arc<PlacedDatapath>>,
+    /// Routes and neighbours of the network that carries tunnels.
+    pub underlay: Arc<Underlay>,
+    /// True when the kernel's routes and neighbours are followed: not in dummy mode, and not with
+    /// `--disable-system-route`.
+    pub follows_kernel_routes: bool,
     /// OpenFlow connections.
     pub connections: Connections,
     /// OpenFlow listeners and connectors.
@@ -103,6 +109,7 @@ impl Daemon {
         switch: Switch,
         userspace: Arc<UserspaceDatapath>,
         placed: Option<Arc<PlacedDatapath>>,
+        underlay: Arc<Underlay>,
         services: Services,
         configuration: Configuration,
         clock: Clock,
@@ -114,6 +121,8 @@ impl Daemon {
             switch,
             userspace,
             placed,
+            underlay,
+            follows_kernel_routes: args.dummy == DummyLevel::Off && !args.disable_system_route,
             connections: Connections::new(),
             services,
             configuration,
@@ -192,6 +201,7 @@ impl Daemon {
 
     /// Does periodic work: timeouts, ages, probes.
     pub fn tick(&mut self) {
+        self.underlay.expire();
         self.switch.revalidate_inline();
         self.expire();
         self.run_connections();
@@ -284,7 +294,8 @@ impl Daemon {
     /// event brings some, which rings [`Daemon::activity`] as every [`Daemon::publish_and_wake`]
     /// does. `None` when there is something to poll.
     pub fn time_until_next_deadline(&self) -> Option<Duration> {
-        let deadlines = [self.switch.deadline(), self.connections.deadline()];
+        let deadlines =
+            [self.switch.deadline(), self.connections.deadline(), self.underlay.next_expiry()];
         let deadlines = deadlines.into_iter().flatten();
         self.configuration.time_until_next_deadline(self.clock.now(), self.dummy, deadlines)
     }
@@ -297,6 +308,7 @@ impl Daemon {
             services: &self.services,
             userspace: &self.userspace,
             placed: self.placed.as_ref(),
+            underlay: &self.underlay,
             clock: &self.clock,
             directories: &self.directories,
             activity: &self.activity,

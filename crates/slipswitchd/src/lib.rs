@@ -5,7 +5,7 @@
 //! one revalidator thread to the switch. [`run`] puts them together; [`config`] makes the
 //! switch what the database says; [`openflow`] is where controllers and `ovs-ofctl` come in;
 //! [`commands`] answers `ovs-appctl`; [`features`] says what the
-//! datapath can do.
+//! datapath can do; `routing` follows the kernel's routes for tunnels.
 #![forbid(unsafe_code)]
 
 pub mod args;
@@ -14,5 +14,6 @@ pub mod config;
 pub mod daemon;
 pub mod features;
 pub mod openflow;
+mod routing;
 pub mod run;
 mod zone_limits;

@@ -6,6 +6,7 @@ use crate::commands;
 use crate::config::{Configuration, upcall_share};
 use crate::daemon::{Daemon, Exit, Shared, event_channel, links_changed, reconfigure, status_tick};
 use crate::openflow::Services;
+use crate::routing;
 use anyhow::{Context, Result};
 use bridge::switch::Switch;
 use clock::Clock;
@@ -23,6 +24,7 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::Notify;
 use tokio::task::{LocalSet, spawn_local};
+use underlay::Underlay;
 
 /// Time between two rounds of timeouts and status, while anything may time out or change. Half a
 /// second is enough, because rules' timeouts count in seconds.
@@ -139,6 +141,7 @@ async fn run(args: Args, dirs: Dirs, process: &mut process::Daemon) -> Result<()
     spawn_local(watch_clock(Rc::clone(&daemon)));
     spawn_local(watch_links(Rc::clone(&daemon)));
     spawn_local(watch_ends(Rc::clone(&daemon)));
+    spawn_local(routing::watch(Rc::clone(&daemon)));
     spawn_local(work_off_postponed(Rc::clone(&daemon)));
     spawn_local(watch_signals(Rc::clone(&daemon), signals));
 
@@ -201,6 +204,7 @@ fn assemble(args: &Args, dirs: &Dirs) -> Result<(Shared, Arc<Notify>)> {
         Some(placed) => placed.clone(),
         None => userspace.clone(),
     };
+    let underlay = Arc::new(Underlay::new(clock.clone()));
     let switch = Switch::new(datapath, clock.clone(), sender, FLOW_LIMIT, threads)
         .context("cannot start the revalidator thread")?;
     let configuration =
@@ -209,6 +213,7 @@ fn assemble(args: &Args, dirs: &Dirs) -> Result<(Shared, Arc<Notify>)> {
         switch,
         userspace,
         placed,
+        underlay,
         Services::default(),
         configuration,
         clock,
@@ -368,7 +373,7 @@ async fn follow_ends(placed: &PlacedDatapath) -> std::io::Result<()> {
     reason = "safe code cannot call its successor; what that asks for holds here: the owner of \
               the descriptor is declared before the registration"
 )]
-fn readable(fd: BorrowedFd<'_>) -> std::io::Result<AsyncFd<RawFd>> {
+pub(crate) fn readable(fd: BorrowedFd<'_>) -> std::io::Result<AsyncFd<RawFd>> {
     AsyncFd::with_interest(fd.as_raw_fd(), Interest::READABLE)
 }
 

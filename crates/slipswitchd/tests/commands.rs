@@ -460,3 +460,103 @@ fn headers_are_extracted_once_for_each_packet() {
         rig.appctl(&["netdev-dummy/receive", "p1", PACKET]);
     }
 }
+
+#[test]
+fn addresses_of_dummies_make_routes() {
+    let Some(rig) = switch() else { return };
+    let show = |arguments: &[&str]| rig.appctl(&[&["ovs/route/show"], arguments].concat());
+    assert_eq!(show(&[]), "Route Table:\n");
+    assert_eq!(rig.appctl(&["netdev-dummy/ip4addr", "br0", "1.1.2.88/24"]), "OK\n");
+    assert_eq!(rig.appctl(&["netdev-dummy/ip6addr", "br0", "2001:cafe::88/64"]), "OK\n");
+    assert_eq!(
+        rig.appctl(&[
+            "ovs/route/add",
+            "10.0.0.0/8",
+            "br0",
+            "1.1.2.1",
+            "src=1.1.2.88",
+            "pkt_mark=7"
+        ]),
+        "OK\n"
+    );
+    let cached = "Cached: 1.1.2.0/24 dev br0 SRC 1.1.2.88 local\n\
+                  Cached: 2001:cafe::/64 dev br0 SRC 2001:cafe::88 local\n";
+    let user = "User: 10.0.0.0/8 MARK 7 dev br0 GW 1.1.2.1 SRC 1.1.2.88\n";
+    assert_eq!(show(&[]), format!("Route Table:\n{cached}{user}"));
+    assert_eq!(show(&["table=255"]), format!("Route Table:\n{cached}"));
+    assert_eq!(
+        rig.appctl(&["ovs/route/lookup", "1.1.2.92"]),
+        "src 1.1.2.88\ngateway ::\ndev br0\n"
+    );
+    assert_eq!(
+        rig.appctl(&["ovs/route/lookup", "10.1.1.1", "pkt_mark=7", "src=1.1.2.88"]),
+        "src 1.1.2.88\ngateway 1.1.2.1\ndev br0\n"
+    );
+    let error = |arguments: &[&str]| {
+        let text = rig.appctl(arguments);
+        text.strip_prefix("error: ").unwrap_or(&text).trim_end().to_owned()
+    };
+    let add = |last: &str| error(&["ovs/route/add", "10.0.0.0/8", "br0", "1.1.2.1", last]);
+    assert_eq!(add("src=1.1.2.89"), "Error while inserting route.");
+    assert_eq!(add("nonsense"), "Invalid pkt_mark, IP gateway or src_ip");
+    assert_eq!(add("src=::1"), "Invalid pkt_mark, IP gateway or src_ip");
+    assert_eq!(add("table=nonsense"), "Invalid table format");
+    assert_eq!(error(&["ovs/route/add", "nonsense", "br0"]), "Invalid 'ip/plen' parameter");
+    assert_eq!(error(&["ovs/route/lookup", "10.1.1.1", "src=x"]), "Invalid pkt_mark or src");
+    assert_eq!(error(&["ovs/route/lookup", "10.1.1.1", "src=9.9.9.9"]), "Not found");
+}
+
+#[test]
+fn tables_and_rules_of_routes() {
+    let Some(rig) = switch() else { return };
+    let ok = |arguments: &[&str]| assert_eq!(rig.appctl(arguments), "OK\n", "{arguments:?}");
+    let error = |arguments: &[&str], expected: &str| {
+        let expected = format!("error: {expected}\n");
+        assert_eq!(rig.appctl(arguments), expected, "{arguments:?}");
+    };
+    ok(&["netdev-dummy/ip4addr", "br0", "1.1.2.88/24"]);
+    ok(&["ovs/route/add", "10.0.0.0/8", "br0", "1.1.2.1"]);
+    ok(&["ovs/route/add", "10.0.0.0/8", "br0", "1.1.2.2", "table=100"]);
+    assert_eq!(
+        rig.appctl(&["ovs/route/show", "table=100"]),
+        "Route Table #100:\nUser: 10.0.0.0/8 dev br0 GW 1.1.2.2 SRC 1.1.2.88\n"
+    );
+    assert_eq!(
+        rig.appctl(&["ovs/route/show", "table=all"]),
+        "User: 10.0.0.0/8 dev br0 GW 1.1.2.2 SRC 1.1.2.88 table 100\n\
+         User: 10.0.0.0/8 dev br0 GW 1.1.2.1 SRC 1.1.2.88\n\
+         Cached: 1.1.2.0/24 dev br0 SRC 1.1.2.88 local\n"
+    );
+    error(&["ovs/route/show", "table=7"], "Table 'table=7' not found");
+    error(&["ovs/route/show", "nonsense"], "Invalid table format");
+    let standard = "Cached: 0: from all lookup local\n";
+    let rest = "Cached: 32766: from all lookup main\n";
+    let default = "Cached: 32767: from all lookup default\n";
+    let rules = || rig.appctl(&["ovs/route/rule/show"]);
+    assert_eq!(rules(), format!("{standard}{rest}{default}"));
+    assert_eq!(rig.appctl(&["ovs/route/rule/show", "-6"]), format!("{standard}{rest}"));
+    let gateway = |source: &[&str]| {
+        let text = rig.appctl(&[&["ovs/route/lookup", "10.1.1.1"], source].concat());
+        text.lines().find_map(|l| l.strip_prefix("gateway ")).map(str::to_owned)
+    };
+    ok(&["ovs/route/rule/add", "from=1.1.2.0/24", "table=100"]);
+    ok(&["ovs/route/rule/add", "not", "from=all", "prio=5", "table=main"]);
+    let added = "User: 32765: from 1.1.2.0/24  lookup 100\n";
+    let not = "User: 5: not from all lookup main\n";
+    assert_eq!(rules(), format!("{standard}{not}{added}{rest}{default}"));
+    assert_eq!(gateway(&[]).as_deref(), Some("1.1.2.1"));
+    assert_eq!(gateway(&["src=1.1.2.88"]).as_deref(), Some("1.1.2.2"));
+    ok(&["ovs/route/rule/del", "from=1.1.2.0/24", "table=100"]);
+    assert_eq!(gateway(&["src=1.1.2.88"]).as_deref(), Some("1.1.2.1"));
+    error(
+        &["ovs/route/rule/del", "from=1.1.2.0/24", "table=100"],
+        "Failed to delete router rule: -2 (Unknown error -2)",
+    );
+    error(
+        &["ovs/route/rule/del", "from=all", "table=main"],
+        "Failed to delete router rule: -2 (Unknown error -2)",
+    );
+    error(&["ovs/route/del", "10.0.0.0/8", "table=7"], "Table table=7 not found");
+    ok(&["ovs/route/del", "10.0.0.0/8", "table=100"]);
+    error(&["ovs/route/show", "table=100"], "Table 'table=100' not found");
+}

@@ -17,4 +17,5 @@ mod taps;
 mod tools;
 mod traffic;
 mod tutorial;
+mod underlay;
 mod xdp;

@@ -65,7 +65,7 @@ scenarios! {
     "#;
     // Without those of the kernel's datapath, and those that came after 3.1.
     commands_there_are: r#"
-        appctl list-commands | grep -vE '^  (ovsdb|cluster|dpdk|odp|netlink|seq|jsonrpc|slipswitch)' | awk '{print $1}' | grep -E '/' | grep -vE '^(dpif-netlink/dispatch-mode|dpif-netdev/subtable-lookup-prio-get|dpctl/(dump-conntrack-exp|ct-[gs]et-sweep-interval)|revalidator/(pause|resume))$' | sort
+        appctl list-commands | grep -vE '^  (ovsdb|cluster|dpdk|odp|netlink|seq|jsonrpc|slipswitch)' | awk '{print $1}' | grep -E '/' | grep -vE '^(dpif-netlink/dispatch-mode|dpif-netdev/subtable-lookup-prio-get|dpctl/(dump-conntrack-exp|ct-[gs]et-sweep-interval)|revalidator/(pause|resume)|ovs/route/rule/(add|del|show))$' | sort
     "#;
     dummies: r#"
         appctl netdev-dummy/set-admin-state p1 down
@@ -78,6 +78,96 @@ scenarios! {
         receive p1 'in_port(1),eth(src=50:54:00:00:00:01,dst=50:54:00:00:00:02),eth_type(0x1234)' --len 100
         receive p1 50540000000250540000000112340000
         ofctl dump-ports br0 1
+    "#;
+    // Routes of the host's kernel are shown by the oracle alone, so that only the user's are compared.
+    routes: r#"
+        appctl netdev-dummy/ip4addr br0 2.2.2.2/24
+        appctl ovs/route/add 1.1.1.0/24 br0 2.2.2.10
+        appctl ovs/route/add 1.1.1.200/24 br0 2.2.2.11 pkt_mark=1234
+        appctl ovs/route/add 2.2.2.3/32 br0 pkt_mark=0x10
+        appctl ovs/route/add 2.2.2.2/24 br0 0.0.0.0
+        appctl ovs/route/add 9.0.0.0/255.0.0.0 br0 2.2.2.12
+        appctl ovs/route/add 3.3.3.0/24 br0
+        appctl ovs/route/add 3.3.3.0/24 br0 3.3.3.9
+        appctl ovs/route/add 3.3.3.0/24 nowhere 2.2.2.9
+        appctl ovs/route/show | grep User | sort
+        appctl ovs/route/lookup 1.1.1.7
+        appctl ovs/route/lookup 1.1.1.7/32
+        appctl ovs/route/lookup 1.1.1.7 pkt_mark=1234
+        appctl ovs/route/lookup 1.1.1.7 pkt_mark=1
+        appctl ovs/route/lookup 2.2.2.3
+        appctl ovs/route/lookup 2.2.2.3 pkt_mark=16
+        appctl ovs/route/lookup 9.9.9.9
+        appctl ovs/route/lookup 1.1.1.0/24
+        appctl ovs/route/lookup nonsense
+        appctl ovs/route/lookup 1.1.1.7 nonsense
+        appctl ovs/route/add 1.1.1.0/24 br0 2.2.2.13
+        appctl ovs/route/lookup 1.1.1.7
+        appctl ovs/route/del nonsense
+        appctl ovs/route/del 1.1.1.0/24 nonsense
+        appctl ovs/route/del 1.1.1.0/24 pkt_mark=7
+        appctl ovs/route/del 1.1.1.99/24 pkt_mark=1234
+        appctl ovs/route/del 1.1.1.0/24
+        appctl ovs/route/del 1.1.1.0/24
+        appctl ovs/route/show | grep User | sort
+        appctl ovs/route/lookup
+        appctl ovs/route/add 1.1.1.0/24
+        appctl ovs/route/del
+    "#;
+    routes_of_ipv6: r#"
+        appctl netdev-dummy/ip6addr br0 2001:db8:cafe::1/64
+        appctl ovs/route/add 2001:db8:babe::/64 br0 2001:db8:cafe::2
+        appctl ovs/route/add 2001:db8:babe::/64 br0 2001:db8:cafe::3 pkt_mark=321
+        appctl ovs/route/add 2001:db8:cafe::99/128 br0
+        appctl ovs/route/add 2001:db8:beef::/48 br0
+        appctl ovs/route/show | grep User | sort
+        appctl ovs/route/lookup 2001:db8:babe::1eaf
+        appctl ovs/route/lookup 2001:db8:babe::1eaf pkt_mark=321
+        appctl ovs/route/lookup 2001:db8:cafe::99
+        appctl ovs/route/lookup 2001:db8::/32
+        appctl ovs/route/del 2001:db8:babe::/64 pkt_mark=321
+        appctl ovs/route/show | grep User | sort
+        appctl netdev-dummy/ip6addr br0 nonsense
+        appctl netdev-dummy/ip6addr br0 2001:db8::1/129
+        appctl netdev-dummy/ip6addr nowhere 2001:db8::1/64
+        appctl netdev-dummy/ip4addr br0 nonsense
+        appctl netdev-dummy/ip4addr br0 10.0.0.1/33
+        appctl netdev-dummy/ip4addr br0 10.0.0.1/255.0.255.0
+    "#;
+    neighbours: r#"
+        appctl tnl/arp/set br0 1.1.2.92 f8:bc:12:44:34:b6
+        appctl tnl/neigh/set br1 2001:cafe::92 f8:bc:12:44:34:b7
+        appctl tnl/arp/set br1 1.1.2.92 f8:bc:12:44:34:b8
+        appctl tnl/arp/set br0 nonsense f8:bc:12:44:34:b6
+        appctl tnl/arp/set br0 1.1.2.93 nonsense
+        appctl tnl/arp/set br0 1.1.2.93
+        appctl tnl/arp/show | sort
+        appctl tnl/arp/set br0 1.1.2.92 f8:bc:12:44:34:b9
+        appctl tnl/neigh/show | sort
+        appctl tnl/arp/show extra
+        appctl tnl/arp/aging
+        appctl tnl/arp/aging 0
+        appctl tnl/arp/aging 3601
+        appctl tnl/arp/aging nonsense
+        appctl tnl/arp/aging 3600
+        appctl tnl/neigh/aging
+        appctl tnl/arp/aging 5
+        appctl time/warp 4000
+        appctl tnl/arp/set br0 1.1.2.92 f8:bc:12:44:34:b9
+        appctl tnl/arp/show | sort
+        appctl time/warp 2000
+        appctl revalidator/wait
+        appctl tnl/arp/show | sort
+        appctl tnl/neigh/flush
+        appctl tnl/arp/show
+    "#;
+    neighbours_go_with_their_bridge: r#"
+        vsctl add-br br1 -- set bridge br1 datapath_type=dummy
+        appctl tnl/arp/set br0 1.1.2.92 f8:bc:12:44:34:b6
+        appctl tnl/arp/set br1 1.1.2.93 f8:bc:12:44:34:b7
+        vsctl del-br br1
+        appctl revalidator/wait
+        appctl tnl/arp/show
     "#;
     tracing_through_ports: r#"
         appctl ofproto/detrace nonsense

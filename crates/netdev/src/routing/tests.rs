@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 use super::*;
-use crate::netlink::attribute;
 use crate::link::LinkClient;
+use crate::netlink::attribute;
 use crate::netlink_counters;
 use packet::Mac;
 use proptest::prelude::*;

@@ -6,8 +6,9 @@ use flow::text::{no_numbers, odp};
 use netdev::Device as _;
 use netdev::dummy::{self, Dummy};
 use packet::Packet;
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 use std::sync::Arc;
+use underlay::Cidr;
 
 const UNKNOWN: &str = "Unknown Dummy Interface";
 const TOO_SMALL: &str = "too small packet len";
@@ -58,19 +59,27 @@ pub(super) fn register(commands: &Commands<'_>) {
             .map(|d| format!("{}: {}\n", d.name(), d.connection_state()))
             .collect())
     });
-    commands.show("netdev-dummy/ip4addr", "[netdev] ipaddr/mask-prefix-len", 2, 2, |_, call| {
+    commands.change(
+        "netdev-dummy/ip4addr",
+        "[netdev] ipaddr/mask-prefix-len",
+        2,
+        2,
+        |daemon, call| {
+            let device = named(call.arg(0))?;
+            let address = Cidr::parse_ipv4(call.arg(1).unwrap_or_default());
+            let address = address.map_err(|e| e.to_string())?;
+            if let IpAddr::V4(address) = address.address() {
+                device.add_ip4(address);
+            }
+            daemon.underlay.add_address(device.name(), address);
+            Ok("OK".to_owned())
+        },
+    );
+    commands.change("netdev-dummy/ip6addr", "[netdev] ip6addr", 2, 2, |daemon, call| {
         let device = named(call.arg(0))?;
-        let text = call.arg(1).unwrap_or_default();
-        device
-            .set_ip4(Some(parse_ip4(text).ok_or_else(|| format!("{text}: invalid IPv4 address"))?));
+        let address = Cidr::parse_ipv6(call.arg(1).unwrap_or_default());
+        daemon.underlay.add_address(device.name(), address.map_err(|e| e.to_string())?);
         Ok("OK".to_owned())
-    });
-    commands.show("netdev-dummy/ip6addr", "[netdev] ip6addr", 2, 2, |_, call| {
-        named(call.arg(0))?;
-        super::unsupported(
-            call.command,
-            "dummies have no IPv6 addresses; tunnels, which need them, are not there yet",
-        )
     });
     commands.unsupported(
         "dpif-dummy/change-port-number",
@@ -92,13 +101,6 @@ pub(super) fn register(commands: &Commands<'_>) {
 
 fn named(name: Option<&str>) -> Result<Arc<Dummy>, String> {
     name.and_then(dummy::lookup).ok_or_else(|| UNKNOWN.to_owned())
-}
-
-/// `ADDRESS` or `ADDRESS/LENGTH`.
-fn parse_ip4(text: &str) -> Option<Ipv4Addr> {
-    let (address, length) = text.split_once('/').unwrap_or((text, "32"));
-    length.parse::<u8>().ok().filter(|l| *l <= 32)?;
-    address.parse().ok()
 }
 
 /// How far, and in which steps; both in milliseconds.
@@ -209,13 +211,6 @@ mod tests {
         for bad in ["x", "0", "-1", "5 x", "99999999999"] {
             assert_eq!(parse_warp(&words(bad)), Err("invalid MSECS".to_owned()));
         }
-    }
-
-    #[test]
-    fn addresses() {
-        assert_eq!(parse_ip4("1.2.3.4/24"), Some(Ipv4Addr::new(1, 2, 3, 4)));
-        assert_eq!(parse_ip4("1.2.3.4"), Some(Ipv4Addr::new(1, 2, 3, 4)));
-        assert_eq!(parse_ip4("1.2.3.4/33"), None);
     }
 
     proptest! {

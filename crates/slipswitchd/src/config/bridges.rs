@@ -132,6 +132,7 @@ fn change_type(switch: &Switch, bridge: &mut BridgeState, row: &DesiredBridge) {
 /// Removes a bridge with everything in it.
 pub(super) fn remove(context: &mut Context<'_>, name: &str, mut bridge: BridgeState) {
     controllers::close(context, &mut bridge);
+    bridge.interfaces.keys().for_each(|name| context.underlay.forget_device(name));
     let changes = context.switch.remove_bridge(bridge.index);
     context.changed(bridge.index, changes);
     context.connections.bridge_removed(bridge.index);

@@ -14,6 +14,7 @@ use process::Dirs;
 use std::rc::Rc;
 use std::sync::Arc;
 use tokio::sync::Notify;
+use underlay::Underlay;
 
 /// References to the parts of the daemon that configuration reads and changes. The daemon makes
 /// one for each step.
@@ -28,6 +29,8 @@ pub struct Context<'a> {
     pub userspace: &'a UserspaceDatapath,
     /// The placement of flows and ports in tiers; `None` in dummy mode.
     pub placed: Option<&'a Arc<PlacedDatapath>>,
+    /// Routes and neighbours of the network that carries tunnels.
+    pub underlay: &'a Underlay,
     /// The switch's clock.
     pub clock: &'a Clock,
     /// Directories for sockets and pinned BPF objects.

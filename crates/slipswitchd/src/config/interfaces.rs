@@ -102,6 +102,7 @@ pub(super) fn close_port(context: &mut Context<'_>, bridge: &mut BridgeState, na
     let Some(state) = bridge.interfaces.get_mut(name) else { return };
     let Some(number) = state.number.take() else { return };
     state.last = Some(number.0);
+    context.underlay.forget_device(name);
     if let Some(port) = context.switch.remove_port(bridge.index, number) {
         tracing::info!(target: "bridge", "bridge {}: deleted interface {name} on port {}", bridge_name(context.switch, bridge.index), short(number));
         context.connections.port_status(bridge.index, PortEvent::Deleted(&port.desc()));
