@@ -7,7 +7,7 @@
 //!
 //! - [`Underlay::lookup`] finds the route to the other end of a tunnel: the device, the next hop and
 //!   the source address ([`Found`]).
-//! - [`Underlay::neighbour`] finds the Ethernet address of the next hop. [`solicitation`] makes the
+//! - [`Underlay::neighbour`] finds the Ethernet address of the next hop. [`solicitation()`] makes the
 //!   packet that asks for it.
 //! - [`Underlay::sequence`] changes with every change that can change the answer of either.
 //!
@@ -16,7 +16,7 @@
 //! mode, addresses of devices make routes ([`Underlay::add_address`]).
 //!
 //! Neighbours come from packets ([`snoop`]), from `tnl/neigh/set`, and from the kernel's table.
-//! [`PathMtus`] records what routers report on the path to a remote.
+//! [`Underlay::record_path_mtu`] keeps what routers report about the path to a remote.
 //!
 //! # Choice of a route
 //!
@@ -60,7 +60,6 @@ mod table;
 pub use address::{Cidr, CidrError, address_text};
 pub use device::{Device, Devices};
 pub use neighbour::{Neighbour, NeighbourCounters};
-pub use path_mtu::PathMtus;
 pub use route::{Found, NextHop, Origin, Query, Route, RouteKind};
 pub use routes::{AddRouteError, Routes, TABLE_DEFAULT, TABLE_LOCAL, TABLE_MAIN, UserRoute};
 pub use rule::{Rule, RuleAction};
@@ -70,6 +69,7 @@ pub use system::{System, SystemRoute};
 use clock::{Clock, Millis};
 use neighbour::Neighbours;
 use packet::Mac;
+use path_mtu::PathMtus;
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -86,6 +86,7 @@ pub struct Underlay {
     /// Held by the thread that changes `routes`.
     writer: Mutex<()>,
     neighbours: Mutex<Neighbours>,
+    path_mtus: Mutex<PathMtus>,
     sequence: AtomicU64,
     listener: OnceLock<Listener>,
 }
@@ -104,6 +105,7 @@ impl Underlay {
             routes: RwLock::default(),
             writer: Mutex::default(),
             neighbours: Mutex::default(),
+            path_mtus: Mutex::default(),
             sequence: AtomicU64::new(1),
             listener: OnceLock::new(),
         }
@@ -246,15 +248,39 @@ impl Underlay {
         self.change(|routes| routes.forget_addresses(device));
     }
 
-    /// Removes learned neighbours that have expired. To be called about every second.
+    /// Removes learned neighbours and path MTUs that have expired. To be called about every second.
     pub fn expire(&self) {
         let now = self.clock.now();
         self.change_neighbours(|all| all.expire(now));
+        if self.path_mtus().expire(now) {
+            self.raise();
+        }
     }
 
     /// Returns the time when [`Underlay::expire`] may next have something to do.
     pub fn next_expiry(&self) -> Option<Millis> {
-        self.neighbours().next_expiry()
+        let times = [self.neighbours().next_expiry(), self.path_mtus().next_expiry()];
+        times.into_iter().flatten().min()
+    }
+
+    fn path_mtus(&self) -> MutexGuard<'_, PathMtus> {
+        // Every change leaves whole values.
+        self.path_mtus.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Records that a router on the path to `remote` passes packets of `mtu` bytes at most. The report
+    /// counts for 10 minutes, and a later one only when its MTU is lower.
+    pub fn record_path_mtu(&self, remote: IpAddr, mtu: u32) {
+        let now = self.clock.now();
+        if self.path_mtus().record(remote, mtu, now) {
+            self.raise();
+        }
+    }
+
+    /// Returns the longest IP packet in bytes that reaches `remote`; `None` when no router has
+    /// reported one.
+    pub fn path_mtu(&self, remote: IpAddr) -> Option<u32> {
+        self.path_mtus().get(remote, self.clock.now())
     }
 
     /// Returns how long a learned neighbour stays after its last use.

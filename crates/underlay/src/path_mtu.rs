@@ -16,7 +16,7 @@ const LEAST_IPV6: u32 = 1280;
 
 /// The longest packets that reach remotes, where routers have reported less than the device's MTU.
 #[derive(Debug, Default)]
-pub struct PathMtus {
+pub(crate) struct PathMtus {
     remotes: HashMap<IpAddr, (u32, Millis)>,
 }
 
@@ -24,7 +24,7 @@ impl PathMtus {
     /// Records the report that packets to `remote` may have `mtu` bytes at most. A report of more
     /// than is known already does not count, since an attacker or an old packet may be its cause.
     /// Returns true when the path MTU became lower.
-    pub fn record(&mut self, remote: IpAddr, mtu: u32, now: Millis) -> bool {
+    pub(crate) fn record(&mut self, remote: IpAddr, mtu: u32, now: Millis) -> bool {
         let mtu = mtu.max(if remote.is_ipv6() { LEAST_IPV6 } else { LEAST_IPV4 });
         if self.get(remote, now).is_some_and(|known| known <= mtu) {
             return false;
@@ -40,16 +40,21 @@ impl PathMtus {
     }
 
     /// Returns the path MTU to `remote` in bytes; `None` when no report counts.
-    pub fn get(&self, remote: IpAddr, now: Millis) -> Option<u32> {
+    pub(crate) fn get(&self, remote: IpAddr, now: Millis) -> Option<u32> {
         self.remotes.get(&remote).filter(|(_, until)| *until > now).map(|(mtu, _)| *mtu)
     }
 
     /// Removes reports that no longer count. Returns true when there were some: packets may be
     /// longer again.
-    pub fn expire(&mut self, now: Millis) -> bool {
+    pub(crate) fn expire(&mut self, now: Millis) -> bool {
         let before = self.remotes.len();
         self.remotes.retain(|_, (_, until)| *until > now);
         self.remotes.len() != before
+    }
+
+    /// Returns the time when the first report ends.
+    pub(crate) fn next_expiry(&self) -> Option<Millis> {
+        self.remotes.values().map(|(_, until)| *until).min()
     }
 }
 

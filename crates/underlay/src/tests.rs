@@ -331,6 +331,21 @@ fn the_kernels_neighbours_fill_in() {
 }
 
 #[test]
+fn path_mtus_change_the_sequence() {
+    let (clock, underlay) = stopped();
+    let before = underlay.sequence();
+    underlay.record_path_mtu(ip("10.0.0.9"), 1400);
+    underlay.record_path_mtu(ip("10.0.0.9"), 1450);
+    assert_eq!(underlay.sequence(), before + 1);
+    assert_eq!(underlay.path_mtu(ip("10.0.0.9")), Some(1400));
+    assert_eq!(underlay.next_expiry(), Some(clock.now() + 600_000));
+    clock.advance(600_000);
+    assert_eq!(underlay.path_mtu(ip("10.0.0.9")), None);
+    underlay.expire();
+    assert_eq!((underlay.sequence(), underlay.next_expiry()), (before + 2, None));
+}
+
+#[test]
 fn a_flood_of_neighbours_is_bounded() {
     let (_, underlay) = stopped();
     for n in 0..70_000 {
