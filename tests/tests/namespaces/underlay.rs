@@ -28,6 +28,7 @@ fn shows(switch: &Switch, line: &str, expected: bool) {
 fn routes_of_the_kernel_are_followed() {
     let Some(switch) = with_addresses(&[]) else { return };
     let kernel = |line: &str| switch.netns().sh(line);
+    kernel("for d in all br0; do echo 0 >/proc/sys/net/ipv6/conf/$d/disable_ipv6; done");
     shows(&switch, "Cached: 10.0.0.0/24 dev br0 SRC 10.0.0.1", true);
     shows(&switch, "Cached: 10.0.0.1/32 dev br0 SRC 10.0.0.1 local", true);
     kernel("ip route add 10.9.0.0/16 via 10.0.0.9");

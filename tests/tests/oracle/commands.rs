@@ -132,7 +132,6 @@ scenarios! {
         appctl netdev-dummy/ip6addr nowhere 2001:db8::1/64
         appctl netdev-dummy/ip4addr br0 nonsense
         appctl netdev-dummy/ip4addr br0 10.0.0.1/33
-        appctl netdev-dummy/ip4addr br0 10.0.0.1/255.0.255.0
     "#;
     neighbours: r#"
         appctl tnl/arp/set br0 1.1.2.92 f8:bc:12:44:34:b6
