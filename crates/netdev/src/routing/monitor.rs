@@ -46,6 +46,8 @@ const LEAST_PAUSE: Duration = Duration::from_millis(20);
 /// A pause is this many times longer than the dump before it, so that dumps take at most a tenth of
 /// a thread's time.
 const PAUSE_FACTOR: u32 = 9;
+/// Time from a dump that failed to the next one.
+const AFTER_FAILURE: Duration = Duration::from_secs(1);
 /// Most changed neighbours that are kept while a dump of them is read. With more, another dump
 /// follows.
 const MOST_POSTPONED: usize = 16_384;
@@ -71,7 +73,7 @@ enum Part {
     Neighbours,
 }
 
-/// What a dump has brought so far.
+/// The entries that a dump has brought so far.
 #[derive(Debug, Default)]
 struct Collected {
     links: BTreeMap<u32, Link>,
@@ -302,6 +304,10 @@ impl RoutingMonitor {
         let datagram = match self.dumps.receive(&mut self.buffer, false) {
             Ok(datagram) => datagram,
             Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Ok(false),
+            Err(e) if e.raw_os_error() == Some(libc::ENOBUFS) => {
+                self.begin_again_later(&e);
+                return Ok(false);
+            }
             Err(e) => return Err(e),
         };
         let mut end = None;
@@ -321,10 +327,24 @@ impl RoutingMonitor {
                 dump.collected.rules = underlay::Rule::standard();
                 self.next_part(updates)?;
             }
-            Some(Err(error)) => return Err(error),
+            Some(Err(error)) => {
+                self.begin_again_later(&error);
+                return Ok(false);
+            }
             None => {}
         }
         Ok(true)
+    }
+
+    /// Gives up a dump that failed, such as for lack of memory.
+    fn begin_again_later(&mut self, error: &io::Error) {
+        tracing::warn!(
+            target: "route_table",
+            "routes and neighbours could not be read, and will be read again: {error}"
+        );
+        self.dump = None;
+        (self.is_stale, self.are_neighbours_stale) = (true, true);
+        self.rest = Instant::now().checked_add(AFTER_FAILURE);
     }
 
     fn next_part(&mut self, updates: &mut Vec<RoutingUpdate>) -> io::Result<()> {
@@ -373,7 +393,7 @@ impl RoutingMonitor {
     }
 }
 
-/// What routing depends on.
+/// Returns the properties that routing depends on.
 fn shown(link: &Link) -> (&str, [u8; 6], u32, bool, bool) {
     (&link.name, link.mac, link.mtu, link.admin_up, link.link_up)
 }
@@ -397,19 +417,18 @@ impl Collected {
     /// Returns the state with names in place of indexes.
     fn system(&self) -> System {
         let mut system = System { rules: self.rules.clone(), ..System::default() };
-        let names: HashMap<u32, Arc<str>> =
-            self.links.values().map(|link| (link.index, Arc::from(link.name.as_str()))).collect();
-        for (index, name) in &names {
-            if let Some(link) = self.links.get(index) {
-                let device = Device {
-                    index: link.index,
-                    mtu: link.mtu,
-                    mac: Mac(link.mac),
-                    is_up: link.admin_up,
-                    addresses: Vec::new(),
-                };
-                system.devices.insert(Arc::clone(name), device);
-            }
+        let mut names: HashMap<u32, Arc<str>> = HashMap::new();
+        for link in self.links.values() {
+            let device = Device {
+                index: link.index,
+                mtu: link.mtu,
+                mac: Mac(link.mac),
+                is_up: link.admin_up,
+                addresses: Vec::new(),
+            };
+            let name: Arc<str> = Arc::from(link.name.as_str());
+            names.insert(link.index, Arc::clone(&name));
+            system.devices.insert(name, device);
         }
         for of in &self.addresses {
             let device = names.get(&of.index).and_then(|name| system.devices.get_mut(name));

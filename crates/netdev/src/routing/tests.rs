@@ -355,6 +355,22 @@ fn routes_that_do_not_count() {
 }
 
 #[test]
+fn a_message_that_is_cut_short_is_read_or_left_out() {
+    let hop = [vec![16, 0, 0, 0, 1, 0, 0, 0], attribute(5, &[10, 0, 0, 9])].concat();
+    let nested = attribute(8, &attribute(2, &1400u32.to_ne_bytes()));
+    let all = [attribute(1, &[10, 1, 0, 0]), attribute(9, &[hop.clone(), hop].concat()), nested];
+    let whole = route_message(1, &all);
+    let read = |length: usize| whole.get(..length).and_then(route::parse);
+    let full = read(whole.len()).expect("whole");
+    assert_eq!((full.mtu, full.hop.map(|h| h.index)), (Some(1400), Some(1)));
+    for length in 0..whole.len() {
+        assert!(read(length).is_none_or(|route| route.mtu.is_none()), "{length} bytes");
+        let _ = (rule::parse(&whole[..length]), neighbour::parse(&whole[..length]));
+        let _ = address::parse(&whole[..length]);
+    }
+}
+
+#[test]
 fn a_dead_next_hop_is_passed_over() {
     let hop = |flags: u8, gateway: u8| {
         let address = attribute(5, &[10, 0, 0, gateway]);
