@@ -263,7 +263,7 @@ fn with_dummies_for_system_devices_the_datapath_is_the_system_one() {
     assert_eq!(rig.appctl(&["dpctl/dump-dps"]), "system@ovs-system\n");
 }
 
-/// Output of `list-commands` of ovs-vswitchd 3.1 in dummy mode.
+/// Output of `list-commands` of ovs-vswitchd 3.1 in dummy mode, with the usage of `ovs/route/` of 3.7.
 const COMMANDS: &str = include_str!("text_support/commands.txt");
 
 #[test]
