@@ -166,21 +166,8 @@ pub fn requests() -> Vec<Vec<u8>> {
 
 /// Seeds of `netlink`: messages as include/uapi/linux/if_link.h says.
 pub fn datagrams() -> Vec<Vec<u8>> {
-    let attribute = |kind: u16, value: &[u8]| {
-        let mut bytes = ((4 + value.len()) as u16).to_ne_bytes().to_vec(); // short ones
-        bytes.extend_from_slice(&kind.to_ne_bytes());
-        bytes.extend_from_slice(value);
-        bytes.resize(bytes.len().next_multiple_of(4), 0);
-        bytes
-    };
-    let message = |kind: u16, attributes: &[Vec<u8>]| {
-        let body = [vec![0, 0, 1, 0, 5, 0, 0, 0, 0x43, 0, 1, 0, 0, 0, 0, 0], attributes.concat()];
-        let body = body.concat();
-        let mut bytes = ((16 + body.len()) as u32).to_ne_bytes().to_vec(); // short ones
-        bytes.extend_from_slice(&kind.to_ne_bytes());
-        bytes.extend_from_slice(&[0; 10]);
-        [bytes, body].concat()
-    };
+    let interface = [0, 0, 1, 0, 5, 0, 0, 0, 0x43, 0, 1, 0, 0, 0, 0, 0];
+    let message = |kind: u16, attributes: &[Vec<u8>]| message(kind, &interface, attributes);
     let one = [1, 0, 0, 0];
     let all = [
         attribute(3, b"veth0\0"),
@@ -207,22 +194,26 @@ pub fn datagrams() -> Vec<Vec<u8>> {
     all
 }
 
+/// An attribute of a netlink message.
+fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
+    let mut bytes = ((4 + value.len()) as u16).to_ne_bytes().to_vec(); // short ones
+    bytes.extend_from_slice(&kind.to_ne_bytes());
+    bytes.extend_from_slice(value);
+    bytes.resize(bytes.len().next_multiple_of(4), 0);
+    bytes
+}
+
+/// A netlink message with a fixed part and attributes.
+fn message(kind: u16, fixed: &[u8], attributes: &[Vec<u8>]) -> Vec<u8> {
+    let body = [fixed, &attributes.concat()].concat();
+    let mut bytes = ((16 + body.len()) as u32).to_ne_bytes().to_vec(); // short ones
+    bytes.extend_from_slice(&kind.to_ne_bytes());
+    bytes.extend_from_slice(&[0; 10]);
+    [bytes, body].concat()
+}
+
 /// Messages about routing, as include/uapi/linux/rtnetlink.h, fib_rules.h and neighbour.h say.
 fn routing() -> Vec<Vec<u8>> {
-    let attribute = |kind: u16, value: &[u8]| {
-        let mut bytes = ((4 + value.len()) as u16).to_ne_bytes().to_vec(); // short ones
-        bytes.extend_from_slice(&kind.to_ne_bytes());
-        bytes.extend_from_slice(value);
-        bytes.resize(bytes.len().next_multiple_of(4), 0);
-        bytes
-    };
-    let message = |kind: u16, fixed: &[u8], attributes: &[Vec<u8>]| {
-        let body = [fixed, &attributes.concat()].concat();
-        let mut bytes = ((16 + body.len()) as u32).to_ne_bytes().to_vec(); // short ones
-        bytes.extend_from_slice(&kind.to_ne_bytes());
-        bytes.extend_from_slice(&[0; 10]);
-        [bytes, body].concat()
-    };
     let number = |n: u32| n.to_ne_bytes();
     let (here, there) = ([10, 0, 0, 1], [10, 0, 0, 9]);
     let hop = [vec![16, 0, 0, 0, 2, 0, 0, 0], attribute(5, &there)].concat();
