@@ -325,11 +325,16 @@ pub(crate) fn rule_text(rule: &Rule, table: u8, names: PortNames<'_>) -> String 
 /// Formats the present value of a subfield, as in `NXM_NX_REG0[0..1] is now 0x1`.
 pub(crate) fn subfield_text(subfield: &Subfield, key: &Key) -> String {
     let value = subfield.load(key);
-    let whole = subfield.start == 0 && subfield.bits == subfield.field.bits();
-    format!(
-        "{subfield} is now {}",
-        if whole { value_text(subfield.field, value) } else { hexadecimal(value) }
-    )
+    let whole = subfield.start == 0 && subfield.bits == subfield.field.width();
+    let text = match subfield.field.option() {
+        Some(_) if whole => {
+            let value = subfield.field.load_wide(key);
+            subfield.field.format_wide(&value, &subfield.field.all_ones_wide())
+        }
+        _ if whole => value_text(subfield.field, value),
+        _ => hexadecimal(value),
+    };
+    format!("{subfield} is now {text}")
 }
 
 fn hexadecimal(value: u128) -> String {

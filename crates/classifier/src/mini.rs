@@ -12,7 +12,7 @@ pub(crate) fn mix(hash: u64, word: u64) -> u64 {
     (wide as u64) ^ ((wide >> 64) as u64)
 }
 
-fn indices(map: u64) -> impl Iterator<Item = usize> {
+fn indices(map: u128) -> impl Iterator<Item = usize> {
     let mut left = map;
     std::iter::from_fn(move || {
         (left != 0).then(|| {
@@ -27,7 +27,7 @@ fn indices(map: u64) -> impl Iterator<Item = usize> {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct MiniMask {
     /// Bit i: word i is there.
-    map: u64,
+    map: u128,
     /// Hash of the positions of the bits that are set. It is read for each change of a rule.
     hash: u64,
     words: Box<[u64]>,
@@ -63,7 +63,8 @@ impl MiniMask {
     pub(crate) fn hash_of(mask: &Mask) -> u64 {
         let map = mask.word_map();
         let words = indices(map).filter_map(|i| mask.words().get(i));
-        words.fold(map, |hash, word| mix(hash, *word))
+        let seed = map as u64 ^ (map >> 64) as u64;
+        words.fold(seed, |hash, word| mix(hash, *word))
     }
 
     /// Returns true when this is the compressed form of `mask`.

@@ -59,8 +59,8 @@ const PIECES: [Piece; 28] = [
     piece(word::CT_DST0, 0, offset_of!(Key, ct_ipv6_dst), 16),
 ];
 
-/// Fields that the tables do not have: those of the OpenFlow pipeline, and the packet type, which
-/// is always Ethernet. A match on one of them is refused, except on packet type 0.
+/// Fields that the tables do not have: those of the OpenFlow pipeline, those of tunnels
+/// ([`Field::is_of_tunnel`]), and the packet type, which is always Ethernet. A match on one of them is refused, except on packet type 0.
 const LEFT_OUT: [Field; 4] =
     [Field::ActsetOutput, Field::ConjId, Field::Metadata, Field::PacketType];
 
@@ -85,7 +85,7 @@ const _: () = {
                 }
                 piece += 1;
             }
-            let mut left_out = field.is_register();
+            let mut left_out = field.is_register() || field.is_of_tunnel();
             let mut n = 0;
             while n < LEFT_OUT.len() {
                 left_out |= LEFT_OUT[n] as u8 == field as u8;

@@ -48,6 +48,7 @@ pub fn exact_mask(key: &Key) -> Mask {
     let mut mask = Mask::WILDCARD;
     for field in Field::ALL {
         if !field.is_register()
+            && !field.is_of_tunnel()
             && !matches!(field, Field::Metadata | Field::ConjId | Field::ActsetOutput)
             && field.prerequisite().holds(key)
         {
@@ -56,6 +57,10 @@ pub fn exact_mask(key: &Key) -> Mask {
     }
     for field in [Field::InPortOxm, Field::RecircId, Field::PacketType] {
         mask.set_exact(field);
+    }
+    // The port decides whether packets have a tunnel.
+    if key.tunnel.is_some() {
+        mask.0.tunnel = Mask::EXACT.0.tunnel;
     }
     mask
 }

@@ -26,7 +26,12 @@
 //! - [`Field::IpDscp`] is the ToS byte with the two ECN bits clear (`nw_tos`),
 //!   [`Field::IpDscpShifted`] the six DSCP bits as a number (`ip_dscp`);
 //! - [`Field::ArpOp`] is 16 bits wide, but a key holds only opcodes up to 255;
-//! - [`Field::CtState`] is 32 bits wide, of which the low eight have a meaning.
+//! - [`Field::CtState`] is 32 bits wide, of which the low eight have a meaning;
+//! - [`Field::TunFlags`] is 16 bits wide, of which OpenFlow knows one and a key has four
+//!   ([`crate::Tunnel::flags`]);
+//! - `tun_metadata0` to `tun_metadata63` are as wide as the option that a bridge maps to them, up to
+//!   124 bytes ([`crate::tun_metadata`]). A [`FieldValue`] has their low 128 bits. Storing one of
+//!   them makes the option present.
 
 pub(crate) mod flags;
 mod prerequisite;
@@ -39,6 +44,7 @@ pub use subfield::{Subfield, SubfieldError};
 pub use table::{Definition, Format, KeyPosition, OxmNumber};
 pub use value::ValueError;
 
+use crate::tun_metadata::Wide;
 use crate::{Key, Mask, VLAN_CFI};
 
 /// The value (or mask) of a field: right-aligned, host integer. All present fields fit 128 bits.
@@ -63,6 +69,16 @@ macro_rules! fields {
 #[rustfmt::skip]
 fields! {
     DpHash, RecircId, PacketType, InPort, InPortOxm, SkbPriority, PktMark, ActsetOutput, ConjId,
+    TunId, TunSrc, TunDst, TunIpv6Src, TunIpv6Dst, TunFlags, TunTtl, TunTos, TunGbpId, TunGbpFlags,
+    TunErspanIdx, TunErspanVer, TunErspanDir, TunErspanHwid, TunGtpuFlags, TunGtpuMsgtype,
+    TunMetadata0, TunMetadata1, TunMetadata2, TunMetadata3, TunMetadata4, TunMetadata5, TunMetadata6, TunMetadata7,
+    TunMetadata8, TunMetadata9, TunMetadata10, TunMetadata11, TunMetadata12, TunMetadata13, TunMetadata14, TunMetadata15,
+    TunMetadata16, TunMetadata17, TunMetadata18, TunMetadata19, TunMetadata20, TunMetadata21, TunMetadata22, TunMetadata23,
+    TunMetadata24, TunMetadata25, TunMetadata26, TunMetadata27, TunMetadata28, TunMetadata29, TunMetadata30, TunMetadata31,
+    TunMetadata32, TunMetadata33, TunMetadata34, TunMetadata35, TunMetadata36, TunMetadata37, TunMetadata38, TunMetadata39,
+    TunMetadata40, TunMetadata41, TunMetadata42, TunMetadata43, TunMetadata44, TunMetadata45, TunMetadata46, TunMetadata47,
+    TunMetadata48, TunMetadata49, TunMetadata50, TunMetadata51, TunMetadata52, TunMetadata53, TunMetadata54, TunMetadata55,
+    TunMetadata56, TunMetadata57, TunMetadata58, TunMetadata59, TunMetadata60, TunMetadata61, TunMetadata62, TunMetadata63,
     CtState, CtZone, CtMark, CtLabel, CtNwProto, CtNwSrc, CtNwDst, CtIpv6Src, CtIpv6Dst, CtTpSrc, CtTpDst,
     Metadata,
     Reg0, Reg1, Reg2, Reg3, Reg4, Reg5, Reg6, Reg7, Reg8, Reg9, Reg10, Reg11, Reg12, Reg13, Reg14, Reg15,
@@ -178,6 +194,108 @@ impl Field {
         n >= Field::Reg0 as u8 && n <= Field::Xxreg3 as u8
     }
 
+    /// N of `tun_metadataN`.
+    #[inline(always)]
+    pub const fn option(self) -> Option<usize> {
+        let n = self as u8;
+        if n >= Field::TunMetadata0 as u8 && n <= Field::TunMetadata63 as u8 {
+            Some((n - Field::TunMetadata0 as u8) as usize)
+        } else {
+            None
+        }
+    }
+
+    /// The field `tun_metadataN`.
+    pub fn of_option(n: usize) -> Option<Field> {
+        let is_option = n < crate::tun_metadata::FIELDS;
+        if is_option { Field::ALL.get(Field::TunMetadata0 as usize + n).copied() } else { None }
+    }
+
+    /// True for the fields of tunnels.
+    pub const fn is_of_tunnel(self) -> bool {
+        let n = self as u8;
+        n >= Field::TunId as u8 && n <= Field::TunMetadata63 as u8
+    }
+
+    /// Bytes of the field's value: those of [`Field::oxm_bytes`], or of the option that a bridge maps
+    /// to a field of an option.
+    pub fn value_bytes(self) -> usize {
+        self.option().map_or(usize::from(self.oxm_bytes()), crate::tun_metadata::bytes)
+    }
+
+    /// Width in bits: [`Field::bits`], or that of the option that a bridge maps to the field.
+    pub fn width(self) -> u16 {
+        match self.option() {
+            Some(n) => crate::tun_metadata::bytes(n) as u16 * 8, // at most 124 bytes
+            None => self.bits(),
+        }
+    }
+
+    /// Replaces the bits of `mask` by those of `value`: all of the field where `mask` is
+    /// [`Field::all_ones`], as the values of wider fields do not fit a [`FieldValue`].
+    pub fn store_masked(self, key: &mut Key, value: FieldValue, mask: FieldValue) {
+        if self.option().is_none() {
+            let old = self.load(key);
+            self.store(key, old & !mask | value & mask);
+        } else if mask == self.all_ones() {
+            self.store_wide(key, &Wide::from_u128(value));
+        } else {
+            let (value, mask) = (Wide::from_u128(value), Wide::from_u128(mask));
+            self.store_wide_masked(key, &value, &mask);
+        }
+    }
+
+    /// Replaces the bits of `mask` by those of `value`, in all the field's width.
+    pub fn store_wide_masked(self, key: &mut Key, value: &Wide, mask: &Wide) {
+        let mut new = self.load_wide(key).minus(mask);
+        new.0.iter_mut().zip(value.and(mask).0).for_each(|(byte, set)| *byte |= set);
+        self.store_wide(key, &new);
+    }
+
+    /// Makes the bits of `mask` exact: what [`Field::store_masked`] replaces.
+    pub fn unwildcard_masked(self, of: &mut Mask, mask: FieldValue) {
+        let mut bits = Mask::WILDCARD;
+        match self.option() {
+            Some(_) if mask == self.all_ones() => self.fill(&mut bits.0),
+            _ => self.store(&mut bits.0, mask),
+        }
+        of.union(&bits);
+    }
+
+    /// Makes the bits of `mask` exact, in all the field's width.
+    pub fn unwildcard_wide(self, of: &mut Mask, mask: &Wide) {
+        let mut bits = Mask::WILDCARD;
+        self.store_wide(&mut bits.0, mask);
+        of.union(&bits);
+    }
+
+    /// The value in all its width.
+    pub fn load_wide(self, key: &Key) -> Wide {
+        match self.option() {
+            Some(n) => key.tunnel.option(n),
+            None => Wide::from_u128(self.load(key)),
+        }
+    }
+
+    /// Stores a value in all its width; see [`Field::store`].
+    pub fn store_wide(self, key: &mut Key, value: &Wide) {
+        match self.option() {
+            Some(n) => {
+                key.tunnel.set_option(n, value);
+                key.tunnel.set_present(n, true);
+            }
+            None => self.store(key, value.low()),
+        }
+    }
+
+    /// The value with every bit of the field set, in all its width.
+    pub fn all_ones_wide(self) -> Wide {
+        match self.option() {
+            Some(_) => Wide::ones(self.value_bytes()),
+            None => Wide::from_u128(self.all_ones()),
+        }
+    }
+
     /// True for the fields that the connection tracker sets.
     pub const fn is_of_connection(self) -> bool {
         let n = self as u8;
@@ -243,6 +361,9 @@ impl Field {
     /// Reads the field out of `key`.
     #[inline]
     pub fn load(self, key: &Key) -> FieldValue {
+        if let Some(n) = self.option() {
+            return key.tunnel.load_option(n);
+        }
         let p = &self.def().position;
         let at = usize::from(p.offset);
         let raw = match p.bytes {
@@ -293,6 +414,11 @@ impl Field {
 
     #[inline(always)]
     fn store_raw(self, key: &mut Key, value: FieldValue) {
+        if let Some(n) = self.option() {
+            key.tunnel.store_option(n, value);
+            key.tunnel.set_present(n, true);
+            return;
+        }
         let p = &self.def().position;
         let (at, bytes) = (usize::from(p.offset), key.bytes_mut());
         if p.bytes == 16 {
@@ -312,12 +438,13 @@ impl Field {
         }
     }
 
-    /// Sets every bit of the field in `key` (used on masks). For the VLAN fields that is also
-    /// the "present" bit, as what such a field is depends on the header being there.
+    /// Sets every bit of the field in `key` (used on masks). For the VLAN fields and those of options
+    /// that is also the "present" bit, as what such a field is depends on the header being there.
     #[inline]
     pub fn fill(self, key: &mut Key) {
         match self {
             Field::DlVlan => self.store(key, u128::from(VID_MASK)),
+            _ if self.option().is_some() => self.store_wide(key, &self.all_ones_wide()),
             _ => self.store(key, self.all_ones()),
         }
     }
@@ -336,14 +463,23 @@ impl Field {
                 key.vlans[0].tci.set(if rest == VLAN_CFI { 0 } else { rest });
             }
             Field::InPort | Field::IpDscp => self.store(key, 0),
-            _ => self.store_raw(key, 0),
+            _ => {
+                self.store_raw(key, 0);
+                if let Some(n) = self.option() {
+                    key.tunnel.set_present(n, false);
+                }
+            }
         }
     }
 
     /// The value with every bit of the field set: a mask that makes it exact.
     #[inline]
     pub fn all_ones(self) -> FieldValue {
-        if let Field::IpDscp = self { DSCP_MASK } else { ones(self.def().position.bits) }
+        match self {
+            Field::IpDscp => DSCP_MASK,
+            _ if self.option().is_some() => ones(self.value_bytes().min(16) as u8 * 8), // at most 128
+            _ => ones(self.def().position.bits),
+        }
     }
 }
 
@@ -361,6 +497,14 @@ impl Mask {
     pub fn says_ethernet(&self) -> bool {
         let says_it = |f: Field| f.prerequisite().is_of_ethernet() && f.load(&self.0) != 0;
         Field::ALL.into_iter().any(says_it)
+    }
+
+    /// True when no bit of `field` counts, nor the presence of an option.
+    pub fn is_any(&self, field: Field) -> bool {
+        match field.option() {
+            Some(n) => !self.0.tunnel.has_option(n) && self.0.tunnel.option(n).is_empty(),
+            None => field.load(&self.0) == 0,
+        }
     }
 
     /// Makes every bit of `field` exact.

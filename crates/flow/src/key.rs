@@ -7,6 +7,7 @@
 //! does not have is zero. Words are ordered by stage: metadata, L2, L3, L4; a lookup that
 //! fails in an early stage need not look at (nor un-wildcard) the later ones.
 
+use crate::Tunnel;
 use packet::{ethertype, ip_proto};
 use std::mem::swap;
 use zerocopy::network_endian::{U16, U32, U64};
@@ -74,6 +75,8 @@ pub struct Key {
     pub ct_mark: U32,
     /// The connection's label.
     pub ct_label: [u8; 16],
+    /// Outer headers of a packet from a tunnel, or to one.
+    pub tunnel: Tunnel,
 
     // L2.
     /// Ethernet destination.
@@ -169,7 +172,7 @@ const _: () = {
     assert!(std::mem::offset_of!(Key, dl_dst).is_multiple_of(8));
     assert!(std::mem::offset_of!(Key, nw_src).is_multiple_of(8));
     assert!(std::mem::offset_of!(Key, tp_src).is_multiple_of(8));
-    assert!(WORDS <= 64); // a bitmap of words fits a u64
+    assert!(WORDS <= 128); // a bitmap of words fits a u128
 };
 
 impl Default for Key {

@@ -18,9 +18,14 @@ mod key;
 mod mask;
 mod matching;
 pub mod text;
+mod tlv_table;
+pub mod tun_metadata;
+mod tunnel;
 
 pub use compose::{PAYLOAD, compose};
 pub use field::{Field, FieldValue, Subfield};
 pub use key::{Key, MPLS_LABELS, STAGE_STARTS, VLAN_CFI, VLANS, Vlan, WORDS};
 pub use mask::Mask;
 pub use matching::Match;
+pub use tlv_table::{OptionsError, TlvError, TlvMapping, TlvTable};
+pub use tunnel::{OPTIONS_BYTES, Tunnel};

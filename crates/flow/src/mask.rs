@@ -60,8 +60,8 @@ impl Mask {
     }
 
     /// Number of the words that have a bit set, as a bitmap (bit 0 is word 0).
-    pub fn word_map(&self) -> u64 {
-        self.words().iter().enumerate().fold(0, |map, (i, w)| map | (u64::from(*w != 0) << i))
+    pub fn word_map(&self) -> u128 {
+        self.words().iter().enumerate().fold(0, |map, (i, w)| map | (u128::from(*w != 0) << i))
     }
 }
 

@@ -2,6 +2,7 @@
 //! A key with a mask: what a rule or a megaflow matches.
 
 use crate::field::Prerequisite;
+use crate::tun_metadata::Wide;
 use crate::{Field, FieldValue, Key, Mask, ct_state};
 use std::sync::LazyLock;
 
@@ -79,6 +80,24 @@ impl Match {
         field.store(&mut self.mask.0, mask);
     }
 
+    /// As [`Match::set_masked`], in all the field's width. For a field of an option the mask may be
+    /// zero: the packets have the option, with any value.
+    pub fn set_wide(&mut self, field: Field, value: &Wide, mask: &Wide) {
+        match field.option() {
+            Some(_) => {
+                field.store_wide(&mut self.key, &value.and(mask));
+                field.store_wide(&mut self.mask.0, mask);
+            }
+            None => self.set_masked(field, value.low(), mask.low()),
+        }
+    }
+
+    /// Requires that the packets have, or do not have, the option of `tun_metadataN`.
+    pub fn set_present(&mut self, n: usize, present: bool) {
+        self.mask.0.tunnel.set_present(n, true);
+        self.key.tunnel.set_present(n, present);
+    }
+
     /// The value required of `field`, zero where wildcarded.
     pub fn value(&self, field: Field) -> FieldValue {
         field.load(&self.key)
@@ -91,12 +110,15 @@ impl Match {
 
     /// True when every bit of `field` is required.
     pub fn is_exact(&self, field: Field) -> bool {
-        self.mask_of(field) == field.all_ones()
+        match field.option() {
+            Some(_) => field.load_wide(&self.mask.0) == field.all_ones_wide(),
+            None => self.mask_of(field) == field.all_ones(),
+        }
     }
 
     /// True when nothing of `field` is required.
     pub fn is_any(&self, field: Field) -> bool {
-        self.mask_of(field) == 0
+        self.mask.is_any(field)
     }
 
     /// True when `other` requires something of every bit that `self` does and more, or the
@@ -123,6 +145,8 @@ impl Match {
             }
             // No field names these; they go with L4 of IGMP, inner VLANs and labels.
             keep.0.vlans = Mask::EXACT.0.vlans;
+            // The places of options change.
+            keep.0.tunnel = Mask::EXACT.0.tunnel;
             if Prerequisite::Mpls.holds_for_match(self) {
                 keep.0.mpls = Mask::EXACT.0.mpls;
             }

@@ -25,6 +25,7 @@ pub use traits::ActionSetSlot;
 pub(crate) use check::check_parts;
 
 use crate::PortNo;
+use flow::tun_metadata::Wide;
 use flow::{Field, FieldValue, Subfield};
 use std::sync::Arc;
 
@@ -80,6 +81,8 @@ pub enum Action {
         /// How it was written.
         spelled: SetSpelling,
     },
+    /// `set_field` of a field `tun_metadataN` that does not fit [`Action::SetField`].
+    SetOption(Box<SetOption>),
     /// `move:SRC->DST`.
     Move {
         /// The bits to copy.
@@ -159,6 +162,13 @@ pub enum Action {
     },
     /// `set_queue:QUEUE`.
     SetQueue(u32),
+    /// `set_tunnel:ID`, `set_tunnel64:ID`.
+    SetTunnel {
+        /// Key of the tunnel.
+        id: u64,
+        /// Which of the two it is called.
+        spelled: TunnelSpelling,
+    },
     /// `pop_queue`.
     PopQueue,
     /// `fin_timeout(idle_timeout=,hard_timeout=)`, seconds.
@@ -242,12 +252,34 @@ pub enum Action {
     GotoTable(u8),
 }
 
+/// `set_field:VALUE/MASK->tun_metadataN` where the field, the value or the mask has more than 128
+/// bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct SetOption {
+    /// The field, one of `tun_metadata0` to `tun_metadata63`.
+    pub field: Field,
+    /// The new bits.
+    pub value: Wide,
+    /// Which bits change.
+    pub mask: Wide,
+}
+
 impl Action {
+    /// `set_field` of a field `tun_metadataN`; without a mask of all of it.
+    pub(crate) fn set_option(field: Field, value: &Wide, mask: Option<&Wide>) -> Action {
+        let all = field.all_ones_wide();
+        let mask = mask.copied().unwrap_or(all).and(&all);
+        if field.value_bytes() > 16 {
+            return Action::SetOption(Box::new(SetOption { field, value: value.and(&mask), mask }));
+        }
+        Action::set_field(field, value.low(), mask.low())
+    }
+
     /// `set_field` of the bits of `mask` that are in the field. A partial mask keeps its bits
     /// without meaning, such as those of ECN in a ToS, so that dumps show them again.
     pub(crate) fn set_field(field: Field, value: FieldValue, mask: FieldValue) -> Action {
         let all = field.all_ones();
-        let mask = if mask & all == all { all } else { mask & crate::nxm::ones(field.bits()) };
+        let mask = if mask & all == all { all } else { mask & crate::nxm::ones(field.width()) };
         Action::SetField { field, value: value & mask, mask, spelled: SetSpelling::SetField }
     }
 
@@ -264,6 +296,7 @@ impl Action {
             Action::Group(_) => "group",
             Action::SetField { spelled: SetSpelling::SetField, .. } => "set_field",
             Action::SetField { spelled: SetSpelling::Load, .. } => "load",
+            Action::SetOption(_) => "set_field",
             Action::Move { .. } => "move",
             Action::StackPush(_) => "push",
             Action::StackPop(_) => "pop",
@@ -291,6 +324,12 @@ impl Action {
             Action::DecMplsTtl => "dec_mpls_ttl",
             Action::DecTtl { .. } => "dec_ttl",
             Action::SetQueue(_) => "set_queue",
+            Action::SetTunnel { id, spelled: TunnelSpelling::SetTunnel }
+                if u32::try_from(*id).is_ok() =>
+            {
+                "set_tunnel"
+            }
+            Action::SetTunnel { .. } => "set_tunnel64",
             Action::PopQueue => "pop_queue",
             Action::FinTimeout { .. } => "fin_timeout",
             Action::Resubmit { .. } => "resubmit",
@@ -321,7 +360,7 @@ pub(crate) fn loads(
     value: FieldValue,
     mask: FieldValue,
 ) -> impl Iterator<Item = (Subfield, u64)> {
-    let mut mask = mask & crate::nxm::ones(field.bits());
+    let mut mask = mask & crate::nxm::ones(field.width());
     std::iter::from_fn(move || {
         let start = mask.checked_ilog2().map(|_| mask.trailing_zeros())?;
         let bits = (mask >> start).trailing_ones().min(64);
@@ -330,6 +369,15 @@ pub(crate) fn loads(
         let dst = Subfield { field, start: start as u16, bits: bits as u16 };
         Some((dst, (value >> start & run) as u64)) // run is at most 64 bits
     })
+}
+
+/// How the set of a tunnel's key was written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum TunnelSpelling {
+    /// `set_tunnel`.
+    SetTunnel,
+    /// `set_tunnel64`.
+    SetTunnel64,
 }
 
 /// Which spelling a set came in, so that dumps give it back.

@@ -17,7 +17,8 @@
 //! field's (OFPBMC_BAD_VALUE), the prerequisites came before it (OFPBMC_BAD_PREREQ) and the field
 //! did not (OFPBMC_DUP_FIELD).
 //!
-//! Fields that [`flow::Field`] does not have (tunnels, conntrack) are unknown here.
+//! Fields that [`flow::Field`] does not have (NSH) are unknown here. The fields `tun_metadataN` have
+//! values of any length up to 124 bytes, as leading zeros may be left out.
 
 mod fixed;
 mod header;
@@ -29,7 +30,8 @@ pub use list::{NxMatch, Strictness, decode_nx_match, encode_nx_match};
 
 pub(crate) use fixed::{OF10_MATCH_LEN, OF11_MATCH_LEN, decode_of10, encode_of10};
 pub(crate) use header::{
-    decode_header, encode_header, ones, pull_entry, pull_header, put_entry, value_is_valid,
+    Known, decode_header, encode_header, ones, pull_entry, pull_header, put_entry, put_option,
+    value_is_valid,
 };
 pub(crate) use list::encode_oxm_list;
 

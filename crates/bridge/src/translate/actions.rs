@@ -175,6 +175,8 @@ impl Context<'_> {
             // The caller runs it, with the rest of the list.
             Action::CheckPktLarger { .. } => {}
             Action::SetField { field, value, mask, .. } => self.set_field(*field, *value, *mask),
+            Action::SetOption(set) => self.set_option(set.field, &set.value, &set.mask),
+            Action::SetTunnel { id, .. } => self.set_whole(Field::TunId, (*id).into()),
             Action::Move { src, dst } => self.move_field(src, dst),
             Action::StackPush(src) => self.push(src),
             Action::StackPop(dst) => self.pop(dst),

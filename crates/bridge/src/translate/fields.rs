@@ -11,6 +11,7 @@ use crate::trace::{Kind, subfield_text};
 use datapath::Action as DpAction;
 use flow::extract::FRAG_LATER;
 use flow::field::Prerequisite;
+use flow::tun_metadata::Wide;
 use flow::{Field, FieldValue, Key, MPLS_LABELS, Subfield, VLAN_CFI, Vlan};
 use packet::ethertype;
 use zerocopy::network_endian::U16;
@@ -67,14 +68,15 @@ impl Context<'_> {
             return;
         }
         self.expose_vlan(field);
-        let old = field.load(&self.key);
-        let mut bits = Key::ZERO;
-        field.store(&mut bits, mask);
-        for (m, b) in self.mask.words_mut().iter_mut().zip(bits.words()) {
-            *m |= b;
-        }
-        field.store(&mut self.key, old & !mask | value & mask);
+        field.unwildcard_masked(&mut self.mask, mask);
+        field.store_masked(&mut self.key, value, mask);
         self.normalize_vlan();
+    }
+
+    /// Sets the bits of `mask` in a field `tun_metadataN`.
+    pub(super) fn set_option(&mut self, field: Field, value: &Wide, mask: &Wide) {
+        field.unwildcard_wide(&mut self.mask, mask);
+        field.store_wide_masked(&mut self.key, value, mask);
     }
 
     /// Makes "there is a VLAN header" exact before a VLAN field is read or written.
@@ -131,11 +133,14 @@ impl Context<'_> {
     /// trace reports the value of `dst` all the same, as in OVS.
     pub(super) fn move_field(&mut self, src: &Subfield, dst: &Subfield) {
         if self.meets(dst.field.prerequisite()) && self.meets(src.field.prerequisite()) {
-            let value = self.read_subfield(src);
-            self.expose_vlan(dst.field);
-            dst.set_exact(&mut self.mask);
-            dst.store(&mut self.key, value);
-            self.normalize_vlan();
+            // Both have the same number of bits.
+            for (src, dst) in src.parts().zip(dst.parts()) {
+                let value = self.read_subfield(&src);
+                self.expose_vlan(dst.field);
+                dst.set_exact(&mut self.mask);
+                dst.store(&mut self.key, value);
+                self.normalize_vlan();
+            }
         }
         let key = &self.key;
         if let Some(t) = self.tracer.as_deref_mut() {

@@ -59,6 +59,10 @@ pub(super) fn final_mask(mut mask: Mask, key: &Key) -> Mask {
     m.metadata.set(0);
     m.actset_output.set(0);
     m.conj_id.set(0);
+    // The port, which is exact, decides whether its packets have a tunnel.
+    if !key.tunnel.is_some() {
+        m.tunnel = flow::Tunnel::NONE;
+    }
     // A lookup in stages may have read a field without the field's prerequisites. The megaflow
     // would be sound without them. But a tier that expresses matches protocol by protocol could not
     // express such a field, and must not leave it out.

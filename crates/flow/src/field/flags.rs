@@ -23,6 +23,15 @@ impl Flags {
         names: &["fin", "syn", "rst", "psh", "ack", "urg", "ece", "cwr", "ns"],
         all: 0x0fff,
     };
+    /// Flags of a tunnel.
+    pub(crate) const TUNNEL: Flags = Flags {
+        field: "tunnel",
+        names: &["oam", "df", "csum", "key"],
+        all: crate::Tunnel::ALL_FLAGS,
+    };
+    /// The flags of a tunnel that OpenFlow knows.
+    pub(crate) const OPENFLOW_TUNNEL: Flags =
+        Flags { all: crate::Tunnel::OPENFLOW_FLAGS, ..Flags::TUNNEL };
     /// The state of a connection.
     pub(crate) const CT_STATE: Flags =
         Flags { field: "ct_state", names: &ct_state::NAMES, all: 0xff };
@@ -71,8 +80,8 @@ impl Flags {
         {
             return Ok(value);
         }
-        let bit = self.names.iter().position(|flag| *flag == name);
-        bit.map(|b| 1 << b).ok_or_else(|| self.unknown(name))
+        let bit = self.names.iter().position(|flag| *flag == name).map(|b| 1 << b);
+        bit.filter(|bit| bit & self.all != 0).ok_or_else(|| self.unknown(name))
     }
 
     /// Reads flags: number, number/mask, `syn|ack`, `+syn-ack`. Value and mask; as in OVS, an empty

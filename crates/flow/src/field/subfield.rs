@@ -57,13 +57,13 @@ pub enum SubfieldError {
 
 impl Subfield {
     /// All of `field`.
-    pub const fn whole(field: Field) -> Subfield {
-        Subfield { field, start: 0, bits: field.bits() }
+    pub fn whole(field: Field) -> Subfield {
+        Subfield { field, start: 0, bits: field.width() }
     }
 
     /// `bits` bits of `field` from `start`; `None` when that is empty or beyond the field.
     pub fn new(field: Field, start: u16, bits: u16) -> Option<Subfield> {
-        let inside = bits > 0 && u32::from(start) + u32::from(bits) <= u32::from(field.bits());
+        let inside = bits > 0 && u32::from(start) + u32::from(bits) <= u32::from(field.width());
         inside.then_some(Subfield { field, start, bits })
     }
 
@@ -71,13 +71,31 @@ impl Subfield {
         ones(u8::try_from(self.bits).unwrap_or(u8::MAX))
     }
 
-    /// The value of these bits in `key`, right-aligned.
+    /// The parts of at most 128 bits, from the least significant.
+    pub fn parts(self) -> impl Iterator<Item = Subfield> {
+        (0..self.bits).step_by(128).map(move |at| Subfield {
+            field: self.field,
+            start: self.start.saturating_add(at),
+            bits: (self.bits - at).min(128), // `at` is below
+        })
+    }
+
+    /// The value of these bits in `key`, right-aligned; the low 128 bits of more.
     pub fn load(self, key: &Key) -> FieldValue {
+        if let Some(n) = self.field.option() {
+            return key.tunnel.option(n).load(self.start.into(), self.bits.into());
+        }
         self.field.load(key).checked_shr(self.start.into()).unwrap_or(0) & self.ones()
     }
 
-    /// Stores the low bits of `value` in these bits of `key`, leaving the field's others.
+    /// Stores the low bits of `value` in these bits of `key`, leaving the field's others. Of more
+    /// than 128 bits the upper ones stay, too.
     pub fn store(self, key: &mut Key, value: FieldValue) {
+        if self.field.option().is_some() {
+            let mut wide = self.field.load_wide(key);
+            wide.store(self.start.into(), self.bits.into(), value);
+            return self.field.store_wide(key, &wide);
+        }
         let mask = self.ones().checked_shl(self.start.into()).unwrap_or(0);
         let value = value.checked_shl(self.start.into()).unwrap_or(0);
         let old = self.field.load(key);
@@ -86,7 +104,7 @@ impl Subfield {
 
     /// Makes these bits exact in `mask`.
     pub fn set_exact(self, mask: &mut Mask) {
-        self.store(&mut mask.0, FieldValue::MAX);
+        self.parts().for_each(|part| part.store(&mut mask.0, FieldValue::MAX));
     }
 
     /// Reads a subfield off the front of `text` and returns it with the rest of the text: a
@@ -126,7 +144,7 @@ impl Subfield {
         if start > end {
             return Err(SubfieldError::Backwards { text: whole, start, end });
         }
-        let width = field.bits();
+        let width = field.width();
         for (which, bit) in [("starting", start), ("ending", end)] {
             if bit >= u32::from(width) {
                 return Err(SubfieldError::OutOfRange { text: whole, which, bit, width });
@@ -154,7 +172,7 @@ impl fmt::Display for Subfield {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = self.field.oxm(0).map_or(self.field.name(), |n| n.name);
         f.write_str(name)?;
-        if self.start == 0 && self.bits == self.field.bits() {
+        if self.start == 0 && self.bits == self.field.width() {
             f.write_str("[]")
         } else if self.bits == 1 {
             write!(f, "[{}]", self.start)

@@ -28,6 +28,8 @@ pub enum Format {
     TcpFlags,
     /// `+trk-new` and numbers.
     CtState,
+    /// `+oam` and numbers.
+    TunFlags,
     /// `(namespace,type)`.
     PacketType,
 }
@@ -67,7 +69,8 @@ impl OxmNumber {
 pub struct KeyPosition {
     /// Offset of the container in the key, in bytes.
     pub offset: u16,
-    /// Size of the container in bytes: 1, 2, 4, 6, 8 or 16.
+    /// Size of the container in bytes: 1, 2, 4, 6, 8 or 16; 0 for the fields of options, whose place
+    /// is that of [`crate::tun_metadata`].
     pub bytes: u8,
     /// Number of bits of the container below the field.
     pub shift: u8,
@@ -110,6 +113,7 @@ const OXM_OF: u16 = 0x8000;
 const OXM_PKT_REG: u16 = 0x8001;
 const EXPERIMENTER: u16 = 0xffff;
 const ONF: u32 = 0x4f4e_4600;
+const NICIRA: u32 = 0x0000_2320;
 
 impl Definition {
     const fn alias(mut self, alias: &'static str) -> Self {
@@ -164,6 +168,16 @@ impl Definition {
             number,
             experimenter: Some(ONF),
             since: 4,
+        })
+    }
+    /// An experimenter's number in the class of Nicira, which goes into NXM lists, too.
+    const fn nxoxm(self, name: &'static str, number: u8) -> Self {
+        self.number(OxmNumber {
+            name,
+            class: EXPERIMENTER,
+            number,
+            experimenter: Some(NICIRA),
+            since: 0,
         })
     }
     const fn eric(self, name: &'static str, number: u8) -> Self {
@@ -221,6 +235,16 @@ const fn xxreg(field: Field, name: &'static str, nxm: &'static str) -> Definitio
         .nx(nxm, 111 + n)
 }
 
+/// A field of an option of Geneve: as wide as the option that a bridge maps to it.
+const fn option(field: Field, name: &'static str, nxm: &'static str) -> Definition {
+    let n = field as u8 - Field::TunMetadata0 as u8;
+    let mut d = row(field, name, Format::Hexadecimal, offset_of!(Key, tunnel.options), 0)
+        .masked()
+        .nx(nxm, 40 + n);
+    d.bits = 8 * crate::tun_metadata::MAX_BYTES as u16;
+    d.oxm_bytes(crate::tun_metadata::MAX_BYTES as u8)
+}
+
 /// The table. One row per field, in the order of the enumeration.
 #[rustfmt::skip]
 pub(super) static TABLE: [Definition; COUNT] = {
@@ -248,6 +272,68 @@ pub(super) static TABLE: [Definition; COUNT] = {
             .read_only().onf("ONFOXM_ET_ACTSET_OUTPUT", 43).oxm("OXM_OF_ACTSET_OUTPUT", 43, 6),
         row(Field::ConjId, "conj_id", Decimal, offset_of!(Key, conj_id), 4)
             .read_only().nx("NXM_NX_CONJ_ID", 37),
+        row(Field::TunId, "tun_id", Hexadecimal, offset_of!(Key, tunnel.id), 8).alias("tunnel_id")
+            .masked().nx("NXM_NX_TUN_ID", 16).oxm("OXM_OF_TUNNEL_ID", 38, 4),
+        row(Field::TunSrc, "tun_src", Ipv4, offset_of!(Key, tunnel.src), 4)
+            .masked().nx("NXM_NX_TUN_IPV4_SRC", 31),
+        row(Field::TunDst, "tun_dst", Ipv4, offset_of!(Key, tunnel.dst), 4)
+            .masked().nx("NXM_NX_TUN_IPV4_DST", 32),
+        row(Field::TunIpv6Src, "tun_ipv6_src", Ipv6, offset_of!(Key, tunnel.ipv6_src), 16)
+            .masked().nx("NXM_NX_TUN_IPV6_SRC", 109),
+        row(Field::TunIpv6Dst, "tun_ipv6_dst", Ipv6, offset_of!(Key, tunnel.ipv6_dst), 16)
+            .masked().nx("NXM_NX_TUN_IPV6_DST", 110),
+        tun_flags(row(Field::TunFlags, "tun_flags", TunFlags, offset_of!(Key, tunnel.flags), 2)
+            .masked().nx("NXM_NX_TUN_FLAGS", 104)),
+        row(Field::TunTtl, "tun_ttl", Decimal, offset_of!(Key, tunnel.ttl), 1).read_only(),
+        row(Field::TunTos, "tun_tos", Decimal, offset_of!(Key, tunnel.tos), 1).read_only(),
+        row(Field::TunGbpId, "tun_gbp_id", Decimal, offset_of!(Key, tunnel.gbp_id), 2)
+            .masked().nx("NXM_NX_TUN_GBP_ID", 38),
+        row(Field::TunGbpFlags, "tun_gbp_flags", Hexadecimal, offset_of!(Key, tunnel.gbp_flags), 1)
+            .masked().nx("NXM_NX_TUN_GBP_FLAGS", 39),
+        row(Field::TunErspanIdx, "tun_erspan_idx", Hexadecimal, offset_of!(Key, tunnel.erspan_idx), 4)
+            .part(0, 20).masked().nxoxm("NXOXM_ET_ERSPAN_IDX", 11),
+        row(Field::TunErspanVer, "tun_erspan_ver", Decimal, offset_of!(Key, tunnel.erspan_ver), 1)
+            .part(0, 4).masked().nxoxm("NXOXM_ET_ERSPAN_VER", 12),
+        row(Field::TunErspanDir, "tun_erspan_dir", Decimal, offset_of!(Key, tunnel.erspan_dir), 1)
+            .part(0, 1).masked().nxoxm("NXOXM_ET_ERSPAN_DIR", 13),
+        row(Field::TunErspanHwid, "tun_erspan_hwid", Hexadecimal, offset_of!(Key, tunnel.erspan_hwid), 1)
+            .part(0, 6).masked().nxoxm("NXOXM_ET_ERSPAN_HWID", 14),
+        row(Field::TunGtpuFlags, "tun_gtpu_flags", Hexadecimal, offset_of!(Key, tunnel.gtpu_flags), 1)
+            .masked().read_only().nxoxm("NXOXM_ET_GTPU_FLAGS", 15),
+        row(Field::TunGtpuMsgtype, "tun_gtpu_msgtype", Decimal, offset_of!(Key, tunnel.gtpu_msgtype), 1)
+            .masked().read_only().nxoxm("NXOXM_ET_GTPU_MSGTYPE", 16),
+        option(Field::TunMetadata0, "tun_metadata0", "NXM_NX_TUN_METADATA0"), option(Field::TunMetadata1, "tun_metadata1", "NXM_NX_TUN_METADATA1"),
+        option(Field::TunMetadata2, "tun_metadata2", "NXM_NX_TUN_METADATA2"), option(Field::TunMetadata3, "tun_metadata3", "NXM_NX_TUN_METADATA3"),
+        option(Field::TunMetadata4, "tun_metadata4", "NXM_NX_TUN_METADATA4"), option(Field::TunMetadata5, "tun_metadata5", "NXM_NX_TUN_METADATA5"),
+        option(Field::TunMetadata6, "tun_metadata6", "NXM_NX_TUN_METADATA6"), option(Field::TunMetadata7, "tun_metadata7", "NXM_NX_TUN_METADATA7"),
+        option(Field::TunMetadata8, "tun_metadata8", "NXM_NX_TUN_METADATA8"), option(Field::TunMetadata9, "tun_metadata9", "NXM_NX_TUN_METADATA9"),
+        option(Field::TunMetadata10, "tun_metadata10", "NXM_NX_TUN_METADATA10"), option(Field::TunMetadata11, "tun_metadata11", "NXM_NX_TUN_METADATA11"),
+        option(Field::TunMetadata12, "tun_metadata12", "NXM_NX_TUN_METADATA12"), option(Field::TunMetadata13, "tun_metadata13", "NXM_NX_TUN_METADATA13"),
+        option(Field::TunMetadata14, "tun_metadata14", "NXM_NX_TUN_METADATA14"), option(Field::TunMetadata15, "tun_metadata15", "NXM_NX_TUN_METADATA15"),
+        option(Field::TunMetadata16, "tun_metadata16", "NXM_NX_TUN_METADATA16"), option(Field::TunMetadata17, "tun_metadata17", "NXM_NX_TUN_METADATA17"),
+        option(Field::TunMetadata18, "tun_metadata18", "NXM_NX_TUN_METADATA18"), option(Field::TunMetadata19, "tun_metadata19", "NXM_NX_TUN_METADATA19"),
+        option(Field::TunMetadata20, "tun_metadata20", "NXM_NX_TUN_METADATA20"), option(Field::TunMetadata21, "tun_metadata21", "NXM_NX_TUN_METADATA21"),
+        option(Field::TunMetadata22, "tun_metadata22", "NXM_NX_TUN_METADATA22"), option(Field::TunMetadata23, "tun_metadata23", "NXM_NX_TUN_METADATA23"),
+        option(Field::TunMetadata24, "tun_metadata24", "NXM_NX_TUN_METADATA24"), option(Field::TunMetadata25, "tun_metadata25", "NXM_NX_TUN_METADATA25"),
+        option(Field::TunMetadata26, "tun_metadata26", "NXM_NX_TUN_METADATA26"), option(Field::TunMetadata27, "tun_metadata27", "NXM_NX_TUN_METADATA27"),
+        option(Field::TunMetadata28, "tun_metadata28", "NXM_NX_TUN_METADATA28"), option(Field::TunMetadata29, "tun_metadata29", "NXM_NX_TUN_METADATA29"),
+        option(Field::TunMetadata30, "tun_metadata30", "NXM_NX_TUN_METADATA30"), option(Field::TunMetadata31, "tun_metadata31", "NXM_NX_TUN_METADATA31"),
+        option(Field::TunMetadata32, "tun_metadata32", "NXM_NX_TUN_METADATA32"), option(Field::TunMetadata33, "tun_metadata33", "NXM_NX_TUN_METADATA33"),
+        option(Field::TunMetadata34, "tun_metadata34", "NXM_NX_TUN_METADATA34"), option(Field::TunMetadata35, "tun_metadata35", "NXM_NX_TUN_METADATA35"),
+        option(Field::TunMetadata36, "tun_metadata36", "NXM_NX_TUN_METADATA36"), option(Field::TunMetadata37, "tun_metadata37", "NXM_NX_TUN_METADATA37"),
+        option(Field::TunMetadata38, "tun_metadata38", "NXM_NX_TUN_METADATA38"), option(Field::TunMetadata39, "tun_metadata39", "NXM_NX_TUN_METADATA39"),
+        option(Field::TunMetadata40, "tun_metadata40", "NXM_NX_TUN_METADATA40"), option(Field::TunMetadata41, "tun_metadata41", "NXM_NX_TUN_METADATA41"),
+        option(Field::TunMetadata42, "tun_metadata42", "NXM_NX_TUN_METADATA42"), option(Field::TunMetadata43, "tun_metadata43", "NXM_NX_TUN_METADATA43"),
+        option(Field::TunMetadata44, "tun_metadata44", "NXM_NX_TUN_METADATA44"), option(Field::TunMetadata45, "tun_metadata45", "NXM_NX_TUN_METADATA45"),
+        option(Field::TunMetadata46, "tun_metadata46", "NXM_NX_TUN_METADATA46"), option(Field::TunMetadata47, "tun_metadata47", "NXM_NX_TUN_METADATA47"),
+        option(Field::TunMetadata48, "tun_metadata48", "NXM_NX_TUN_METADATA48"), option(Field::TunMetadata49, "tun_metadata49", "NXM_NX_TUN_METADATA49"),
+        option(Field::TunMetadata50, "tun_metadata50", "NXM_NX_TUN_METADATA50"), option(Field::TunMetadata51, "tun_metadata51", "NXM_NX_TUN_METADATA51"),
+        option(Field::TunMetadata52, "tun_metadata52", "NXM_NX_TUN_METADATA52"), option(Field::TunMetadata53, "tun_metadata53", "NXM_NX_TUN_METADATA53"),
+        option(Field::TunMetadata54, "tun_metadata54", "NXM_NX_TUN_METADATA54"), option(Field::TunMetadata55, "tun_metadata55", "NXM_NX_TUN_METADATA55"),
+        option(Field::TunMetadata56, "tun_metadata56", "NXM_NX_TUN_METADATA56"), option(Field::TunMetadata57, "tun_metadata57", "NXM_NX_TUN_METADATA57"),
+        option(Field::TunMetadata58, "tun_metadata58", "NXM_NX_TUN_METADATA58"), option(Field::TunMetadata59, "tun_metadata59", "NXM_NX_TUN_METADATA59"),
+        option(Field::TunMetadata60, "tun_metadata60", "NXM_NX_TUN_METADATA60"), option(Field::TunMetadata61, "tun_metadata61", "NXM_NX_TUN_METADATA61"),
+        option(Field::TunMetadata62, "tun_metadata62", "NXM_NX_TUN_METADATA62"), option(Field::TunMetadata63, "tun_metadata63", "NXM_NX_TUN_METADATA63"),
         ct_state(row(Field::CtState, "ct_state", CtState, offset_of!(Key, ct_state), 1)
             .masked().read_only().nx("NXM_NX_CT_STATE", 105)),
         row(Field::CtZone, "ct_zone", Hexadecimal, offset_of!(Key, ct_zone), 2)
@@ -399,6 +485,12 @@ const fn ct_state(mut d: Definition) -> Definition {
     d
 }
 
+/// 16 bits in OXM, of which OpenFlow knows one; a key has four.
+const fn tun_flags(mut d: Definition) -> Definition {
+    d.position.bits = 1;
+    d
+}
+
 /// Row of [`INDEX`] for a class.
 const fn class_slot(class: u16, experimenter: Option<u32>) -> Option<usize> {
     match (class, experimenter) {
@@ -408,6 +500,7 @@ const fn class_slot(class: u16, experimenter: Option<u32>) -> Option<usize> {
         (OXM_OF, None) => Some(3),
         (OXM_PKT_REG, None) => Some(4),
         (EXPERIMENTER, Some(ONF)) => Some(5),
+        (EXPERIMENTER, Some(NICIRA)) => Some(6),
         _ => None,
     }
 }
@@ -416,8 +509,8 @@ const fn class_slot(class: u16, experimenter: Option<u32>) -> Option<usize> {
 const NO_FIELD: u8 = u8::MAX;
 
 /// Row of the table by class and number: decoders look here for every field of every rule.
-static INDEX: [[u8; 128]; 6] = {
-    let mut index = [[NO_FIELD; 128]; 6];
+static INDEX: [[u8; 128]; 7] = {
+    let mut index = [[NO_FIELD; 128]; 7];
     let mut i = 0;
     while i < COUNT {
         let mut n = 0;
@@ -460,6 +553,16 @@ pub(super) const SENT: &[Field] = {
         Icmpv4Type, Icmpv4Code, Icmpv6Type, Icmpv6Code,
         Ipv6Label, NdTarget, NdReserved, NdOptionsType, NdSll, NdTll,
         ArpOp, ArpSpa, ArpTpa, ArpSha, ArpTha,
+        TunId, TunFlags, TunSrc, TunDst, TunIpv6Src, TunIpv6Dst, TunGbpId, TunGbpFlags,
+        TunMetadata0, TunMetadata1, TunMetadata2, TunMetadata3, TunMetadata4, TunMetadata5, TunMetadata6, TunMetadata7,
+        TunMetadata8, TunMetadata9, TunMetadata10, TunMetadata11, TunMetadata12, TunMetadata13, TunMetadata14, TunMetadata15,
+        TunMetadata16, TunMetadata17, TunMetadata18, TunMetadata19, TunMetadata20, TunMetadata21, TunMetadata22, TunMetadata23,
+        TunMetadata24, TunMetadata25, TunMetadata26, TunMetadata27, TunMetadata28, TunMetadata29, TunMetadata30, TunMetadata31,
+        TunMetadata32, TunMetadata33, TunMetadata34, TunMetadata35, TunMetadata36, TunMetadata37, TunMetadata38, TunMetadata39,
+        TunMetadata40, TunMetadata41, TunMetadata42, TunMetadata43, TunMetadata44, TunMetadata45, TunMetadata46, TunMetadata47,
+        TunMetadata48, TunMetadata49, TunMetadata50, TunMetadata51, TunMetadata52, TunMetadata53, TunMetadata54, TunMetadata55,
+        TunMetadata56, TunMetadata57, TunMetadata58, TunMetadata59, TunMetadata60, TunMetadata61, TunMetadata62, TunMetadata63,
+        TunErspanIdx, TunErspanVer, TunErspanDir, TunErspanHwid, TunGtpuFlags, TunGtpuMsgtype,
         Reg0, Reg1, Reg2, Reg3, Reg4, Reg5, Reg6, Reg7,
         Reg8, Reg9, Reg10, Reg11, Reg12, Reg13, Reg14, Reg15,
         Xreg0, Xreg1, Xreg2, Xreg3, Xreg4, Xreg5, Xreg6, Xreg7,
@@ -473,7 +576,12 @@ pub(super) const SENT: &[Field] = {
 
 /// Bytes of a key that no field of the table has: padding, what only packets' own bytes are
 /// compared by, and headers below the outermost, as offset and length.
-const WITHOUT_FIELD: [(usize, usize); 8] = [
+const WITHOUT_FIELD: [(usize, usize); 13] = [
+    (offset_of!(Key, tunnel.tp_src), 2),
+    (offset_of!(Key, tunnel.tp_dst), 2),
+    (offset_of!(Key, tunnel.options_len), 1),
+    (offset_of!(Key, tunnel.pad), 3),
+    (offset_of!(Key, tunnel.present), 8 + crate::OPTIONS_BYTES),
     (offset_of!(Key, pad_l2), 2),
     (offset_of!(Key, vlans), 2),     // the outermost TPID
     (offset_of!(Key, vlans) + 4, 4), // the second VLAN header

@@ -3,6 +3,7 @@
 
 use super::flags::Flags;
 use super::{Field, FieldValue, Format, ones, port_from_of10, port_to_of10};
+use crate::tun_metadata::Wide;
 use std::fmt::Write;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -213,6 +214,9 @@ impl Field {
         mask: FieldValue,
         ports: &dyn Fn(u32) -> Option<String>,
     ) -> String {
+        if self.option().is_some() {
+            return self.format_wide(&Wide::from_u128(value), &Wide::from_u128(mask));
+        }
         let exact = mask & self.all_ones() == self.all_ones();
         let mut out = match self.def().format {
             Format::Decimal => value.to_string(),
@@ -228,6 +232,7 @@ impl Field {
             Format::Frag => return frag_text(value as u8, mask as u8).to_string(),
             Format::TcpFlags => return Flags::TCP.text(value as u16, mask as u16),
             Format::CtState => return Flags::CT_STATE.text(value as u16, mask as u16),
+            Format::TunFlags => return Flags::OPENFLOW_TUNNEL.text(value as u16, mask as u16),
             Format::PacketType => {
                 return packet_type_text(value as u32);
             }
@@ -239,6 +244,51 @@ impl Field {
             }; // a String takes all writes
         }
         out
+    }
+
+    /// As [`Field::format_value`], in all the field's width; of a field of an option.
+    pub fn format_wide(self, value: &Wide, mask: &Wide) -> String {
+        let all = self.all_ones_wide();
+        if mask.and(&all) == all {
+            wide_text(value)
+        } else {
+            format!("{}/{}", wide_text(value), wide_text(mask))
+        }
+    }
+
+    /// As [`Field::parse_value`], in all the field's width.
+    ///
+    /// # Errors
+    /// As of [`Field::parse_value`].
+    pub fn parse_wide(
+        self,
+        text: &str,
+        ports: &dyn Fn(&str) -> Option<u32>,
+    ) -> Result<(Wide, Wide), ValueError> {
+        if self.option().is_none() {
+            let (value, mask) = self.parse_value(text, ports)?;
+            return Ok((Wide::from_u128(value), Wide::from_u128(mask)));
+        }
+        if text == "*" {
+            return Ok((Wide::ZERO, Wide::ZERO));
+        }
+        let field = self.name();
+        let number = |t: &str, part| match wide_number(t) {
+            Some(wide) if wide.len() <= self.value_bytes() => Ok(wide),
+            Some(_) => Err(ValueError::TooLarge {
+                text: text.to_string(),
+                bytes: self.value_bytes() as u8, // at most 124
+                field,
+            }),
+            None => Err(ValueError::Syntax { text: text.to_string(), field, part }),
+        };
+        match text.split_once('/') {
+            Some((value, mask)) => {
+                let mask = number(mask, "mask")?;
+                Ok((number(value, "value")?.and(&mask), mask))
+            }
+            None => Ok((number(text, "value")?, self.all_ones_wide())),
+        }
     }
 
     /// Reads a value and its mask (all ones when none is given, 0 for `*`). `ports` finds
@@ -254,6 +304,15 @@ impl Field {
     ) -> Result<(FieldValue, FieldValue), ValueError> {
         if text == "*" {
             return Ok((0, 0));
+        }
+        if self.option().is_some() {
+            let (value, mask) = self.parse_wide(text, ports)?;
+            let (low_value, low_mask) = (value.low(), mask.low());
+            if value.len() > 16 || mask != self.all_ones_wide() && mask.len() > 16 {
+                let (text, field) = (text.to_string(), self.name());
+                return Err(ValueError::TooLarge { text, bytes: 16, field });
+            }
+            return Ok((low_value, low_mask));
         }
         let field = self.name();
         let (value_text, mask_text) =
@@ -360,8 +419,12 @@ impl Field {
                     ));
                 }
             },
-            Format::TcpFlags | Format::CtState => {
-                let flags = if self == Field::CtState { Flags::CT_STATE } else { Flags::TCP };
+            Format::TcpFlags | Format::CtState | Format::TunFlags => {
+                let flags = match self {
+                    Field::CtState => Flags::CT_STATE,
+                    Field::TunFlags => Flags::OPENFLOW_TUNNEL,
+                    _ => Flags::TCP,
+                };
                 let (v, m) = flags.parse(text)?;
                 (v.into(), m.into())
             }
@@ -383,6 +446,40 @@ impl Field {
             return Ok((value, mask)); // keeps OFP_VLAN_NONE apart from VLAN 4095
         }
         Ok((value & mask, mask))
+    }
+}
+
+/// A number of up to 124 bytes: hexadecimal of any length, else as [`integer`].
+fn wide_number(text: &str) -> Option<Wide> {
+    let Some(digits) = text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) else {
+        return integer(text).map(Wide::from_u128);
+    };
+    if digits.is_empty() || !digits.bytes().all(|d| d.is_ascii_hexdigit()) {
+        return None;
+    }
+    let digits = digits.trim_start_matches('0').as_bytes();
+    let mut bytes = Vec::new();
+    for pair in digits.rchunks(2) {
+        bytes.push(u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()?);
+    }
+    bytes.reverse();
+    (bytes.len() <= crate::tun_metadata::MAX_BYTES).then(|| Wide::from_bytes(&bytes))
+}
+
+/// A wide number in hexadecimal without leading zeros.
+pub(crate) fn wide_text(value: &Wide) -> String {
+    hex_text(&value.0)
+}
+
+/// The big-endian number of some bytes in hexadecimal; `0` for zero.
+pub(crate) fn hex_text(bytes: &[u8]) -> String {
+    let mut digits = String::new();
+    for byte in bytes {
+        let _ = write!(digits, "{byte:02x}"); // a String takes all writes
+    }
+    match digits.trim_start_matches('0') {
+        "" => "0".to_string(),
+        digits => format!("0x{digits}"),
     }
 }
 

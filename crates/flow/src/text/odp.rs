@@ -16,6 +16,8 @@
 
 mod format;
 mod parse;
+mod tunnel;
 
 pub use format::{Style, format};
 pub use parse::{OdpError, parse};
+pub use tunnel::{format_tunnel, parse_tunnel};

@@ -7,7 +7,8 @@ use crate::field::flags::Flags;
 use crate::field::value::{
     CHex, ethernet_text, frag_text, ipv4_text, ipv6_text, packet_type_text, port_text,
 };
-use crate::{Field, Key, Mask, Match, VLAN_CFI};
+use crate::tun_metadata::{FIELDS, Wide};
+use crate::{Field, Key, Mask, Match, Tunnel, VLAN_CFI};
 use packet::{ethertype, ip_proto};
 use std::fmt::{Display, Write};
 
@@ -138,6 +139,7 @@ fn format_as(
     for (n, (k, m)) in k.regs.iter().zip(&m.regs).enumerate() {
         hex32(&mut out, &format!("reg{n}"), k.get(), m.get());
     }
+    tunnel(&mut out, &k.tunnel, &m.tunnel);
     out.hex("metadata", k.metadata.get().into(), m.metadata.get().into(), u64::MAX.into());
     if m.in_port.get() != 0 {
         out.field("in_port", port_text(k.in_port.get(), ports));
@@ -153,6 +155,61 @@ fn format_as(
     l3(&mut out, k, m, protocol.is_some_and(|p| p.1));
     l4(&mut out, k, m, if megaflow { u16::MAX } else { 0xff });
     out.0
+}
+
+/// Writes the fields of tunnels.
+fn tunnel(out: &mut List, k: &Tunnel, m: &Tunnel) {
+    if *m == Tunnel::NONE {
+        return;
+    }
+    out.hex("tun_id", k.id.get().into(), m.id.get().into(), u64::MAX.into());
+    out.ipv4("tun_src", k.src.get(), m.src.get());
+    out.ipv4("tun_dst", k.dst.get(), m.dst.get());
+    out.ipv6("tun_ipv6_src", k.ipv6_src, m.ipv6_src);
+    out.ipv6("tun_ipv6_dst", k.ipv6_dst, m.ipv6_dst);
+    out.port("tun_gbp_id", k.gbp_id.get(), m.gbp_id.get(), u16::MAX);
+    // As in OVS, the rest is written without a mask.
+    if m.gbp_flags != 0 {
+        out.field("tun_gbp_flags", CHex(k.gbp_flags));
+    }
+    if m.tos != 0 {
+        out.field("tun_tos", format_args!("{:x}", k.tos));
+    }
+    if m.ttl != 0 {
+        out.field("tun_ttl", k.ttl);
+    }
+    if m.erspan_ver != 0 {
+        out.field("tun_erspan_ver", k.erspan_ver);
+    }
+    if m.erspan_idx.get() != 0 && k.erspan_ver == 1 {
+        out.field("tun_erspan_idx", CHex(k.erspan_idx.get()));
+    }
+    if m.erspan_dir != 0 && k.erspan_ver == 2 {
+        out.field("tun_erspan_dir", k.erspan_dir);
+    }
+    if m.erspan_hwid != 0 && k.erspan_ver == 2 {
+        out.field("tun_erspan_hwid", CHex(k.erspan_hwid));
+    }
+    if m.gtpu_flags != 0 {
+        out.field("gtpu_flags", CHex(k.gtpu_flags));
+    }
+    if m.gtpu_msgtype != 0 {
+        out.field("gtpu_msgtype", k.gtpu_msgtype);
+    }
+    if m.flags.get() != 0 {
+        out.field("tun_flags", Flags::TUNNEL.text(k.flags.get(), m.flags.get()));
+    }
+    for n in (0..FIELDS).filter(|n| m.has_option(*n)) {
+        let name = format!("tun_metadata{n}");
+        let mask = m.option(n);
+        if !k.has_option(n) {
+            out.field(&name, "NP");
+        } else if mask.is_empty() {
+            out.word(&name);
+        } else if let Some(field) = Field::of_option(n) {
+            out.field(&name, field.format_wide(&k.option(n), &mask));
+        }
+    }
 }
 
 /// Writes the fields of connections.
@@ -331,6 +388,9 @@ pub fn format_key(key: &Key, ports: &dyn Fn(u32) -> Option<String>) -> String {
     if key.metadata.get() == 0 {
         m.metadata.set(0);
     }
+    if key.tunnel == Tunnel::NONE {
+        m.tunnel = Tunnel::NONE;
+    }
     for field in [Field::CtState, Field::CtZone, Field::CtMark, Field::CtLabel] {
         if field.load(key) == 0 {
             field.clear(m);
@@ -340,6 +400,31 @@ pub fn format_key(key: &Key, ports: &dyn Fn(u32) -> Option<String>) -> String {
     m.nd_reserved.set(0);
     m.nd_options_type = 0;
     format_as(key, &mask, recirculated, false, ports)
+}
+
+/// Makes the tunnel fields exact that a packet with these tunnel fields has.
+fn tunnel_mask(key: &Tunnel, mask: &mut Tunnel) {
+    let all = Mask::EXACT.0.tunnel;
+    if !key.is_some() {
+        // Without a tunnel there may be a key for one that the packet will go to.
+        if key.id.get() != 0 {
+            mask.id = all.id;
+        }
+        return;
+    }
+    *mask = all;
+    mask.pad = [0; 3];
+    mask.flags.set(Tunnel::ALL_FLAGS);
+    if key.flags.get() & Tunnel::KEY == 0 {
+        mask.id.set(0);
+    }
+    mask.present = key.present;
+    mask.options = Tunnel::NONE.options;
+    for n in (0..FIELDS).filter(|n| key.has_option(*n)) {
+        mask.set_option(n, &Wide::ones(crate::tun_metadata::bytes(n)));
+    }
+    let raw = usize::from(key.options_len);
+    mask.options.iter_mut().take(raw).for_each(|byte| *byte = u8::MAX);
 }
 
 /// Exact in every field that a packet with `key`'s types and protocols has, wildcarded in the
@@ -361,6 +446,7 @@ pub fn packet_mask(key: &Key) -> Mask {
     m.ct_zone = all.ct_zone;
     m.ct_mark = all.ct_mark;
     m.ct_label = all.ct_label;
+    tunnel_mask(&key.tunnel, &mut m.tunnel);
     if Prerequisite::Ct.holds(key) && key.ct_nw_proto != 0 {
         match key.dl_type.get() {
             ethertype::IPV4 => (m.ct_nw_src, m.ct_nw_dst) = (all.ct_nw_src, all.ct_nw_dst),

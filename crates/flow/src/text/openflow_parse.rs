@@ -121,6 +121,14 @@ pub fn parse_match(
         }
         let field =
             field_of(name, m.key()).ok_or_else(|| FlowTextError::UnknownField(name.to_string()))?;
+        if field.option().is_some() {
+            // The name alone means that the option is there.
+            let (value, mask) = field
+                .parse_wide(value.unwrap_or("0/0"), ports)
+                .map_err(|error| FlowTextError::BadValue { name: name.to_string(), error })?;
+            m.set_wide(field, &value, &mask);
+            continue;
+        }
         let value = value.ok_or_else(|| FlowTextError::MissingValue(name.to_string()))?;
         let (value, mask) = field
             .parse_value(value, ports)
@@ -169,14 +177,14 @@ pub fn parse_exact_flow(
         }
         let bad = |error| FlowTextError::BadValue { name: name.to_string(), error };
         let given = value.unwrap_or_default();
-        let (value, mask) = field.parse_value(given, ports).map_err(bad)?;
-        if mask != field.all_ones() {
+        let (value, mask) = field.parse_wide(given, ports).map_err(bad)?;
+        if mask != field.all_ones_wide() {
             return Err(bad(ValueError::Other(format!("{given}: wildcards not allowed here"))));
         }
         if !field.prerequisite().holds(&key) {
             return Err(FlowTextError::Prerequisite(name.to_string()));
         }
-        field.store(&mut key, value);
+        field.store_wide(&mut key, &value);
     }
     if key.vlans[0].tci.get() & crate::VLAN_CFI != 0 {
         key.vlans[0].tpid.set(ethertype::VLAN);

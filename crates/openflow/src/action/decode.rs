@@ -6,7 +6,7 @@
 //! be zero where Nicira's extensions say "must be zero".
 
 use super::operand::{
-    move_action, mpls_ethertype, output_port, port_from_u32, set_entry, vlan_ethertype,
+    move_action, mpls_ethertype, output_port, port_from_u32, Setting, set_entry, vlan_ethertype,
 };
 use super::{Action, PopSpelling, nicira, verify};
 use crate::nxm::pull_header;
@@ -223,10 +223,15 @@ impl Codec {
     }
 
     fn set_field(&self, r: &mut Reader) -> Result<Action, OfError> {
-        let (field, value, mask) = set_entry(r)?;
-        if mask.is_some() && self.version < Version::V15 {
+        let has_mask = r.peek().get(2).is_some_and(|byte| byte & 1 != 0);
+        let setting = set_entry(r)?;
+        if has_mask && self.version < Version::V15 {
             return Err(OfError::OFPBAC_BAD_SET_MASK);
         }
+        let (field, value, mask) = match setting {
+            Setting::Field(field, value, mask) => (field, value, mask),
+            Setting::Option(action) => return Ok(action),
+        };
         // OpenFlow 1.3.5, 7.2.5: OXM_OF_IN_PORT must not be set.
         if field == Field::InPortOxm {
             return Err(OfError::OFPBAC_BAD_SET_ARGUMENT);

@@ -10,10 +10,13 @@
 //! too, and the encoder of the message refuses it.
 
 use super::nicira as nx;
-use super::{Action, Bundle, Controller, Multipath, PopSpelling, SetSpelling, ct, learn, loads};
-use crate::nxm::{encode_header, ones, put_entry};
+use super::{
+    Action, Bundle, Controller, Multipath, PopSpelling, SetSpelling, TunnelSpelling, ct, learn, loads,
+};
+use crate::nxm::{encode_header, ones, put_entry, put_option};
 use crate::wire::Put;
 use crate::{PortNo, Version};
+use flow::tun_metadata::Wide;
 use flow::{Field, FieldValue, Match, Subfield, VLAN_CFI};
 
 /// OFPAT_VENDOR, OFPAT_EXPERIMENTER.
@@ -173,6 +176,25 @@ impl Encoder {
                     Self::plain(29, out, |out| out.put_u32(*id));
                 }
             }
+            Action::SetOption(set) => {
+                let whole = set.mask == set.field.all_ones_wide();
+                self.set_option(set.field, &set.value, (!whole).then_some(&set.mask), out);
+            }
+            Action::SetTunnel { id, .. } if self.version >= Version::V12 => {
+                self.native_set(Field::TunId, (*id).into(), None, out);
+            }
+            Action::SetTunnel { id, spelled } => match (u32::try_from(*id), spelled) {
+                (Ok(id), TunnelSpelling::SetTunnel) => {
+                    Self::nicira(nx::SET_TUNNEL, out, |out| {
+                        out.put_u16(0);
+                        out.put_u32(id);
+                    });
+                }
+                _ => Self::nicira(nx::SET_TUNNEL64, out, |out| {
+                    out.put_zeros(6);
+                    out.put_u64(*id);
+                }),
+            },
             Action::SetField { field, value, mask, spelled } => {
                 self.set(*field, *value, *mask, *spelled, out);
             }
@@ -481,6 +503,16 @@ impl Encoder {
     ) {
         let all = field.all_ones();
         let whole = mask & all == all;
+        if field.option().is_some() {
+            let (value, mask) = (Wide::from_u128(value), Wide::from_u128(mask));
+            return self.set_option(field, &value, (!whole).then_some(&mask), out);
+        }
+        // A load names its field by 32 bits.
+        let has_load = field.oxm(0).is_some_and(|number| number.experimenter.is_none());
+        if !has_load && (self.version < Version::V12 || self.version < Version::V15 && !whole) {
+            let mask = (!whole).then_some(mask);
+            return Self::nicira(nx::REG_LOAD2, out, |out| put_entry(field, value, mask, 0, out));
+        }
         // Set-field may not write these (see the decoder); a load may, where there is one.
         let no_native = field == Field::InPortOxm
             || (field == Field::VlanVid && (mask & value) & u128::from(VLAN_CFI) == 0);
@@ -493,6 +525,21 @@ impl Encoder {
             self.native_set(field, value, None, out);
         } else if !self.legacy_set(field, value, out) {
             put_loads(field, value, mask, out);
+        }
+    }
+
+    /// `set_field` of a field `tun_metadataN`: leading zeros of value and mask are left out.
+    fn set_option(&self, field: Field, value: &Wide, mask: Option<&Wide>, out: &mut Vec<u8>) {
+        let bytes = mask.map_or(0, Wide::len).max(value.len());
+        let native = match mask {
+            None => self.version >= Version::V12,
+            Some(_) => self.version >= Version::V15,
+        };
+        let version = if native { self.version.wire() } else { 0 };
+        let put = |out: &mut Vec<u8>| put_option(field, value, mask, bytes, version, out);
+        match native {
+            true => Self::plain(25, out, put),
+            false => Self::nicira(nx::REG_LOAD2, out, put),
         }
     }
 

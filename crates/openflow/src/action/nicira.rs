@@ -3,12 +3,12 @@
 //! of Open vSwitch's nicira extensions.
 
 use super::operand::{
-    low_bits, move_action, mpls_ethertype, ofs_nbits, old_header, output_port, set_entry, subfield,
+    Setting, low_bits, move_action, mpls_ethertype, ofs_nbits, old_header, output_port, set_entry, subfield,
     writable,
 };
 use super::{
     Action, Bundle, BundleAlgorithm, Controller, HashFields, Multipath, MultipathAlgorithm,
-    SampleDirection, SetSpelling, ct, learn, verify,
+    SampleDirection, SetSpelling, TunnelSpelling, ct, learn, verify,
 };
 use crate::nxm::pull_header;
 use crate::wire::Reader;
@@ -17,11 +17,13 @@ use flow::{Field, FieldValue};
 
 // Subtypes.
 pub(super) const RESUBMIT: u16 = 1;
+pub(super) const SET_TUNNEL: u16 = 2;
 pub(super) const SET_QUEUE: u16 = 4;
 pub(super) const POP_QUEUE: u16 = 5;
 pub(super) const REG_MOVE: u16 = 6;
 pub(super) const REG_LOAD: u16 = 7;
 pub(super) const NOTE: u16 = 8;
+pub(super) const SET_TUNNEL64: u16 = 9;
 pub(super) const MULTIPATH: u16 = 10;
 pub(super) const BUNDLE: u16 = 12;
 pub(super) const BUNDLE_LOAD: u16 = 13;
@@ -70,7 +72,7 @@ pub(super) fn is_known(version: Version, subtype: u16) -> bool {
         | OUTPUT_REG | LEARN | EXIT | FIN_TIMEOUT | CONTROLLER | DEC_TTL_CNT_IDS
         | WRITE_METADATA | STACK_PUSH | STACK_POP | SAMPLE | OUTPUT_REG2 | CONJUNCTION
         | CONTROLLER2 | SAMPLE2 | OUTPUT_TRUNC | SAMPLE3 | CLONE | LEARN2 | CHECK_PKT_LARGER
-        | CT | NAT | CT_CLEAR | RESUBMIT_TABLE_CT => true,
+        | CT | NAT | CT_CLEAR | RESUBMIT_TABLE_CT | SET_TUNNEL | SET_TUNNEL64 => true,
         _ => false,
     }
 }
@@ -78,7 +80,7 @@ pub(super) fn is_known(version: Version, subtype: u16) -> bool {
 /// Length of a subtype's body after the 10 bytes of header: `Ok` exactly, `Err` at least.
 fn body_len(subtype: u16) -> Result<usize, usize> {
     match subtype {
-        REG_LOAD | SAMPLE | STACK_PUSH | STACK_POP => Ok(14),
+        REG_LOAD | SET_TUNNEL64 | SAMPLE | STACK_PUSH | STACK_POP => Ok(14),
         OUTPUT_REG | OUTPUT_REG2 => Ok(14),
         MULTIPATH | WRITE_METADATA | SAMPLE2 | SAMPLE3 => Ok(22),
         REG_MOVE | NOTE | BUNDLE | BUNDLE_LOAD | LEARN | LEARN2 | DEC_TTL_CNT_IDS | REG_LOAD2
@@ -121,6 +123,11 @@ pub(super) fn decode(
             action
         }
         SET_QUEUE => Action::SetQueue(word(r)?),
+        SET_TUNNEL => Action::SetTunnel { id: word(r)?.into(), spelled: TunnelSpelling::SetTunnel },
+        SET_TUNNEL64 => {
+            r.skip(6)?;
+            Action::SetTunnel { id: r.u64()?, spelled: TunnelSpelling::SetTunnel64 }
+        }
         GROUP => Action::Group(word(r)?),
         SET_MPLS_LABEL => Action::SetMplsLabel(word(r)? & 0xf_ffff),
         POP_QUEUE => Action::PopQueue,
@@ -169,8 +176,12 @@ pub(super) fn decode(
             }
         }
         REG_LOAD2 => {
-            let (field, value, mask) = set_entry(r)?;
-            Action::set_field(field, value, mask.unwrap_or(FieldValue::MAX))
+            match set_entry(r)? {
+                Setting::Field(field, value, mask) => {
+                    Action::set_field(field, value, mask.unwrap_or(FieldValue::MAX))
+                }
+                Setting::Option(action) => action,
+            }
         }
         STACK_PUSH | STACK_POP => {
             let start = r.u16()?;

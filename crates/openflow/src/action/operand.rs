@@ -3,7 +3,7 @@
 //! Ethernet types. Each function checks its operand with Open vSwitch's errors.
 
 use super::Action;
-use crate::nxm::{ones, pull_entry, pull_header, value_is_valid};
+use crate::nxm::{Known, ones, pull_entry, pull_header, value_is_valid};
 use crate::wire::Reader;
 use crate::{OfError, PortNo};
 use flow::{Field, FieldValue, Subfield};
@@ -22,9 +22,7 @@ pub(super) fn move_action(
 
 /// Reads the TLV of a set-field up to the end of the action; what follows must be zero.
 /// The mask is `None` when the TLV has none.
-pub(super) fn set_entry(
-    r: &mut Reader,
-) -> Result<(Field, FieldValue, Option<FieldValue>), OfError> {
+pub(super) fn set_entry(r: &mut Reader) -> Result<Setting, OfError> {
     let empty =
         r.peek().get(..4).is_some_and(|h| matches!(h, [_, _, bits, len] if len >> (bits & 1) == 0));
     // A field or length that is not known has names of its own in actions: Open vSwitch blames
@@ -37,10 +35,27 @@ pub(super) fn set_entry(
         e => e,
     })?;
     r.zero_rest(OfError::OFPBAC_BAD_SET_ARGUMENT)?;
-    if !entry.field.writable() || !value_is_valid(entry.field, entry.value) {
-        return Err(OfError::OFPBAC_BAD_SET_ARGUMENT);
+    match entry {
+        Known::Option(entry) => Ok(Setting::Option(Action::set_option(
+            entry.field,
+            &entry.value,
+            entry.mask.as_ref(),
+        ))),
+        Known::Entry(entry)
+            if entry.field.writable() && value_is_valid(entry.field, entry.value) =>
+        {
+            Ok(Setting::Field(entry.field, entry.value, entry.mask))
+        }
+        Known::Entry(_) => Err(OfError::OFPBAC_BAD_SET_ARGUMENT),
     }
-    Ok((entry.field, entry.value, entry.mask))
+}
+
+/// What [`set_entry`] reads.
+pub(super) enum Setting {
+    /// A field, a value, and a mask.
+    Field(Field, FieldValue, Option<FieldValue>),
+    /// The set of a field `tun_metadataN`.
+    Option(Action),
 }
 
 /// Ethernet types of VLAN headers: 802.1Q, 802.1ad.

@@ -7,6 +7,7 @@ use super::*;
 use crate::hex::unhex;
 use crate::{OfError, PortNo, Version};
 use flow::Match;
+use flow::tun_metadata::Wide;
 use proptest::prelude::*;
 use std::net::Ipv4Addr;
 use std::ops::RangeInclusive;
@@ -31,21 +32,25 @@ fn part(writable: bool) -> impl Strategy<Value = Subfield> {
             })
             .collect();
         let field = *i.get(&fields);
-        let start = start % field.bits();
-        let bits = 1 + bits % (field.bits() - start).min(64);
+        let start = start % field.width();
+        let bits = 1 + bits % (field.width() - start).min(64);
         Subfield { field, start, bits }
     })
 }
 
 fn load() -> impl Strategy<Value = Action> {
     // OpenFlow 1.5 has no action for a write that set-field may not do.
-    let may = |dst: &Subfield| !matches!(dst.field, Field::VlanVid | Field::InPortOxm);
+    // A load of an option is sent as a set-field.
+    let may = |dst: &Subfield| {
+        !matches!(dst.field, Field::VlanVid | Field::InPortOxm) && dst.field.option().is_none()
+    };
     (part(true).prop_filter("no set-field", may), any::<u128>()).prop_map(|(dst, value)| {
         let mask = crate::nxm::ones(dst.bits) << dst.start;
         let held = if dst.field == Field::ArpOp { 0xff } else { u128::MAX };
+        let flags = if dst.field == Field::TunFlags { 1 } else { u128::MAX };
         Action::SetField {
             field: dst.field,
-            value: value & mask & held,
+            value: value & mask & held & flags,
             mask,
             spelled: SetSpelling::Load,
         }
@@ -245,6 +250,18 @@ const TO_14: RangeInclusive<Version> = Version::V10..=Version::V14;
 const FROM_11: RangeInclusive<Version> = Version::V11..=Version::V15;
 const FROM_12: RangeInclusive<Version> = Version::V12..=Version::V15;
 
+#[expect(clippy::reversed_empty_ranges)]
+const NONE: RangeInclusive<Version> = Version::V15..=Version::V10;
+
+fn tunnel(id: u64, spelled: TunnelSpelling) -> Action {
+    Action::SetTunnel { id, spelled }
+}
+
+fn set_option() -> Action {
+    let (value, mask) = (Wide::from_u128(5), Wide::ones(4));
+    Action::SetOption(Box::new(SetOption { field: Field::TunMetadata0, value, mask }))
+}
+
 /// Four bits of a register.
 const PART: Subfield = Subfield { field: Field::Reg1, start: 4, bits: 4 };
 const BIT: Subfield = Subfield { bits: 1, ..PART };
@@ -365,6 +382,10 @@ examples! {
         (ALL, Action::DecTtl { controllers: vec![0] }),
         (ALL, Action::DecTtl { controllers: vec![1, 2] });
     Action::SetQueue(_) => (ALL, Action::SetQueue(5));
+    Action::SetTunnel { .. } => (TO_11, tunnel(5, TunnelSpelling::SetTunnel)),
+        (TO_11, tunnel(5, TunnelSpelling::SetTunnel64)), (TO_11, tunnel(1 << 32, TunnelSpelling::SetTunnel64));
+    // Read back as a set of the low bits, which are all that a field has that no bridge maps.
+    Action::SetOption(_) => (NONE, set_option());
     Action::PopQueue => (ALL, Action::PopQueue);
     Action::FinTimeout { .. } => (ALL, Action::FinTimeout { idle: 5, hard: 6 });
     Action::Resubmit { .. } =>

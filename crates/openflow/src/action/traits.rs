@@ -178,7 +178,9 @@ impl Action {
             Action::Resubmit { table: Some(_), .. } => PLAIN.in_action_set(Slot::Resubmit),
 
             Action::SetField { field, .. } => SET.payload(field.is_above_vlans()),
-            Action::SetVlanVid { .. }
+            Action::SetOption(_)
+            | Action::SetTunnel { .. }
+            | Action::SetVlanVid { .. }
             | Action::SetVlanPcp { .. }
             | Action::SetEthSrc(_)
             | Action::SetEthDst(_)

@@ -4,7 +4,8 @@
 use crate::OfError;
 use crate::wire::{Put, Reader};
 use flow::field::OxmNumber;
-use flow::{Field, FieldValue};
+use flow::tun_metadata::{MAX_BYTES, Wide};
+use flow::{Field, FieldValue, Tunnel};
 
 /// Class OFPXMC_EXPERIMENTER.
 const CLASS_EXPERIMENTER: u16 = 0xffff;
@@ -55,9 +56,12 @@ impl RawHeader {
     fn field(&self) -> Result<(Field, &'static OxmNumber), OfError> {
         let (field, number) = Field::from_oxm(self.class, self.number, self.experimenter)
             .ok_or(OfError::OFPBMC_BAD_FIELD)?;
-        if self.width() != usize::from(field.oxm_bytes())
-            || (self.has_mask && !self.payload.is_multiple_of(2))
-        {
+        let is_width = match field.option() {
+            // Leading zeros may be left out.
+            Some(_) => self.width() <= MAX_BYTES,
+            None => self.width() == usize::from(field.oxm_bytes()),
+        };
+        if !is_width || (self.has_mask && !self.payload.is_multiple_of(2)) {
             return Err(OfError::OFPBMC_BAD_LEN);
         }
         Ok((field, number))
@@ -73,9 +77,19 @@ pub(crate) struct Entry {
     pub(crate) mask: Option<FieldValue>,
 }
 
+/// The content of a TLV of a field `tun_metadataN`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct OptionEntry {
+    pub(crate) field: Field,
+    pub(crate) value: Wide,
+    /// `None` without has-mask.
+    pub(crate) mask: Option<Wide>,
+}
+
 /// A TLV as a match list may have it.
 pub(super) enum Pulled {
     Entry(Entry),
+    Option(Box<OptionEntry>),
     /// NXM_NX_COOKIE: value and mask.
     Cookie(u64, u64),
     /// A field that is not known, or not with this length; its bytes were skipped.
@@ -101,6 +115,22 @@ pub(super) fn pull(r: &mut Reader, cookie: bool) -> Result<Pulled, OfError> {
         Some(Ok((field, _))) => Some(field),
         None => None,
     };
+    if let Some(field) = field.filter(|field| field.option().is_some()) {
+        let value = Wide::from_bytes(r.bytes(header.width())?);
+        let mask = match header.has_mask {
+            true => Some(Wide::from_bytes(r.bytes(header.width())?)),
+            false => None,
+        };
+        if mask.is_some_and(|mask| !value.minus(&mask).is_empty()) {
+            return Err(OfError::OFPBMC_BAD_WILDCARDS);
+        }
+        // The field is not mapped, or to a shorter option.
+        let longest = mask.map_or(0, |mask| mask.len()).max(value.len());
+        if longest > field.value_bytes() {
+            return Err(OfError::NXFMFC_INVALID_TLV_FIELD);
+        }
+        return Ok(Pulled::Option(Box::new(OptionEntry { field, value, mask })));
+    }
     let value = r.uint(header.width())?;
     let mask = if header.has_mask { Some(r.uint(header.width())?) } else { None };
     if mask.is_some_and(|m| value & !m != 0) {
@@ -113,11 +143,18 @@ pub(super) fn pull(r: &mut Reader, cookie: bool) -> Result<Pulled, OfError> {
     })
 }
 
+/// A TLV of a known field.
+pub(crate) enum Known {
+    Entry(Entry),
+    Option(Box<OptionEntry>),
+}
+
 /// Reads a TLV of a known field; OFPBMC_BAD_LEN also when the length in it is not the field's.
-pub(crate) fn pull_entry(r: &mut Reader) -> Result<Entry, OfError> {
+pub(crate) fn pull_entry(r: &mut Reader) -> Result<Known, OfError> {
     RawHeader::read(&mut r.clone())?.field()?;
     match pull(r, false)? {
-        Pulled::Entry(entry) => Ok(entry),
+        Pulled::Entry(entry) => Ok(Known::Entry(entry)),
+        Pulled::Option(entry) => Ok(Known::Option(entry)),
         Pulled::Unknown | Pulled::Cookie(..) => Err(OfError::OFPBMC_BAD_FIELD),
     }
 }
@@ -132,6 +169,7 @@ pub(crate) fn value_is_valid(field: Field, value: FieldValue) -> bool {
         Field::VlanVid => 0x1fff,
         Field::IpDscp => 0xfc,
         Field::ArpOp => 0xff,
+        Field::TunFlags => Tunnel::OPENFLOW_FLAGS.into(),
         _ => ones(field.bits()),
     };
     value & !allowed == 0
@@ -158,6 +196,25 @@ pub(crate) fn put_entry(
     out.put_uint(value, width);
     if let Some(mask) = mask {
         out.put_uint(mask, width);
+    }
+}
+
+/// Appends a TLV of a field `tun_metadataN` with a value of `bytes` bytes.
+pub(crate) fn put_option(
+    field: Field,
+    value: &Wide,
+    mask: Option<&Wide>,
+    bytes: usize,
+    version: u8,
+    out: &mut Vec<u8>,
+) {
+    let Some(number) = field.oxm(version) else {
+        return;
+    };
+    out.put_u32(number.header(bytes as u8, mask.is_some())); // at most 124 bytes
+    out.put_bytes(value.bytes(bytes));
+    if let Some(mask) = mask {
+        out.put_bytes(mask.bytes(bytes));
     }
 }
 
@@ -227,7 +284,7 @@ pub(crate) fn encode_header(field: Field, has_mask: bool, version: u8, out: &mut
     let Some(number) = field.oxm(version) else {
         return false;
     };
-    out.put_u32(number.header(field.oxm_bytes(), has_mask));
+    out.put_u32(number.header(field.value_bytes() as u8, has_mask)); // at most 124 bytes
     if let Some(experimenter) = number.experimenter {
         out.put_u32(experimenter);
     }

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Lists of TLVs.
 
-use super::header::{Pulled, ones, pull, put_cookie, put_entry, value_is_valid};
+use super::header::{Pulled, ones, pull, put_cookie, put_entry, put_option, value_is_valid};
 use crate::wire::{Put, Reader};
 use crate::{OfError, Version};
 use flow::field::Prerequisite;
-use flow::{Field, FieldValue, Match};
+use flow::{Field, FieldValue, Match, Tunnel};
 
 /// Handling of unknown fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,6 +59,14 @@ pub(super) fn decode(
     while !r.is_empty() {
         let entry = match pull(&mut r, with_cookie)? {
             Pulled::Entry(entry) => entry,
+            Pulled::Option(entry) => {
+                if !out.matching.is_any(entry.field) {
+                    return Err(OfError::OFPBMC_DUP_FIELD);
+                }
+                let mask = entry.mask.unwrap_or_else(|| entry.field.all_ones_wide());
+                out.matching.set_wide(entry.field, &entry.value, &mask);
+                continue;
+            }
             Pulled::Unknown if strictness == Strictness::Loose => continue,
             Pulled::Unknown => return Err(OfError::OFPBMC_BAD_FIELD),
             Pulled::Cookie(cookie, mask) => {
@@ -144,7 +152,11 @@ pub(crate) fn encode_oxm_list(version: Version, matching: &Match, out: &mut Vec<
 
 /// Writes a match; `version` 0 is NXM. Fields come after their prerequisites.
 fn put_match(m: &Match, version: u8, out: &mut Vec<u8>) {
+    let has_tunnel = m.mask().0.tunnel != Tunnel::NONE;
     for field in Field::SENT.iter().copied().filter(|field| is_spoken(*field, version)) {
+        if field.is_of_tunnel() && !has_tunnel {
+            continue;
+        }
         // Without an Ethernet header nothing of Ethernet is in a match.
         let need = field.prerequisite();
         let has_field = matches!(need, Prerequisite::None | Prerequisite::Ethernet);
@@ -179,6 +191,9 @@ fn is_spoken(field: Field, version: u8) -> bool {
 
 /// Writes one field unless it is a wildcard.
 fn put_field(m: &Match, field: Field, version: u8, out: &mut Vec<u8>) {
+    if field.option().is_some() {
+        return put_option_field(m, field, version, out);
+    }
     let mask = field.load(&m.mask().0);
     if mask == 0 {
         return;
@@ -188,6 +203,16 @@ fn put_field(m: &Match, field: Field, version: u8, out: &mut Vec<u8>) {
     // a mask always, as the upper 24 of its 32 bits have no meaning.
     let exact = mask == field.all_ones() && field != Field::CtState || !field.maskable();
     put_entry(field, value, (!exact).then_some(mask), version, out);
+}
+
+/// Writes one field `tun_metadataN` unless it is a wildcard.
+fn put_option_field(m: &Match, field: Field, version: u8, out: &mut Vec<u8>) {
+    if m.is_any(field) {
+        return;
+    }
+    let (value, mask) = (field.load_wide(m.key()), field.load_wide(&m.mask().0));
+    let mask = (!m.is_exact(field)).then_some(&mask);
+    put_option(field, &value, mask, field.value_bytes(), version, out);
 }
 
 /// True for a match that looks at nothing of Ethernet but at a VLAN header's priority, there or not.

@@ -82,6 +82,11 @@ fn put(action: &Action, ports: Ports<'_>, out: &mut String) {
             let value = field.format_value(*value, *mask, ports);
             write!(out, "set_field:{value}->{}", field.name())
         }
+        Action::SetOption(set) => {
+            let value = set.field.format_wide(&set.value, &set.mask);
+            write!(out, "set_field:{value}->{}", set.field.name())
+        }
+        Action::SetTunnel { id, .. } => write!(out, "{}:{}", action.keyword(), c_hex((*id).into())),
         Action::SetField { field, value, mask, spelled: SetSpelling::Load } => {
             let parts = loads(*field, *value, *mask)
                 .map(|(dst, value)| format!("load:{}->{dst}", c_hex(value.into())));

@@ -6,7 +6,8 @@ use super::operand::{number, read_only};
 use super::token::{Token, Tokens};
 use super::{BUNDLE_ALGORITHMS, HASH_FIELDS, MULTIPATH_ALGORITHMS, REASONS, by_name, ct, learn};
 use crate::action::{
-    Action, Bundle, Controller, Multipath, PopSpelling, SampleDirection, SetSpelling, verify,
+    Action, Bundle, Controller, Multipath, PopSpelling, SampleDirection, SetSpelling,
+    TunnelSpelling, verify,
 };
 use crate::{PortNo, Version};
 use flow::{Field, Subfield};
@@ -242,6 +243,13 @@ fn parse_action(
             Action::DecTtl { controllers }
         }
         "set_queue" => Action::SetQueue(numeric(value)?),
+        "set_tunnel" | "set_tunnel64" => Action::SetTunnel {
+            id: numeric(value)?,
+            spelled: match key {
+                "set_tunnel" => TunnelSpelling::SetTunnel,
+                _ => TunnelSpelling::SetTunnel64,
+            },
+        },
         "pop_queue" => Action::PopQueue,
         "fin_timeout" => {
             let (mut idle, mut hard) = (0, 0);
@@ -400,6 +408,10 @@ fn set_field(value: &str, ports: Ports<'_>) -> Result<Action, TextError> {
         return err(format!("{name} is not a valid OXM field name"));
     };
     read_only(field, name)?;
+    if field.option().is_some() {
+        let (value, mask) = field.parse_wide(text, ports)?;
+        return Ok(Action::set_option(field, &value, Some(&mask)));
+    }
     let (value, mask) = field.parse_value(text, ports)?;
     if !crate::nxm::value_is_valid(field, value) {
         return err(format!("{text} is not a valid value for field {name}"));

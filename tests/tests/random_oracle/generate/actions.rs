@@ -9,7 +9,7 @@ use openflow::PortNo;
 use openflow::action::*;
 
 /// Number of entries of [`Action`].
-pub const KINDS: usize = 51;
+pub const KINDS: usize = 52;
 
 /// The entry's number.
 pub fn kind(action: &Action) -> usize {
@@ -65,6 +65,9 @@ pub fn kind(action: &Action) -> usize {
         Action::Ct(_) => 48,
         Action::Nat(_) => 49,
         Action::CtClear => 50,
+        Action::SetTunnel { .. } => 51,
+        // A bridge without mappings of options refuses it, as it does sets of shorter options.
+        Action::SetOption(_) => 7,
     }
 }
 
@@ -73,8 +76,8 @@ const INSTRUCTIONS: [usize; 4] = [44, 45, 46, 47];
 /// Kinds that a good list has rarely: they stand alone, or end it.
 const RARE: [usize; 4] = [36, 39, 43, 3];
 
-/// The first of the kinds that are about connections. Flows that track them have those.
-const FIRST_OF_CONNECTIONS: usize = 48;
+/// The kinds that are about connections. Flows that track them have those.
+const OF_CONNECTIONS: std::ops::RangeInclusive<usize> = 48..=50;
 
 /// A list for a flow in `table`. `any`: nothing is done for it to be valid.
 pub fn list(g: &mut Gen, table: u8, any: bool) -> Vec<Action> {
@@ -106,7 +109,7 @@ pub fn applied(g: &mut Gen, table: u8, depth: usize, any: bool) -> Vec<Action> {
         if !any && (INSTRUCTIONS.contains(&kind) || RARE.contains(&kind) && !g.one_in(8)) {
             continue;
         }
-        if !any && (kind == 36 || kind >= FIRST_OF_CONNECTIONS) {
+        if !any && (kind == 36 || OF_CONNECTIONS.contains(&kind)) {
             continue;
         }
         if depth > 1 && matches!(kind, 41 | 45) {
@@ -128,9 +131,14 @@ fn output(g: &mut Gen) -> Action {
     }
 }
 
-/// Fields that messages have a number for.
+/// Fields that messages have a number for, but those of options: a bridge has no mappings of them, and
+/// but the number of a recirculation, which each switch chooses.
 fn written() -> Vec<Field> {
-    let numbered = |f: &Field| f.oxm(0).is_some() && *f != Field::ActsetOutput;
+    let numbered = |f: &Field| {
+        f.oxm(0).is_some()
+            && !matches!(f, Field::ActsetOutput | Field::RecircId)
+            && f.option().is_none()
+    };
     Field::ALL.into_iter().filter(numbered).collect()
 }
 
@@ -261,6 +269,10 @@ fn one(g: &mut Gen, kind: usize, table: u8, depth: usize) -> Action {
         }
         49 => Action::Nat(Nat::EXISTING),
         50 => Action::CtClear,
+        51 => {
+            let spelled = g.pick(&[TunnelSpelling::SetTunnel, TunnelSpelling::SetTunnel64]);
+            Action::SetTunnel { id: u64::from(g.small(9)) << g.pick(&[0, 32]), spelled }
+        }
         // Not 255, which is no table; OVS takes it, and runs on in a table that is not there.
         _ => Action::GotoTable(if g.one_in(20) {
             g.pick(&[table, 254])
@@ -278,7 +290,7 @@ enum Held {
 /// Whether an action set can hold the action.
 fn kind_of_set(action: &Action) -> Held {
     match kind(action) {
-        0 | 6..=8 | 11..=31 | 34 => Held::InSet,
+        0 | 6..=8 | 11..=31 | 34 | 51 => Held::InSet,
         _ => Held::Not,
     }
 }

@@ -30,6 +30,7 @@ fn packet_with(need: Prerequisite) -> &'static str {
 /// Fields that no set of the datapath sets: they are the pipeline's own, or the connection's.
 fn is_of_pipeline(field: Field) -> bool {
     field.is_register()
+        || field.is_of_tunnel()
         || field.is_of_connection()
         || matches!(field, Field::Metadata | Field::InPort | Field::InPortOxm)
 }

@@ -17,18 +17,18 @@ pub struct Style {
 }
 
 /// The fields inside the parentheses of one attribute, and whether any of them counts.
-struct Attribute {
-    text: String,
+pub(super) struct Attribute {
+    pub(super) text: String,
     verbose: bool,
-    counts: bool,
+    pub(super) counts: bool,
 }
 
 impl Attribute {
-    fn new(verbose: bool) -> Attribute {
+    pub(super) fn new(verbose: bool) -> Attribute {
         Attribute { text: String::new(), verbose, counts: false }
     }
 
-    fn put(&mut self, name: &str, value: impl Display, mask: Option<&dyn Display>) {
+    pub(super) fn put(&mut self, name: &str, value: impl Display, mask: Option<&dyn Display>) {
         if !self.text.is_empty() {
             self.text.push(',');
         }
@@ -38,8 +38,16 @@ impl Attribute {
         }
     }
 
+    /// A word, or an attribute inside this one.
+    pub(super) fn word(&mut self, word: &str) {
+        if !self.text.is_empty() {
+            self.text.push(',');
+        }
+        self.text.push_str(word);
+    }
+
     /// One field: `value` as it is shown, the mask's bits and all bits, the mask as shown.
-    fn field(
+    pub(super) fn field(
         &mut self,
         name: &str,
         value: impl Display,
@@ -56,26 +64,26 @@ impl Attribute {
         }
     }
 
-    fn dec(&mut self, name: &str, value: u32, mask: u32, all: u32) {
+    pub(super) fn dec(&mut self, name: &str, value: u32, mask: u32, all: u32) {
         self.field(name, value, mask.into(), all.into(), &CHex(mask & all));
     }
 
-    fn hex(&mut self, name: &str, value: u32, mask: u32, all: u32) {
+    pub(super) fn hex(&mut self, name: &str, value: u32, mask: u32, all: u32) {
         self.field(name, CHex(value), mask.into(), all.into(), &CHex(mask & all));
     }
 
-    fn ipv4(&mut self, name: &str, value: u32, mask: u32) {
+    pub(super) fn ipv4(&mut self, name: &str, value: u32, mask: u32) {
         let shown = Ipv4Addr::from_bits(mask);
         self.field(name, Ipv4Addr::from_bits(value), mask.into(), u32::MAX.into(), &shown);
     }
 
-    fn ipv6(&mut self, name: &str, value: [u8; 16], mask: [u8; 16]) {
+    pub(super) fn ipv6(&mut self, name: &str, value: [u8; 16], mask: [u8; 16]) {
         let bits = u128::from_be_bytes(mask);
         let value = ipv6_address_text(u128::from_be_bytes(value));
         self.field(name, value, bits, u128::MAX, &ipv6_address_text(bits));
     }
 
-    fn ethernet(&mut self, name: &str, value: &[u8; 6], mask: &[u8; 6]) {
+    pub(super) fn ethernet(&mut self, name: &str, value: &[u8; 6], mask: &[u8; 6]) {
         let bits = crate::field::value::ethernet_value(*mask);
         self.field(name, ethernet_text(value), bits, (1 << 48) - 1, &ethernet_text(mask));
     }
@@ -132,6 +140,13 @@ pub fn format(
     let (k, m) = (key, &mask.0);
     let mut out = List { text: String::new(), verbose: style.verbose };
     out.number("skb_priority", k.skb_priority.get(), m.skb_priority.get());
+    let body = match k.tunnel.is_some() {
+        true => super::format_tunnel(&k.tunnel, Some(&m.tunnel), style.verbose),
+        false => String::new(),
+    };
+    if !body.is_empty() {
+        out.word(&format!("tunnel({body})"));
+    }
     out.number("skb_mark", k.pkt_mark.get(), m.pkt_mark.get());
     connection(&mut out, k, m);
     out.number("recirc_id", k.recirc_id.get(), m.recirc_id.get());

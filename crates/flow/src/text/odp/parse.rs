@@ -35,7 +35,7 @@ pub enum OdpError {
 }
 
 /// Value and mask of a number: `5`, `0x5/0xff`.
-fn masked(text: &str, all: u128) -> Option<(u128, u128)> {
+pub(super) fn masked(text: &str, all: u128) -> Option<(u128, u128)> {
     let (value, mask) = match text.split_once('/') {
         Some((v, m)) => (integer(v)?, integer(m)?),
         None => (integer(text)?, all),
@@ -44,7 +44,7 @@ fn masked(text: &str, all: u128) -> Option<(u128, u128)> {
 }
 
 /// Value and mask of something else than a number.
-fn masked_with<T>(text: &str, read: impl Fn(&str) -> Option<T>, all: T) -> Option<(T, T)> {
+pub(super) fn masked_with<T>(text: &str, read: impl Fn(&str) -> Option<T>, all: T) -> Option<(T, T)> {
     match text.split_once('/') {
         Some((v, m)) => Some((read(v)?, read(m)?)),
         None => Some((read(text)?, all)),
@@ -165,6 +165,10 @@ impl<'a> Parser<'a> {
             "ct_zone" => self.word(Field::CtZone, body),
             "ct_mark" => self.word(Field::CtMark, body),
             "ct_label" => self.word(Field::CtLabel, body),
+            "tunnel" => super::parse_tunnel(body).map(|(key, mask)| {
+                self.key.tunnel = key;
+                self.mask.0.tunnel = mask;
+            }),
             "eth_type" => self.eth_type(body),
             "tcp_flags" => Flags::TCP.parse(body).ok().map(|(value, mask)| {
                 self.set(Field::TcpFlags, value.into(), mask.into());
