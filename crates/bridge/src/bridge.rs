@@ -37,6 +37,8 @@ pub struct Bridge {
     pub config: BridgeConfig,
     /// Learned MAC addresses.
     pub macs: Arc<MacTable>,
+    /// Fields of the options of Geneve headers.
+    pub tlv_table: Arc<flow::TlvTable>,
     /// Ports by OpenFlow number.
     pub ports: BTreeMap<PortNo, Port>,
     /// Rows of the Port table.
@@ -70,6 +72,7 @@ impl Bridge {
             meters: MeterTable::default(),
             config: BridgeConfig::default(),
             macs: Arc::new(MacTable::new(index)),
+            tlv_table: Arc::default(),
             ports: BTreeMap::new(),
             bundles: Vec::new(),
             active_members: HashMap::new(),
@@ -178,6 +181,7 @@ impl Bridge {
             groups: Arc::clone(self.pipeline.groups()),
             meters: self.meters.view(),
             macs: Arc::clone(&self.macs),
+            tlv_table: Arc::clone(&self.tlv_table),
             config: self.config.clone(),
         }
     }

@@ -50,6 +50,7 @@ mod flow_text;
 mod flush;
 mod handler;
 mod monitor;
+mod options;
 mod origin;
 mod output;
 mod packet_queue;

@@ -65,6 +65,8 @@ pub struct BridgeView {
     pub meters: Arc<HashMap<u32, u32>>,
     /// Learned MAC addresses, shared by all snapshots of the bridge.
     pub macs: Arc<MacTable>,
+    /// Fields of the options of Geneve headers.
+    pub tlv_table: Arc<flow::TlvTable>,
     /// Settings of the bridge from the database.
     pub config: BridgeConfig,
 }

@@ -54,6 +54,7 @@ impl World {
             groups: Arc::default(),
             meters: Arc::new(HashMap::from_iter([(1, 0)])),
             macs: Arc::new(MacTable::new(index)),
+            tlv_table: Arc::default(),
             config: BridgeConfig::default(),
         })));
         for p in 1..=ports {
@@ -288,6 +289,7 @@ fn copy(b: &BridgeView) -> BridgeView {
         groups: Arc::clone(&b.groups),
         meters: Arc::clone(&b.meters),
         macs: Arc::clone(&b.macs),
+        tlv_table: Arc::clone(&b.tlv_table),
         config: b.config.clone(),
     }
 }

@@ -27,7 +27,7 @@
 //!   [`Field::IpDscpShifted`] the six DSCP bits as a number (`ip_dscp`);
 //! - [`Field::ArpOp`] is 16 bits wide, but a key holds only opcodes up to 255;
 //! - [`Field::CtState`] is 32 bits wide, of which the low eight have a meaning;
-//! - [`Field::TunFlags`] is 16 bits wide, of which OpenFlow knows one and a key has four
+//! - [`Field::TunFlags`] is the one flag that OpenFlow knows of those in a key
 //!   ([`crate::Tunnel::flags`]);
 //! - `tun_metadata0` to `tun_metadata63` are as wide as the option that a bridge maps to them, up to
 //!   124 bytes ([`crate::tun_metadata`]). A [`FieldValue`] has their low 128 bits. Storing one of
@@ -499,10 +499,11 @@ impl Mask {
         Field::ALL.into_iter().any(says_it)
     }
 
-    /// True when no bit of `field` counts, nor the presence of an option.
+    /// True when no bit of `field` counts. Where a bit of an option counts, so does its presence.
     pub fn is_any(&self, field: Field) -> bool {
         match field.option() {
-            Some(n) => !self.0.tunnel.has_option(n) && self.0.tunnel.option(n).is_empty(),
+            // A field that no bridge maps has a word that may be another field's.
+            Some(n) => !self.0.tunnel.has_option(n),
             None => field.load(&self.0) == 0,
         }
     }

@@ -72,6 +72,21 @@ impl Default for TlvTable {
     }
 }
 
+/// A clone keeps the places of the fields.
+impl Clone for TlvTable {
+    fn clone(&self) -> TlvTable {
+        let mut table = TlvTable::default();
+        for (index, mapping) in self.iter() {
+            // The field has this place already.
+            let is_there = tun_metadata::reserve(index, mapping.bytes.into()).is_ok();
+            if let Some(entry) = table.entries.get_mut(index) {
+                *entry = is_there.then_some(mapping);
+            }
+        }
+        table
+    }
+}
+
 impl Drop for TlvTable {
     fn drop(&mut self) {
         self.clear();
@@ -112,7 +127,7 @@ impl TlvTable {
     /// The field or the option is mapped already, there is no room, or the numbers are not valid.
     pub fn add(&mut self, index: usize, mapping: TlvMapping) -> Result<(), TlvError> {
         let TlvMapping { class, kind, bytes } = mapping;
-        if bytes == 0 || bytes % 4 != 0 || usize::from(bytes) > MAX_BYTES {
+        if bytes == 0 || !bytes.is_multiple_of(4) || usize::from(bytes) > MAX_BYTES {
             return Err(TlvError::Invalid);
         }
         match self.entries.get(index) {

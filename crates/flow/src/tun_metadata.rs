@@ -10,8 +10,8 @@
 //! bridge maps the field; a longer option of another bridge adds words above it. All bridges
 //! together have [`OPTIONS_BYTES`] bytes.
 
+use crate::Tunnel;
 use crate::tunnel::OPTIONS_BYTES;
-use crate::{Key, Tunnel};
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Mutex, PoisonError};
 
@@ -27,7 +27,7 @@ const MAX_WORDS: usize = MAX_BYTES / WORD;
 pub struct Wide(pub [u8; MAX_BYTES]);
 
 impl Wide {
-    /// Zero.
+    /// The number zero, which is also the mask of no bits.
     pub const ZERO: Wide = Wide([0; MAX_BYTES]);
 
     /// The number `value`.
@@ -91,7 +91,8 @@ impl Wide {
 
     /// Bit `n`, from the least significant.
     fn bit(&self, n: usize) -> bool {
-        n / 8 < MAX_BYTES && self.0.get(MAX_BYTES - 1 - n / 8).is_some_and(|b| b >> (n % 8) & 1 != 0)
+        n / 8 < MAX_BYTES
+            && self.0.get(MAX_BYTES - 1 - n / 8).is_some_and(|b| b >> (n % 8) & 1 != 0)
     }
 
     /// The `bits` bits (at most 128) from bit `start`.
@@ -125,7 +126,7 @@ static PLACES: [[AtomicU8; MAX_WORDS]; FIELDS] = {
     places
 };
 
-/// What bridges map.
+/// Use of the area by the tables of all bridges.
 struct Mapped {
     /// Number of bridges that map each field.
     bridges: [u32; FIELDS],
@@ -254,4 +255,4 @@ impl Tunnel {
     }
 }
 
-const _: () = assert!(OPTIONS_BYTES == FIELDS * WORD && size_of::<Key>() % 8 == 0);
+const _: () = assert!(OPTIONS_BYTES == FIELDS * WORD);

@@ -18,7 +18,8 @@ fn options_are_read_and_written() {
     table.add(41, B).unwrap();
     let mut raw = Tunnel::NONE;
     raw.id.set(7);
-    let tlvs = [1, 2, 0x80, 1, 0xa, 0xb, 0xc, 0xd, 0, 9, 3, 0, 0xff, 0xff, 1, 2, 1, 2, 3, 4, 5, 6, 7, 8];
+    let tlvs =
+        [1, 2, 0x80, 1, 0xa, 0xb, 0xc, 0xd, 0, 9, 3, 0, 0xff, 0xff, 1, 2, 1, 2, 3, 4, 5, 6, 7, 8];
     assert!(raw.set_raw_options(&tlvs));
     let decoded = table.decode(&raw).unwrap();
     assert_eq!(decoded.id.get(), 7);
@@ -36,8 +37,7 @@ fn options_are_read_and_written() {
     let mask = table.encode_mask(&mask, &raw);
     assert_eq!(mask.options_len, 0xff);
     let header = [0xff, 0xff, 0xff, 0x1f];
-    let expected =
-        [&header[..], &[0; 4], &header, &header, &[0, 0, 0, 0, 0, 0, 0xff, 0]].concat();
+    let expected = [&header[..], &[0; 4], &header, &header, &[0, 0, 0, 0, 0, 0, 0xff, 0]].concat();
     assert_eq!(mask.options[..tlvs.len()], expected);
 }
 

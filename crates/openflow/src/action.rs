@@ -14,12 +14,14 @@ mod instruction;
 mod learn;
 mod nicira;
 mod operand;
+mod options;
 mod traits;
 pub(crate) mod verify;
 
 pub use check::{CheckContext, check};
 pub use codec::Encoder;
 pub use ct::{Ct, CtZone, Nat, NatAddresses, NatSide};
+pub use options::options;
 pub use traits::ActionSetSlot;
 
 pub(crate) use check::check_parts;
@@ -273,6 +275,20 @@ impl Action {
             return Action::SetOption(Box::new(SetOption { field, value: value.and(&mask), mask }));
         }
         Action::set_field(field, value.low(), mask.low())
+    }
+
+    /// `load` of `value` into bits of a field, which are bits that the field has.
+    pub fn load(dst: Subfield, value: FieldValue) -> Action {
+        let Subfield { field, start, bits } = dst;
+        if field.width() > 128 {
+            let (mut wide, mut mask) = (Wide::ZERO, Wide::ZERO);
+            wide.store(start.into(), bits.into(), value);
+            mask.store(start.into(), bits.into(), FieldValue::MAX);
+            return Action::SetOption(Box::new(SetOption { field, value: wide, mask }));
+        }
+        let shifted = |bits: FieldValue| bits.checked_shl(start.into()).unwrap_or(0);
+        let (value, mask) = (shifted(value), shifted(crate::nxm::ones(bits)));
+        Action::SetField { field, value: value & mask, mask, spelled: SetSpelling::Load }
     }
 
     /// `set_field` of the bits of `mask` that are in the field. A partial mask keeps its bits

@@ -225,6 +225,7 @@ impl Connections {
         metadata.regs = told.regs;
         metadata.metadata = told.metadata;
         metadata.actset_output = told.actset_output;
+        metadata.tunnel = told.tunnel;
         metadata.in_port = told.in_port;
         let state = FrozenState {
             bridge: origin.bridge,

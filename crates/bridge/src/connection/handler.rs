@@ -4,18 +4,14 @@
 use super::origin::{Kind, Origin, VISIBLE_TABLES};
 use super::reply::{Job, Reply};
 use super::session::CloseCause;
-use super::{ConnectionId, Connections, Session, flush};
+use super::{ConnectionId, Connections, Session, flush, options};
 use crate::switch::Switch;
 use clock::Millis;
 use openflow::message::{
     Body, Capabilities, ErrorMessage, FlowFormat, FragmentHandling, Message, PacketInReason, Role,
-    SwitchConfig, SwitchFeatures, TlvTableCommand, TlvTableReply,
+    SwitchConfig, SwitchFeatures,
 };
 use openflow::{OfError, Version};
-
-/// Limits of the tunnel option table, as OVS reports them.
-const TLV_LIMITS: TlvTableReply =
-    TlvTableReply { max_option_space: 256, max_fields: 64, mappings: Vec::new() };
 
 impl Connections {
     /// Carries out the complete messages of the input, as far as the peer reads the replies.
@@ -122,9 +118,7 @@ impl Connections {
         {
             return Err(OfError::OFPBRC_IS_SECONDARY);
         }
-        if switch.bridge(origin.bridge).is_none() {
-            return Err(OfError::OFPBRC_EPERM);
-        }
+        options::check(&body, switch.bridge(origin.bridge).ok_or(OfError::OFPBRC_EPERM)?)?;
         match body {
             Body::EchoRequest(data) => Ok(Reply::of(Body::EchoReply(data))),
             // Replies to this side's messages, and messages without a reply.
@@ -168,14 +162,13 @@ impl Connections {
             Body::FlowMonitorCancel(monitor) => {
                 self.cancel_monitor(id, monitor).map(|()| Reply::None)
             }
-            Body::TlvTableRequest => Ok(Reply::of(Body::TlvTableReply(TLV_LIMITS))),
-            Body::TlvTableMod(tlv) => match tlv.command {
-                TlvTableCommand::Clear => Ok(Reply::None), // it is empty
-                _ if tlv.mappings.is_empty() => Ok(Reply::None), // as `ovs-save` asks
-                // There are no tunnel metadata fields to which options could be mapped.
-                TlvTableCommand::Add => Err(OfError::NXTTMFC_TABLE_FULL),
-                TlvTableCommand::Delete => Err(OfError::NXTTMFC_BAD_FIELD_IDX),
-            },
+            Body::TlvTableRequest => {
+                let bridge = switch.bridge(origin.bridge).ok_or(OfError::OFPBRC_EPERM)?;
+                Ok(Reply::of(Body::TlvTableReply(options::table(bridge))))
+            }
+            Body::TlvTableMod(wanted) => {
+                options::change(&wanted, origin.bridge, switch).map(|()| Reply::None)
+            }
             Body::CtFlushZone(zone) => flush::of_zone(zone, switch),
             Body::CtFlush(wanted) => flush::of_connections(&wanted, switch),
             Body::Resume(packet_in) => self.resume(origin, &packet_in, switch),

@@ -9,7 +9,7 @@ use crate::snapshot::{BridgeIndex, Snapshot};
 use crate::trace::{Kind, actions_text};
 use datapath::{Action as DpAction, Userdata};
 use flow::field::Prerequisite;
-use flow::{Field, Key, Match};
+use flow::{Field, Key, Match, Tunnel};
 use openflow::PortNo;
 use openflow::action::{Action, SetSpelling};
 use openflow::message::PacketInReason;
@@ -94,6 +94,7 @@ impl Context<'_> {
         self.key.regs = metadata.regs;
         self.key.metadata = metadata.metadata;
         self.key.in_port = metadata.in_port;
+        self.key.tunnel = metadata.tunnel;
         self.key.actset_output = metadata.actset_output;
         // The pipeline's input port is no change to the packet: the datapath does not set it.
         self.base.in_port = metadata.in_port;
@@ -345,6 +346,7 @@ fn packet_in_metadata(packet: &Key, state: &FrozenState) -> Match {
             }
         }
     }
+    set_tunnel(&mut m, &pipeline.tunnel);
     for (field, key) in [
         (Field::Metadata, pipeline),
         (Field::PktMark, packet),
@@ -357,6 +359,25 @@ fn packet_in_metadata(packet: &Key, state: &FrozenState) -> Match {
         }
     }
     m
+}
+
+/// Sets the fields of a tunnel that OpenFlow knows and that are not zero, and the options that are
+/// there.
+fn set_tunnel(m: &mut Match, tunnel: &Tunnel) {
+    if *tunnel == Tunnel::NONE {
+        return;
+    }
+    let mut key = Key::ZERO;
+    key.tunnel = *tunnel;
+    for field in Field::ALL.into_iter().filter(|f| f.is_of_tunnel() && f.oxm(0).is_some()) {
+        let is_there = match field.option() {
+            Some(n) => tunnel.has_option(n),
+            None => field.load(&key) != 0,
+        };
+        if is_there {
+            m.set_wide(field, &field.load_wide(&key), &field.all_ones_wide());
+        }
+    }
 }
 
 /// Sets the fields of the packet's connection that are not zero.

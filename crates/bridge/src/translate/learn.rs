@@ -7,7 +7,7 @@ use crate::learned_flow::LearnedFlow;
 use crate::trace::{Kind, PortNames, actions_text};
 use flow::text::{format_match, no_names};
 use flow::{Field, FieldValue, Key, Mask, Match};
-use openflow::action::{Action, Learn, LearnSource, LearnTarget, SetSpelling};
+use openflow::action::{Action, Learn, LearnSource, LearnTarget};
 use openflow::{OfError, PortNo};
 use std::sync::Arc;
 
@@ -32,15 +32,7 @@ impl Context<'_> {
                     dst.store(&mut key, value);
                     dst.set_exact(&mut mask);
                 }
-                LearnTarget::Load(dst) => {
-                    let shift = u32::from(dst.start);
-                    actions.push(Action::SetField {
-                        field: dst.field,
-                        value: value.checked_shl(shift).unwrap_or(0),
-                        mask: ones(dst.bits).checked_shl(shift).unwrap_or(0),
-                        spelled: SetSpelling::Load,
-                    });
-                }
+                LearnTarget::Load(dst) => actions.push(Action::load(*dst, value)),
                 LearnTarget::Output => {
                     let port = match u16::try_from(value) {
                         Ok(n) if spec.bits <= 16 => PortNo::from_u16(n),

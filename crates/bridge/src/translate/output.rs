@@ -264,5 +264,6 @@ pub(super) fn pipeline_fields(key: &Key) -> Key {
     out.metadata = key.metadata;
     out.in_port = key.in_port;
     out.actset_output = key.actset_output;
+    out.tunnel = key.tunnel;
     out
 }

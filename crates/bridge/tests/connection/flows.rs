@@ -10,7 +10,7 @@ use openflow::message::{
     PortFeatures, PortMod, QueueRequest, TableMiss, TableMod, group::bucket,
 };
 
-fn group_mod(command: GroupCommand, group_id: u32, actions: &[Action]) -> GroupMod {
+pub(super) fn group_mod(command: GroupCommand, group_id: u32, actions: &[Action]) -> GroupMod {
     let bucket = Bucket::new(0, actions);
     GroupMod {
         command,

@@ -3,9 +3,7 @@
 
 use super::*;
 use bridge::connection::Kind;
-use openflow::message::{
-    FragmentHandling, Hello, PacketInFormat, Role, RoleRequest, SwitchConfig, TlvTableReply,
-};
+use openflow::message::{FragmentHandling, Hello, PacketInFormat, Role, RoleRequest, SwitchConfig};
 
 #[test]
 fn no_common_version_gets_an_error_and_closes() {
@@ -216,15 +214,9 @@ fn a_probe_for_admission_is_a_packet_in_to_controllers() {
 }
 
 #[test]
-fn tunnel_options_are_refused_and_nicira_settings_taken() {
+fn nicira_settings_are_taken() {
     let mut b = Bench::new(0);
     let p = b.connect(Kind::Service, Version::V10);
-    let Body::TlvTableReply(TlvTableReply { max_option_space: 256, max_fields: 64, mappings }) =
-        b.one(p, Body::TlvTableRequest)
-    else {
-        panic!()
-    };
-    assert!(mappings.is_empty());
     for body in [
         Body::SetControllerId(4),
         Body::SetPacketInFormat(PacketInFormat::Nxt2),

@@ -9,6 +9,7 @@ mod flush;
 mod fuzz;
 mod handshake;
 mod monitors;
+mod options;
 mod roles;
 
 use bridge::connection::{ConnectionId, Connections, Kind, Options};

@@ -282,8 +282,8 @@ pub(super) static TABLE: [Definition; COUNT] = {
             .masked().nx("NXM_NX_TUN_IPV6_SRC", 109),
         row(Field::TunIpv6Dst, "tun_ipv6_dst", Ipv6, offset_of!(Key, tunnel.ipv6_dst), 16)
             .masked().nx("NXM_NX_TUN_IPV6_DST", 110),
-        tun_flags(row(Field::TunFlags, "tun_flags", TunFlags, offset_of!(Key, tunnel.flags), 2)
-            .masked().nx("NXM_NX_TUN_FLAGS", 104)),
+        row(Field::TunFlags, "tun_flags", TunFlags, offset_of!(Key, tunnel.flags), 2)
+            .part(0, 1).masked().nx("NXM_NX_TUN_FLAGS", 104),
         row(Field::TunTtl, "tun_ttl", Decimal, offset_of!(Key, tunnel.ttl), 1).read_only(),
         row(Field::TunTos, "tun_tos", Decimal, offset_of!(Key, tunnel.tos), 1).read_only(),
         row(Field::TunGbpId, "tun_gbp_id", Decimal, offset_of!(Key, tunnel.gbp_id), 2)
@@ -482,12 +482,6 @@ const fn arp_op(mut d: Definition) -> Definition {
 const fn ct_state(mut d: Definition) -> Definition {
     d.bits = 32;
     d.oxm_bytes = 4;
-    d
-}
-
-/// 16 bits in OXM, of which OpenFlow knows one; a key has four.
-const fn tun_flags(mut d: Definition) -> Definition {
-    d.position.bits = 1;
     d
 }
 

@@ -537,9 +537,22 @@ fn tunnels_of_datapath_texts() {
     let (key, _) = odp::parse_tunnel(text).unwrap();
     assert_eq!(odp::format_tunnel(&key, None, false), text);
     for text in [
-        "tun_id", "tun_id=x", "src=1.2.3", "tos=256", "tp_dst=65536", "flags(x)", "flags(df", "vxlan(id=1)",
-        "vxlan(gbp(name=1))", "geneve({class=1,type=1,len=5})", "geneve({class=1,type=1,len=4,0x123456789})",
-        "geneve({class=1,type=1,len=128})", "geneve({class=1", "name=1", "name(1)", "erspan(ver=1,idx)",
+        "tun_id",
+        "tun_id=x",
+        "src=1.2.3",
+        "tos=256",
+        "tp_dst=65536",
+        "flags(x)",
+        "flags(df",
+        "vxlan(id=1)",
+        "vxlan(gbp(name=1))",
+        "geneve({class=1,type=1,len=5})",
+        "geneve({class=1,type=1,len=4,0x123456789})",
+        "geneve({class=1,type=1,len=128})",
+        "geneve({class=1",
+        "name=1",
+        "name(1)",
+        "erspan(ver=1,idx)",
     ] {
         assert_eq!(odp::parse_tunnel(text), None, "{text}");
     }
@@ -576,12 +589,12 @@ fn tunnels_of_openflow_texts() {
             "tun_metadata0=0x123456789",
             "bad value for tun_metadata0 (0x123456789: value too large for 4-byte field tun_metadata0)",
         ),
-        (
-            "tun_metadata0=x",
-            "bad value for tun_metadata0 (x: bad syntax for tun_metadata0 value)",
-        ),
+        ("tun_metadata0=x", "bad value for tun_metadata0 (x: bad syntax for tun_metadata0 value)"),
     ] {
-        assert_eq!(parse_match(text, &no_numbers).map_err(|e| e.to_string()), Err(error.to_string()));
+        assert_eq!(
+            parse_match(text, &no_numbers).map_err(|e| e.to_string()),
+            Err(error.to_string())
+        );
     }
 }
 

@@ -348,7 +348,9 @@ impl<'a> Walk<'a> {
             match (&spec.dst, &spec.src) {
                 (LearnTarget::Match(dst), src) => {
                     readable(*dst, |p| p.holds_for_match(&learned))?;
-                    if let LearnSource::Value(value) = src {
+                    if let LearnSource::Value(value) = src
+                        && dst.field.option().is_none()
+                    {
                         let field = dst.field;
                         let bits = crate::nxm::ones(dst.bits) << dst.start;
                         let value = (value << dst.start) & bits;

@@ -6,7 +6,7 @@
 //! - For packet-outs and buckets: [`decode_actions`] (or [`decode_action_set`]),
 //!   `encode_actions`.
 //!
-//! Decoded actions are well-formed; [`super::check`] decides whether they fit a match.
+//! Decoded actions are well-formed; [`super::check()`] decides whether they fit a match.
 
 pub use super::decode::decode_actions;
 pub use super::encode::Encoder;

@@ -6,7 +6,7 @@
 //! be zero where Nicira's extensions say "must be zero".
 
 use super::operand::{
-    move_action, mpls_ethertype, output_port, port_from_u32, Setting, set_entry, vlan_ethertype,
+    Setting, move_action, mpls_ethertype, output_port, port_from_u32, set_entry, vlan_ethertype,
 };
 use super::{Action, PopSpelling, nicira, verify};
 use crate::nxm::pull_header;

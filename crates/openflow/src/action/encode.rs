@@ -11,7 +11,8 @@
 
 use super::nicira as nx;
 use super::{
-    Action, Bundle, Controller, Multipath, PopSpelling, SetSpelling, TunnelSpelling, ct, learn, loads,
+    Action, Bundle, Controller, Multipath, PopSpelling, SetSpelling, TunnelSpelling, ct, learn,
+    loads,
 };
 use crate::nxm::{encode_header, ones, put_entry, put_option};
 use crate::wire::Put;

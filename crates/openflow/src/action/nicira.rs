@@ -3,12 +3,12 @@
 //! of Open vSwitch's nicira extensions.
 
 use super::operand::{
-    Setting, low_bits, move_action, mpls_ethertype, ofs_nbits, old_header, output_port, set_entry, subfield,
-    writable,
+    Setting, low_bits, move_action, mpls_ethertype, ofs_nbits, old_header, output_port, set_entry,
+    subfield, writable,
 };
 use super::{
     Action, Bundle, BundleAlgorithm, Controller, HashFields, Multipath, MultipathAlgorithm,
-    SampleDirection, SetSpelling, TunnelSpelling, ct, learn, verify,
+    SampleDirection, TunnelSpelling, ct, learn, verify,
 };
 use crate::nxm::pull_header;
 use crate::wire::Reader;
@@ -168,21 +168,14 @@ pub(super) fn decode(
             if dst.field == Field::ArpOp && value << dst.start > 0xff {
                 return Err(OfError::OFPBAC_BAD_SET_ARGUMENT);
             }
-            Action::SetField {
-                field: dst.field,
-                value: value << dst.start,
-                mask: low_bits(u128::MAX, dst.bits) << dst.start,
-                spelled: SetSpelling::Load,
-            }
+            Action::load(dst, value)
         }
-        REG_LOAD2 => {
-            match set_entry(r)? {
-                Setting::Field(field, value, mask) => {
-                    Action::set_field(field, value, mask.unwrap_or(FieldValue::MAX))
-                }
-                Setting::Option(action) => action,
+        REG_LOAD2 => match set_entry(r)? {
+            Setting::Field(field, value, mask) => {
+                Action::set_field(field, value, mask.unwrap_or(FieldValue::MAX))
             }
-        }
+            Setting::Option(action) => action,
+        },
         STACK_PUSH | STACK_POP => {
             let start = r.u16()?;
             let (field, bits) = (pull_header(r)?, r.u16()?);

@@ -36,11 +36,9 @@ pub(super) fn set_entry(r: &mut Reader) -> Result<Setting, OfError> {
     })?;
     r.zero_rest(OfError::OFPBAC_BAD_SET_ARGUMENT)?;
     match entry {
-        Known::Option(entry) => Ok(Setting::Option(Action::set_option(
-            entry.field,
-            &entry.value,
-            entry.mask.as_ref(),
-        ))),
+        Known::Option(entry) => {
+            Ok(Setting::Option(Action::set_option(entry.field, &entry.value, entry.mask.as_ref())))
+        }
         Known::Entry(entry)
             if entry.field.writable() && value_is_valid(entry.field, entry.value) =>
         {
@@ -50,7 +48,7 @@ pub(super) fn set_entry(r: &mut Reader) -> Result<Setting, OfError> {
     }
 }
 
-/// What [`set_entry`] reads.
+/// The result of [`set_entry`].
 pub(super) enum Setting {
     /// A field, a value, and a mask.
     Field(Field, FieldValue, Option<FieldValue>),

@@ -250,7 +250,6 @@ const TO_14: RangeInclusive<Version> = Version::V10..=Version::V14;
 const FROM_11: RangeInclusive<Version> = Version::V11..=Version::V15;
 const FROM_12: RangeInclusive<Version> = Version::V12..=Version::V15;
 
-#[expect(clippy::reversed_empty_ranges)]
 const NONE: RangeInclusive<Version> = Version::V15..=Version::V10;
 
 fn tunnel(id: u64, spelled: TunnelSpelling) -> Action {

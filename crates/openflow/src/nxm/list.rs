@@ -199,9 +199,10 @@ fn put_field(m: &Match, field: Field, version: u8, out: &mut Vec<u8>) {
         return;
     }
     let value = field.load(m.key());
-    // A field that cannot be masked is exact as soon as some bit is. Open vSwitch sends ct_state with
-    // a mask always, as the upper 24 of its 32 bits have no meaning.
-    let exact = mask == field.all_ones() && field != Field::CtState || !field.maskable();
+    // A field that cannot be masked is exact as soon as some bit is. Open vSwitch sends ct_state and
+    // tun_flags with a mask always, as their upper bits have no meaning.
+    let has_mask = matches!(field, Field::CtState | Field::TunFlags);
+    let exact = mask == field.all_ones() && !has_mask || !field.maskable();
     put_entry(field, value, (!exact).then_some(mask), version, out);
 }
 

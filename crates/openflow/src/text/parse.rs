@@ -6,8 +6,7 @@ use super::operand::{number, read_only};
 use super::token::{Token, Tokens};
 use super::{BUNDLE_ALGORITHMS, HASH_FIELDS, MULTIPATH_ALGORITHMS, REASONS, by_name, ct, learn};
 use crate::action::{
-    Action, Bundle, Controller, Multipath, PopSpelling, SampleDirection, SetSpelling,
-    TunnelSpelling, verify,
+    Action, Bundle, Controller, Multipath, PopSpelling, SampleDirection, TunnelSpelling, verify,
 };
 use crate::{PortNo, Version};
 use flow::{Field, Subfield};
@@ -428,12 +427,7 @@ fn load(text: &str) -> Result<Action, TextError> {
     if value & !ones != 0 {
         return err(format!("{text}: value {value:#x} does not fit into {} bits", dst.bits));
     }
-    Ok(Action::SetField {
-        field: dst.field,
-        value: value << dst.start,
-        mask: ones << dst.start,
-        spelled: SetSpelling::Load,
-    })
+    Ok(Action::load(dst, value))
 }
 
 fn resubmit(value: &str, ports: Ports<'_>) -> Result<Action, TextError> {

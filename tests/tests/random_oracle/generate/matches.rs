@@ -12,7 +12,15 @@ pub fn matching(g: &mut Gen, any: bool) -> Match {
     let key = flow::extract::key_of(&frame, port);
     for _ in 0..g.below(5) {
         let field = g.pick(&Field::ALL);
-        if matches!(field, Field::RecircId | Field::DpHash | Field::SkbPriority) && !any {
+        // A bridge has no mappings of options.
+        if field.option().is_some() {
+            continue;
+        }
+        let is_of_datapath = matches!(
+            field,
+            Field::RecircId | Field::DpHash | Field::SkbPriority | Field::TunTtl | Field::TunTos
+        );
+        if is_of_datapath && !any {
             continue;
         }
         // OVS takes ports of connections without a protocol, and shows them nowhere.

@@ -44,7 +44,11 @@ pub(super) fn masked(text: &str, all: u128) -> Option<(u128, u128)> {
 }
 
 /// Value and mask of something else than a number.
-pub(super) fn masked_with<T>(text: &str, read: impl Fn(&str) -> Option<T>, all: T) -> Option<(T, T)> {
+pub(super) fn masked_with<T>(
+    text: &str,
+    read: impl Fn(&str) -> Option<T>,
+    all: T,
+) -> Option<(T, T)> {
     match text.split_once('/') {
         Some((v, m)) => Some((read(v)?, read(m)?)),
         None => Some((read(text)?, all)),

@@ -190,7 +190,9 @@ fn decode_selection_method(mut v: Reader<'_>) -> Result<GroupProperties> {
     while !v.is_empty() {
         let (header, len) = nxm::decode_header(v.peek()).map_err(|_| OfError::OFPBPC_BAD_VALUE)?;
         v.skip(len)?;
-        if header.has_mask || fields.iter().any(|(f, _)| *f == header.field) {
+        // A hash of fields of any length is not possible.
+        let is_option = header.field.option().is_some();
+        if header.has_mask || is_option || fields.iter().any(|(f, _)| *f == header.field) {
             return Err(OfError::OFPBPC_BAD_VALUE);
         }
         let mask = v
