@@ -54,6 +54,12 @@ const DECODERS: &[Decoder] = &[
     },
     Decoder { name: "ND options", samples: nd_options, decode: nd_option_list, accepted: 100 },
     Decoder {
+        name: "tunnel headers",
+        samples: seeds::tunnel_frames,
+        decode: tunnel_headers,
+        accepted: 100,
+    },
+    Decoder {
         name: "OpenFlow 1.0 message",
         samples: || messages(1),
         decode: |b| message(b, Version::V10),
@@ -339,6 +345,21 @@ fn nd_option_list(bytes: &[u8]) -> bool {
     let end: usize = options.iter().map(|o| o.bytes.len()).sum();
     assert!(end <= bytes.len());
     options.iter().filter_map(packet::NdOption::ethernet_address).count() > 0
+}
+
+/// As packets of a port of each kind.
+fn tunnel_headers(bytes: &[u8]) -> bool {
+    let is_accepted = |kind| {
+        let (port, offload) = (tunnel::PortConfig::new(kind), packet::Offload::default());
+        let mut checks = tunnel::Checks::default();
+        let Ok(decoded) = tunnel::decode(bytes, 14, &offload, &port, &mut checks) else {
+            return false;
+        };
+        assert!(decoded.payload_at < decoded.payload_end && decoded.payload_end <= bytes.len());
+        decoded.metadata.options.tlvs().count();
+        true
+    };
+    tunnel::Kind::ALL.into_iter().filter(|kind| is_accepted(*kind)).count() > 0
 }
 
 // OpenFlow.

@@ -163,10 +163,9 @@ fn ports_that_cannot_be_opened_say_why() {
         };
         dp.add_port(&spec).expect_err("it cannot be opened")
     };
-    assert!(matches!(
-        open(PortKind::Tunnel(TunnelKind::Vxlan), &[], &[]),
-        PortError::UnknownKind { .. }
-    ));
+    assert!(matches!(open(PortKind::Patch, &[], &[]), PortError::UnknownKind { .. }));
+    let text = open(PortKind::Tunnel(TunnelKind::Vxlan), &[("dst_port", "0")], &[]).to_string();
+    assert!(text.contains("dst_port") && text.contains("\"0\""), "{text}");
     assert_eq!(
         open(PortKind::System, &[], &[]).to_string(),
         "could not open network device nothing-here (No such device)"

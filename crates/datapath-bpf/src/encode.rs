@@ -15,7 +15,7 @@ use datapath::{ACTION_DEPTH_LIMIT, Action, DropReason, PortNo, Refusal, Set};
 
 use crate::attachment::HookSet;
 use crate::layout::{
-    CELLS_TOTAL, FLOW_NO_GSO, FLOW_PRECHECK, MAX_METERS, MAX_PORTS, NO_PORT, Op, SET_PORTS,
+    CELLS_TOTAL, DROPS, FLOW_NO_GSO, FLOW_PRECHECK, MAX_METERS, MAX_PORTS, NO_PORT, Op, SET_PORTS,
 };
 use crate::settings::{FEATURE_LAYERS, FEATURE_MPLS};
 
@@ -90,6 +90,10 @@ pub fn encode(actions: &[Action]) -> Result<Encoded, Refusal> {
     };
     match actions {
         [] => return Ok(whole(Effect::Drop(DropReason::Flow), Vec::new())),
+        // The counters of programs have no room for this reason.
+        [Action::Drop(reason)] if *reason as usize >= DROPS => {
+            return Err(Refusal::UnsupportedAction);
+        }
         [Action::Drop(reason)] => return Ok(whole(Effect::Drop(*reason), Vec::new())),
         [Action::Output(port)] => {
             check_port(*port)?;
@@ -218,6 +222,7 @@ impl Writer {
     fn last(&mut self, action: &Action, depth: usize) -> Done {
         match action {
             Action::Output(port) => self.output(*port, true),
+            Action::Drop(reason) if *reason as usize >= DROPS => REFUSED,
             Action::Drop(reason) => self.cells.op(Op::Drop, 0, *reason as u32, &[]),
             Action::Recirc(id) => self.cells.op(Op::Recirc, 0, *id, &[]),
             Action::Clone(nested) => self.list(nested, depth + 1),

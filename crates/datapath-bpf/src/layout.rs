@@ -172,7 +172,7 @@ pub const IFACE_NOTED: u32 = 1 << 30;
 pub const IFACE_GENERIC: u32 = 1 << 29;
 /// The flag bits of `iface.port`; the other bits are the port number.
 pub const IFACE_FLAGS: u32 = IFACE_DAEMONS | IFACE_NOTED | IFACE_GENERIC;
-/// Number of drop reasons that the counters have room for.
+/// Number of drop reasons that the counters have room for, from 0.
 pub const DROPS: usize = 16;
 /// Number of meter numbers, from 0.
 pub const MAX_METERS: u32 = 1024;
@@ -561,7 +561,8 @@ const _: () = {
     assert!(size_of::<ConfigEntry>() == 72 + 8 * FACTORS);
     assert!(offset_of!(ConfigEntry, miss_ifindex) == 36);
     assert!(offset_of!(ConfigEntry, factors) == 72);
-    assert!(datapath::DropReason::ALL.len() <= DROPS);
+    // The last reason of programs. Those after it are of actions that only userspace runs.
+    assert!((datapath::DropReason::CtStale as usize) < DROPS);
     assert!(Op::ALL.len() <= 32); // sets of instructions are bits of 32
     assert!(Tail::Chain as u32 == TAILS - 1);
 };

@@ -289,6 +289,10 @@ impl Counters for Chaos {
     fn drops(&self, reason: DropReason) -> u64 {
         self.inner.drops(reason)
     }
+
+    fn tunnel_checks(&self) -> tunnel::Checks {
+        self.inner.tunnel_checks()
+    }
 }
 
 /// Only for a datapath that has them; see [`Datapath::meters`].

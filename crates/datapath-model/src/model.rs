@@ -8,15 +8,17 @@ use clock::Clock;
 use datapath::{
     ACTION_DEPTH_LIMIT, Action, Actions, Counters, Datapath, DropReason, FlowDump, FlowStats,
     Flows, LookupStats, Megaflow, MeterConfig, MeterStats, Meters, Packets, PortError, PortInfo,
-    PortNo, PortSpec, Ports, RECIRCULATION_LIMIT, Refusal, Set, Tier, TierRefusals, Ufid, Upcall,
-    UpcallFactory, UpcallKind, Upcaller, hash,
+    PortKind, PortNo, PortSpec, Ports, RECIRCULATION_LIMIT, Refusal, Set, Tier, TierRefusals, Ufid,
+    Upcall, UpcallFactory, UpcallKind, Upcaller, hash,
 };
 use flow::Key;
-use flow::extract::{key_of, vlan_limit};
+use flow::extract::{extract, extract_layer3, key_of, vlan_limit};
 use netdev::Device;
 use packet::Packet;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tunnel::{Checks, Header, Payload, PerPacket, PortConfig};
 
 /// A datapath that is slow, plain and obviously right. Any type of port can be added; none has a
 /// device.
@@ -39,6 +41,7 @@ struct State {
     connections: Connections,
     lookups: LookupStats,
     drops: BTreeMap<DropReason, u64>,
+    checks: Checks,
     /// Number of megaflows that were reported as used, by the port of their upcalls.
     used: BTreeMap<PortNo, u64>,
     rng: fastrand::Rng,
@@ -49,6 +52,8 @@ struct ModelPort {
     /// Bytes of a frame without Ethernet header and one VLAN tag.
     mtu: usize,
     sent: Vec<Packet>,
+    /// Configuration of a tunnel port, and the number of its next packet.
+    tunnel: Option<(PortConfig, u32)>,
 }
 
 /// A packet with its metadata and the state of its processing.
@@ -81,9 +86,21 @@ impl InFlight {
     fn fresh_key(&mut self) -> Key {
         self.tags = vlan_limit();
         let old = &self.key;
-        let mut key = key_of(self.packet.data(), old.in_port.get());
+        let (data, port) = (self.packet.data(), old.in_port.get());
+        let mut key = match self.layer3() {
+            None => key_of(data, port),
+            Some(ethertype) => extract_layer3(data, port, ethertype).0,
+        };
         key.set_metadata(old);
         key
+    }
+
+    /// The Ethernet type of a packet without an Ethernet header.
+    fn layer3(&self) -> Option<u16> {
+        match Payload::from_packet_type(self.key.packet_type.get()) {
+            Some(Payload::Layer3(ethertype)) => Some(ethertype),
+            Some(Payload::Ethernet) | None => None,
+        }
     }
 }
 
@@ -106,6 +123,7 @@ impl Model {
                 connections: Connections::default(),
                 lookups: LookupStats::default(),
                 drops: BTreeMap::new(),
+                checks: Checks::default(),
                 used: BTreeMap::new(),
                 rng: fastrand::Rng::with_seed(seed),
             }),
@@ -198,7 +216,14 @@ impl Model {
     }
 
     fn run(&self, mut p: InFlight, actions: &[Action]) {
-        for action in actions {
+        for (i, action) in actions.iter().enumerate() {
+            if let Action::TunnelPush { header, tunnel_port, out_port } = action {
+                let rest = actions.get(i + 1..).unwrap_or_default();
+                return match self.tunnel_push(p, header, *tunnel_port, *out_port) {
+                    Ok(pushed) => pushed.into_iter().for_each(|p| self.run(p, rest)),
+                    Err(reason) => self.drop_packet(reason),
+                };
+            }
             if let Err(reason) = self.run_action(&mut p, action) {
                 return self.drop_packet(reason);
             }
@@ -209,12 +234,56 @@ impl Model {
     fn run_action(&self, p: &mut InFlight, action: &Action) -> Result<(), DropReason> {
         let malformed = |_: Malformed| DropReason::Malformed;
         match action {
+            Action::Output(_) if p.layer3().is_some() => {
+                p.cut = None;
+                self.drop_packet(DropReason::Malformed);
+            }
             Action::Output(port) => {
                 let mut copy = p.packet.clone();
                 if let Some(len) = p.cut.take() {
                     edit::truncate(&mut copy, len);
                 }
                 self.send(*port, copy);
+            }
+            // `run` carries it out, as it may make several packets.
+            Action::TunnelPush { .. } => return Err(DropReason::UnsupportedAction),
+            Action::TunnelPop(port) => {
+                let mut copy = p.clone();
+                p.cut = None;
+                if let Some(len) = copy.cut.take() {
+                    edit::truncate(&mut copy.packet, len);
+                }
+                match self.tunnel_pop(copy, *port) {
+                    Ok(popped) => popped.into_iter().for_each(|p| self.forward(p)),
+                    Err(reason) => self.drop_packet(reason),
+                }
+            }
+            Action::SetTunnel(tunnel) => p.key.tunnel = **tunnel,
+            Action::PushEth { src, dst } => {
+                let ethertype = p.layer3().ok_or(DropReason::Malformed)?;
+                push_eth(&mut p.packet, *src, *dst, ethertype);
+                p.key.packet_type.set(0);
+                p.tags = vlan_limit();
+            }
+            Action::PopEth => {
+                let kind = match (p.layer3(), p.packet.data().get(12..14)) {
+                    (None, Some([a, b])) => u16::from_be_bytes([*a, *b]),
+                    _ => return Err(DropReason::Malformed),
+                };
+                if kind < 0x600 || matches!(kind, 0x8100 | 0x88a8) {
+                    return Err(DropReason::Malformed);
+                }
+                p.packet.remove_at(0, 14);
+                p.key.packet_type.set(Payload::Layer3(kind).packet_type());
+            }
+            Action::PushVlan { .. }
+            | Action::PopVlan
+            | Action::PushMpls { .. }
+            | Action::PopMpls { .. }
+            | Action::Set(Set::Ethernet { .. })
+                if p.layer3().is_some() =>
+            {
+                return Err(DropReason::Malformed);
             }
             Action::Drop(reason) => return Err(*reason),
             Action::Userspace(data) => {
@@ -272,7 +341,7 @@ impl Model {
             }
             Action::Set(set) => {
                 p.cached = Cached::default();
-                edit::set(&mut p.packet, p.tags, set).map_err(malformed)?;
+                with_ethernet(p, |p| edit::set(&mut p.packet, p.tags, set)).map_err(malformed)?;
             }
             Action::Sample { probability, actions } => {
                 if *probability == u32::MAX || lock(&self.state).rng.u32(..) < *probability {
@@ -294,18 +363,89 @@ impl Model {
             Action::Ct(request) => {
                 let now = self.clock.now();
                 let connections = &mut lock(&self.state).connections;
-                connections.ct(&mut p.packet, p.tags, &mut p.key, &mut p.cached, request, now);
+                with_ethernet(p, |p| {
+                    connections.ct(&mut p.packet, p.tags, &mut p.key, &mut p.cached, request, now);
+                });
             }
             Action::CtClear => {
                 connections::clear(&mut p.key);
                 p.cached = Cached::default();
             }
             Action::CheckPktLen { len, greater, not_greater } => {
-                let is_longer = edit::checked_len(&p.packet) > usize::from(*len);
+                let checked = with_ethernet(p, |p| edit::checked_len(&p.packet));
+                let checked = checked - if p.layer3().is_some() { 14 } else { 0 };
+                let is_longer = checked > usize::from(*len);
                 self.run(p.clone(), if is_longer { greater } else { not_greater });
             }
         }
         Ok(())
+    }
+
+    /// Pushes a header onto the packet, or onto each segment of it.
+    fn tunnel_push(
+        &self,
+        mut p: InFlight,
+        header: &Header,
+        tunnel_port: PortNo,
+        out_port: PortNo,
+    ) -> Result<Vec<InFlight>, DropReason> {
+        if let Some(len) = p.cut.take() {
+            edit::truncate(&mut p.packet, len);
+        }
+        let key = p.fresh_key();
+        let payload = Payload::from_packet_type(key.packet_type.get());
+        let payload = payload.ok_or(DropReason::TunnelPush)?;
+        let bare = p.layer3();
+        if let Some(ethertype) = bare {
+            push_eth(&mut p.packet, [0; 6], [0; 6], ethertype);
+        }
+        let frames = netdev::finish::finish(&p.packet).map_err(|_| DropReason::TunnelPush)?;
+        let now = Duration::from_millis(self.clock.now().0.unsigned_abs());
+        let mut state = lock(&self.state);
+        let tunnel = state.ports.get_mut(&tunnel_port).and_then(|port| port.tunnel.as_mut());
+        let (_, next) = tunnel.ok_or(DropReason::InvalidTunnelPort)?;
+        let mut pushed = Vec::new();
+        for mut frame in frames {
+            if bare.is_some() {
+                frame.remove_at(0, 14);
+            }
+            let hash = hash::five_tuple(&key, false, 0);
+            let each = PerPacket { payload, hash, sequence: *next, id: *next as u16, now };
+            *next += 1;
+            header.push(&mut frame, &each).map_err(|_| DropReason::TunnelPush)?;
+            let mut outer = Key::ZERO;
+            outer.in_port.set(out_port.0);
+            pushed.push(InFlight { passes: p.passes, ..InFlight::new(frame, outer) });
+        }
+        Ok(pushed)
+    }
+
+    /// Takes the outer headers off the packet, or off each segment of it.
+    fn tunnel_pop(&self, p: InFlight, port: PortNo) -> Result<Vec<InFlight>, DropReason> {
+        let tunnel = lock(&self.state).ports.get(&port).and_then(|port| port.tunnel);
+        let (config, _) = tunnel.ok_or(DropReason::InvalidTunnelPort)?;
+        if p.passes >= RECIRCULATION_LIMIT {
+            return Err(DropReason::RecirculationLimit);
+        }
+        let l3 = match p.layer3() {
+            Some(_) => Some(0),
+            None => extract(p.packet.data(), 0).1.l3.map(usize::from),
+        };
+        let l3 = l3.ok_or(DropReason::TunnelPop)?;
+        let frames = netdev::finish::finish(&p.packet).map_err(|_| DropReason::TunnelPop)?;
+        let mut popped = Vec::new();
+        for mut frame in frames {
+            let checks = &mut lock(&self.state).checks;
+            let decoded = tunnel::decode(frame.data(), l3, &frame.offload, &config, checks)
+                .map_err(|_| DropReason::TunnelPop)?;
+            decoded.strip(&mut frame);
+            let mut key = Key::ZERO;
+            key.in_port.set(port.0);
+            key.packet_type.set(decoded.payload.packet_type());
+            decoded.metadata.write_to(&mut key);
+            popped.push(InFlight { passes: p.passes + 1, ..InFlight::new(frame, key) });
+        }
+        Ok(popped)
     }
 
     /// Finishes the work that is left to a device and puts the frames on the port's list: either
@@ -314,6 +454,7 @@ impl Model {
         let mut state = lock(&self.state);
         let reason = match (state.ports.get_mut(&port), netdev::finish::finish(&packet)) {
             (None, _) => Some(DropReason::OutputPortGone),
+            (Some(port), _) if port.tunnel.is_some() => Some(DropReason::OutputError),
             (Some(_), Err(_)) => Some(DropReason::Malformed),
             (Some(_), Ok(frames)) if frames.iter().any(|f| f.len() < 14) => {
                 Some(DropReason::Malformed)
@@ -331,6 +472,27 @@ impl Model {
             self.drop_packet(reason);
         }
     }
+}
+
+/// Calls `work` with a packet that has an Ethernet header, from which headers are found. A packet
+/// without one loses it again.
+fn with_ethernet<R>(p: &mut InFlight, work: impl FnOnce(&mut InFlight) -> R) -> R {
+    let bare = p.layer3();
+    if let Some(ethertype) = bare {
+        push_eth(&mut p.packet, [0; 6], [0; 6], ethertype);
+    }
+    let result = work(p);
+    if bare.is_some() {
+        p.packet.remove_at(0, 14);
+    }
+    result
+}
+
+/// Puts an Ethernet header in front of a packet.
+fn push_eth(packet: &mut Packet, src: [u8; 6], dst: [u8; 6], ethertype: u16) {
+    packet.insert_at(0, 14);
+    let header = [&dst[..], &src, &ethertype.to_be_bytes()].concat();
+    packet.data_mut()[..14].copy_from_slice(&header);
 }
 
 impl ModelPort {
@@ -363,8 +525,16 @@ impl Ports for Model {
             .or_else(|| (1..u32::MAX).map(PortNo).find(|n| !state.ports.contains_key(n)))
             .ok_or_else(|| PortError::Full(spec.name.clone()))?;
         let info = PortInfo { number, name: spec.name.clone(), kind: spec.kind };
+        let option = |name: &str| spec.options.get(name).map(String::as_str);
+        let tunnel = match spec.kind {
+            PortKind::Tunnel(kind) => {
+                let error = |problem| PortError::Option { name: spec.name.clone(), problem };
+                Some((PortConfig::from_options(kind, option).map_err(error)?, 0))
+            }
+            _ => None,
+        };
         let mtu = spec.mtu.unwrap_or(1500) as usize;
-        state.ports.insert(number, ModelPort { info, mtu, sent: Vec::new() });
+        state.ports.insert(number, ModelPort { info, mtu, sent: Vec::new(), tunnel });
         Ok(number)
     }
 
@@ -522,6 +692,10 @@ impl Counters for Model {
 
     fn drops(&self, reason: DropReason) -> u64 {
         lock(&self.state).drops.get(&reason).copied().unwrap_or(0)
+    }
+
+    fn tunnel_checks(&self) -> Checks {
+        lock(&self.state).checks
     }
 }
 

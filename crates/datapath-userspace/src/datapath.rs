@@ -325,7 +325,7 @@ impl UserspaceDatapath {
     /// Takes a port that is no longer in the map out of service. The caller must not hold the
     /// control lock: a batch in flight may be in an upcall that waits for it.
     fn close_port(&self, port: Arc<Port>, is_packet_thread: bool) {
-        if port.device.kind() == Kind::Dummy
+        if port.device().is_some_and(|device| device.kind() == Kind::Dummy)
             && let Some(device) = dummy::lookup(&port.info.name)
         {
             device.on_receive(None);
@@ -364,6 +364,12 @@ impl Ports for UserspaceDatapath {
                 .free_number(|n| map.contains_key(&n))
                 .ok_or_else(|| PortError::Full(spec.name.clone()))?,
         };
+        if let Some(config) = ports::tunnel(spec) {
+            let info = PortInfo { number, name: spec.name.clone(), kind: spec.kind };
+            map.insert(number, Arc::new(Port::of_tunnel(info, config?)));
+            self.shared.publish_ports(map);
+            return Ok(number);
+        }
         let affinity = ports::affinity(spec)?;
         let (opened, kind) = ports::open(spec, &control.config)?;
         let info = PortInfo { number, name: spec.name.clone(), kind: spec.kind };
@@ -390,7 +396,7 @@ impl Ports for UserspaceDatapath {
             && let Some(device) = dummy::lookup(&spec.name)
         {
             // No other program can bring a dummy up. In OVS dummies are up from the start.
-            if let Err(e) = port.device.set_admin_up(true) {
+            if let Some(Err(e)) = port.device().map(|device| device.set_admin_up(true)) {
                 tracing::warn!(target: "dpif_netdev", "{}: cannot be brought up: {e}", spec.name);
             }
             let shared = Arc::downgrade(&self.shared);
@@ -431,7 +437,7 @@ impl Ports for UserspaceDatapath {
     }
 
     fn device(&self, port: PortNo) -> Option<Arc<dyn Device>> {
-        self.shared.ports().get(&port).map(|p| p.device.clone())
+        self.shared.ports().get(&port).and_then(|p| p.device().cloned())
     }
 
     fn set_policing(&self, port: PortNo, rate_kbps: u32, burst_kb: u32) -> Result<(), PortError> {
@@ -441,24 +447,28 @@ impl Ports for UserspaceDatapath {
             .get(&port)
             .cloned()
             .ok_or_else(|| PortError::NotFound(port.to_string()))?;
-        port.device.set_policing(u64::from(rate_kbps), u64::from(burst_kb)).map_err(|e| {
-            PortError::Option {
-                name: port.info.name.clone(),
-                problem: format!(
-                    "ingress policing cannot be set on this {} device: {e}",
-                    port.info.kind
-                ),
-            }
+        let set = match port.device() {
+            Some(device) => device.set_policing(u64::from(rate_kbps), u64::from(burst_kb)),
+            None if rate_kbps == 0 => Ok(()),
+            None => Err(io::ErrorKind::Unsupported.into()),
+        };
+        set.map_err(|e| PortError::Option {
+            name: port.info.name.clone(),
+            problem: format!(
+                "ingress policing cannot be set on this {} device: {e}",
+                port.info.kind
+            ),
         })
     }
 }
 
 /// Makes an interface that would outlive the switch vanish with the port.
 fn make_interface_transient(port: &Port) {
-    if !matches!(port.device.kind(), Kind::Internal | Kind::Tap) {
+    let Some(device) = port.device() else { return };
+    if !matches!(device.kind(), Kind::Internal | Kind::Tap) {
         return;
     }
-    if let Err(e) = port.device.set_persistent(None) {
+    if let Err(e) = device.set_persistent(None) {
         tracing::warn!(
             target: "dpif_netdev",
             "{}: the interface stays ({e}): delete it with \"ip link del {}\"", port.info.name, port.info.name,
@@ -469,7 +479,7 @@ fn make_interface_transient(port: &Port) {
 /// Returns the packets that a port's device dropped for one of [`BY_DEVICES`], also when the device
 /// is gone.
 fn dropped_by_device(port: &Port, reason: DropReason) -> u64 {
-    let drops = port.device.own_drops();
+    let Some(drops) = port.device().map(|device| device.own_drops()) else { return 0 };
     match reason {
         DropReason::Policing => drops.policed,
         DropReason::Malformed => drops.malformed,
@@ -637,6 +647,10 @@ impl Counters for UserspaceDatapath {
         let ports = self.shared.ports();
         let by_devices: u64 = ports.values().map(|port| dropped_by_device(port, reason)).sum();
         self.shared.drops.of(reason) + by_devices
+    }
+
+    fn tunnel_checks(&self) -> tunnel::Checks {
+        self.shared.tunnel_checks.total()
     }
 }
 

@@ -11,8 +11,9 @@ use flow::Key;
 use flow::extract::{FRAG_LATER, Layers, extract};
 use packet::checksum;
 use packet::{
-    ArpHeader, FromBytes, IcmpHeader, Ipv4Header, Ipv6Extensions, Ipv6Header, MplsEntry, NdHeader,
-    NdOption, NdOptions, Packet, SctpHeader, TcpHeader, UdpHeader, ethertype, ip_proto,
+    ArpHeader, EthernetHeader, FromBytes, IcmpHeader, Ipv4Header, Ipv6Extensions, Ipv6Header,
+    MplsEntry, NdHeader, NdOption, NdOptions, Packet, SctpHeader, TcpHeader, UdpHeader, ethertype,
+    ip_proto,
 };
 
 /// The key and layers of a packet, for edits.
@@ -29,6 +30,27 @@ const MALFORMED: DropReason = DropReason::Malformed;
 /// Offset in bytes after destination and source address.
 const TYPE_AT: usize = 12;
 const TAG: usize = 4;
+
+/// Puts an Ethernet header in front of the packet.
+pub(crate) fn push_eth(packet: &mut Packet, src: [u8; 6], dst: [u8; 6], ethertype: u16) {
+    let header = EthernetHeader { dst, src, ethertype: ethertype.into() };
+    packet.insert_at(0, size_of::<EthernetHeader>());
+    if let Ok((place, _)) = EthernetHeader::mut_from_prefix(packet.data_mut()) {
+        *place = header;
+    }
+}
+
+/// Takes the Ethernet header off and returns its Ethernet type. Returns `None` when there is none, or
+/// when a VLAN header follows.
+pub(crate) fn pop_eth(packet: &mut Packet) -> Option<u16> {
+    let (header, _) = EthernetHeader::ref_from_prefix(packet.data()).ok()?;
+    let kind = header.ethertype.get();
+    if kind < ethertype::MIN || ethertype::is_vlan(kind) {
+        return None;
+    }
+    packet.remove_at(0, size_of::<EthernetHeader>());
+    Some(kind)
+}
 
 /// Inserts a VLAN tag after the Ethernet addresses.
 pub(crate) fn push_vlan(packet: &mut Packet, tpid: u16, tci: u16) -> Edited {
@@ -491,8 +513,9 @@ pub(crate) fn truncate(packet: &mut Packet, len: u32) {
     packet.resize(len);
 }
 
-/// Returns the length that `check_pkt_len` compares.
-pub(crate) fn checked_len(packet: &Packet) -> usize {
+/// Returns the length that `check_pkt_len` compares: without the outermost VLAN header of a packet
+/// that has an Ethernet header.
+pub(crate) fn checked_len(packet: &Packet, has_ethernet: bool) -> usize {
     let len = match packet.offload.gso {
         Some((_, segment, header)) => {
             (usize::from(segment) + usize::from(header)).min(packet.len())
@@ -501,5 +524,5 @@ pub(crate) fn checked_len(packet: &Packet) -> usize {
     };
     let (key, _) = extract(packet.data().get(..18).unwrap_or(packet.data()), 0);
     let [outer, _] = key.vlans;
-    if outer.tci.get() & flow::VLAN_CFI == 0 { len } else { len - TAG.min(len) }
+    if !has_ethernet || outer.tci.get() & flow::VLAN_CFI == 0 { len } else { len - TAG.min(len) }
 }

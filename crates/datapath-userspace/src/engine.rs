@@ -16,10 +16,11 @@ use clock::Millis;
 use datapath::offload::UpcallAccount;
 use datapath::{Actions, DropReason, PortNo, Upcall, UpcallKind, Upcaller};
 use flow::Key;
-use flow::extract::{Layers, extract_limited, vlan_limit};
+use flow::extract::{Layers, extract_layer3, extract_limited, vlan_limit};
 use netdev::PacketPool;
 use packet::Packet;
 use std::sync::Arc;
+use tunnel::Payload;
 
 /// One packet in flight.
 pub(crate) struct Work {
@@ -84,7 +85,11 @@ impl Work {
 
     fn parse(&mut self) {
         let in_port = self.key.in_port.get();
-        let (mut key, layers) = extract_limited(self.packet.data(), in_port, self.tags);
+        let data = self.packet.data();
+        let (mut key, layers) = match self.layer3() {
+            None => extract_limited(data, in_port, self.tags),
+            Some(ethertype) => extract_layer3(data, in_port, ethertype),
+        };
         key.set_metadata(&self.key);
         self.key = key;
         self.layers = layers;
@@ -101,6 +106,19 @@ impl Work {
 
     pub(crate) fn in_port(&self) -> PortNo {
         PortNo(self.key.in_port.get())
+    }
+
+    /// Returns what the packet is, by its type.
+    pub(crate) fn payload(&self) -> Option<Payload> {
+        Payload::from_packet_type(self.key.packet_type.get())
+    }
+
+    /// Returns the Ethernet type of a packet without an Ethernet header.
+    pub(crate) fn layer3(&self) -> Option<u16> {
+        match self.payload() {
+            Some(Payload::Layer3(ethertype)) => Some(ethertype),
+            Some(Payload::Ethernet) | None => None,
+        }
     }
 
     fn upcall<'a>(&'a self, kind: UpcallKind<'a>, pressed: bool) -> Upcall<'a> {
@@ -265,12 +283,14 @@ impl Engine {
                 if packets.is_empty() {
                     continue;
                 }
-                match ports.get(number) {
-                    Some(port) => {
+                match ports.get(number).map(|port| port.sender()) {
+                    Some(Some(sender)) => {
                         self.counted.sent_packets += packets.len() as u64;
                         self.counted.sent_batches += 1;
-                        shared.count_sent(port.sender.send(packets));
+                        shared.count_sent(sender.send(packets));
                     }
+                    // A packet leaves by a tunnel port only in the headers of a tunnel.
+                    Some(None) => shared.drops.add(DropReason::OutputError, packets.len() as u64),
                     None => shared.drops.add(DropReason::OutputPortGone, packets.len() as u64),
                 }
                 self.pool.give_all(packets);

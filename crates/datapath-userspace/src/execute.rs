@@ -6,6 +6,7 @@ use crate::edit;
 use crate::engine::{Engine, Work};
 use crate::shared::Shared;
 use datapath::{Action, DropReason, PortNo, RECIRCULATION_LIMIT, Set, UpcallKind, Userdata};
+use tunnel::Payload;
 
 impl Engine {
     /// Runs a whole action list. An empty list is a drop.
@@ -33,7 +34,7 @@ impl Engine {
             }
             let last = tail.is_empty();
             match action {
-                Action::Output(port) => self.output_batch(&mut batch, *port, last),
+                Action::Output(port) => self.output_batch(shared, &mut batch, *port, last),
                 Action::Drop(reason) => {
                     shared.drops.add(*reason, batch.len() as u64);
                     break;
@@ -76,7 +77,20 @@ impl Engine {
                         work.key.pkt_mark.set(old & !mark.mask | mark.value & mark.mask);
                     }
                 }
-                Action::Set(_)
+                Action::TunnelPush { header, tunnel_port, out_port } => {
+                    self.tunnel_push(shared, &mut batch, header, *tunnel_port, *out_port);
+                }
+                Action::TunnelPop(port) => {
+                    let own = self.own(&mut batch, last);
+                    batch.iter_mut().for_each(|work| work.cut = None); // the copy has it
+                    self.tunnel_pop(shared, own, *port, depth);
+                }
+                Action::SetTunnel(tunnel) => {
+                    batch.iter_mut().for_each(|work| work.key.tunnel = **tunnel);
+                }
+                Action::PushEth { .. }
+                | Action::PopEth
+                | Action::Set(_)
                 | Action::PushVlan { .. }
                 | Action::PopVlan
                 | Action::PushMpls { .. }
@@ -115,7 +129,9 @@ impl Engine {
                 Action::CheckPktLen { len, greater, not_greater } => {
                     let (mut long, mut short) = (Vec::new(), Vec::new());
                     for work in self.own(&mut batch, last) {
-                        let is_long = edit::checked_len(&work.packet) > usize::from(*len);
+                        let has_ethernet = work.layer3().is_none();
+                        let checked = edit::checked_len(&work.packet, has_ethernet);
+                        let is_long = checked > usize::from(*len);
                         if is_long { long.push(work) } else { short.push(work) }
                     }
                     self.run(shared, long, greater, depth);
@@ -133,7 +149,16 @@ impl Engine {
         if last { std::mem::take(batch) } else { batch.iter().map(|w| self.copy(w)).collect() }
     }
 
-    fn output_batch(&mut self, batch: &mut Vec<Work>, port: PortNo, last: bool) {
+    fn output_batch(&mut self, shared: &Shared, batch: &mut Vec<Work>, port: PortNo, last: bool) {
+        let bare = batch.iter().filter(|work| work.layer3().is_some()).count();
+        if bare > 0 {
+            // No device takes a packet without an Ethernet header. It stays for other actions.
+            shared.drops.add(DropReason::Malformed, bare as u64);
+            let framed = batch.iter().filter(|work| work.layer3().is_none());
+            let mut framed: Vec<Work> = framed.map(|work| self.copy(work)).collect();
+            batch.iter_mut().for_each(|work| work.cut = None);
+            return self.output_batch(shared, &mut framed, port, true);
+        }
         if last {
             for work in batch.drain(..) {
                 self.output(port, work.packet, work.cut);
@@ -192,8 +217,18 @@ impl Engine {
 
     fn edit(&mut self, shared: &Shared, batch: &mut Vec<Work>, action: &Action) {
         self.retain(batch, |work| {
+            if let Some(ethertype) = work.layer3() {
+                if !edit_layer3(work, ethertype, action) {
+                    shared.drops.add(DropReason::Malformed, 1);
+                    return false;
+                }
+                if matches!(action, Action::PushEth { .. }) {
+                    return true;
+                }
+            }
             let (packet, parsed) = work.parsed();
             let edited = match action {
+                Action::PopEth => return pop_eth(shared, work),
                 Action::Set(set) => edit::set(packet, &parsed, set),
                 Action::PushVlan { tpid, tci } => edit::push_vlan(packet, *tpid, *tci),
                 Action::PopVlan => edit::pop_vlan(packet, &parsed),
@@ -201,6 +236,8 @@ impl Engine {
                     edit::push_mpls(packet, &parsed, *lse, *ethertype)
                 }
                 Action::PopMpls { ethertype } => edit::pop_mpls(packet, &parsed, *ethertype),
+                // There is an Ethernet header already.
+                Action::PushEth { .. } => Err(DropReason::Malformed),
                 _ => Err(DropReason::UnsupportedAction),
             };
             work.changed = true;
@@ -240,6 +277,33 @@ impl Engine {
         }
         shared.drops.add(DropReason::Meter, dropped);
     }
+}
+
+/// Checks that an edit suits a packet without an Ethernet header, and pushes one. Returns false when
+/// the packet lacks the header that the action needs.
+fn edit_layer3(work: &mut Work, ethertype: u16, action: &Action) -> bool {
+    match action {
+        Action::PushEth { src, dst } => {
+            edit::push_eth(&mut work.packet, *src, *dst, ethertype);
+            work.key.packet_type.set(Payload::Ethernet.packet_type());
+            (work.changed, work.moved) = (true, true);
+            true
+        }
+        Action::Set(set) => !matches!(set, Set::Ethernet { .. }),
+        _ => false, // VLAN headers and labels are after an Ethernet header
+    }
+}
+
+/// Takes off the Ethernet header. Returns false when the packet was dropped.
+fn pop_eth(shared: &Shared, work: &mut Work) -> bool {
+    let (packet, _) = work.parsed();
+    let Some(ethertype) = edit::pop_eth(packet) else {
+        shared.drops.add(DropReason::Malformed, 1);
+        return false;
+    };
+    work.key.packet_type.set(Payload::Layer3(ethertype).packet_type());
+    (work.changed, work.moved) = (true, true);
+    true
 }
 
 /// Returns true when `set` may change addresses or ports, and so the packet's connection.

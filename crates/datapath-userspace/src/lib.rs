@@ -60,6 +60,7 @@ mod stats;
 mod table;
 mod thread;
 mod tracking;
+mod tunnel;
 mod upcall_limiter;
 
 pub use config::{Config, UpcallShare};

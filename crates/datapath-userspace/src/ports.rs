@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Ports: open devices, their queues, and the token buckets that limit their upcalls.
+//! Ports: open devices or tunnels, their queues, and the token buckets that limit their upcalls.
 
 use crate::config::Config;
 use crate::miss_queue::MissSource;
 use crate::upcall_limiter::TokenBucket;
 use datapath::offload::UpcallAccount;
-use datapath::{PortError, PortInfo, PortNo, PortSpec};
+use datapath::{PortError, PortInfo, PortKind, PortNo, PortSpec};
 use netdev::{Device, Kind, OpenError, OpenSpec, Opened, Queue, Sender};
 use std::collections::BTreeMap;
 use std::os::fd::BorrowedFd;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tunnel::PortConfig;
 
 /// The ports by number. Each change replaces the whole map.
 pub(crate) type PortMap = BTreeMap<PortNo, Arc<Port>>;
@@ -18,12 +19,38 @@ pub(crate) type PortMap = BTreeMap<PortNo, Arc<Port>>;
 /// One port.
 pub(crate) struct Port {
     pub(crate) info: PortInfo,
-    pub(crate) sender: Arc<dyn Sender>,
-    pub(crate) device: Arc<dyn Device>,
+    medium: Medium,
     pub(crate) queues: Vec<Arc<RxQueue>>,
     /// By account.
     upcall_buckets: [TokenBucket; UpcallAccount::ALL.len()],
     upcalls: AtomicU64,
+}
+
+/// Where a port's packets come from and go to.
+enum Medium {
+    Device { device: Arc<dyn Device>, sender: Arc<dyn Sender> },
+    Tunnel(Tunnel),
+}
+
+/// A tunnel port. Actions bring packets to it and take packets from it.
+pub(crate) struct Tunnel {
+    pub(crate) config: PortConfig,
+    /// The next sequence number.
+    sequence: AtomicU32,
+    /// The next IPv4 identification of packets that may be fragmented.
+    id: AtomicU32,
+}
+
+impl Tunnel {
+    /// Returns the next sequence number; the first is 0.
+    pub(crate) fn next_sequence(&self) -> u32 {
+        self.sequence.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Returns the next IPv4 identification.
+    pub(crate) fn next_id(&self) -> u16 {
+        self.id.fetch_add(1, Ordering::Relaxed) as u16 // wraps on purpose
+    }
 }
 
 impl Port {
@@ -33,6 +60,30 @@ impl Port {
         match account {
             UpcallAccount::Misses => misses,
             UpcallAccount::Connections => connections,
+        }
+    }
+
+    /// Returns the device; `None` for a tunnel port.
+    pub(crate) fn device(&self) -> Option<&Arc<dyn Device>> {
+        match &self.medium {
+            Medium::Device { device, .. } => Some(device),
+            Medium::Tunnel(_) => None,
+        }
+    }
+
+    /// Returns the sending side of the device; `None` for a tunnel port.
+    pub(crate) fn sender(&self) -> Option<&dyn Sender> {
+        match &self.medium {
+            Medium::Device { sender, .. } => Some(&**sender),
+            Medium::Tunnel(_) => None,
+        }
+    }
+
+    /// Returns the tunnel; `None` for a port with a device.
+    pub(crate) fn tunnel(&self) -> Option<&Tunnel> {
+        match &self.medium {
+            Medium::Device { .. } => None,
+            Medium::Tunnel(tunnel) => Some(tunnel),
         }
     }
 
@@ -127,6 +178,14 @@ impl RxQueue {
     }
 }
 
+/// Returns what a tunnel port of `spec` accepts; `None` when it is no tunnel port.
+pub(crate) fn tunnel(spec: &PortSpec) -> Option<Result<PortConfig, PortError>> {
+    let PortKind::Tunnel(kind) = spec.kind else { return None };
+    let option = |name: &str| spec.options.get(name).map(String::as_str);
+    let error = |problem| PortError::Option { name: spec.name.clone(), problem };
+    Some(PortConfig::from_options(kind, option).map_err(error))
+}
+
 /// Opens the device of `spec` and returns it with its kind.
 pub(crate) fn open(spec: &PortSpec, config: &Config) -> Result<(Opened, Kind), PortError> {
     let unknown = || PortError::UnknownKind { name: spec.name.clone(), kind: spec.kind };
@@ -217,8 +276,19 @@ impl Port {
         Port {
             queues: queues.collect(),
             info,
-            sender: opened.sender,
-            device: opened.device,
+            medium: Medium::Device { device: opened.device, sender: opened.sender },
+            upcall_buckets: Default::default(),
+            upcalls: AtomicU64::new(0),
+        }
+    }
+
+    /// Creates a tunnel port.
+    pub(crate) fn of_tunnel(info: PortInfo, config: PortConfig) -> Port {
+        let tunnel = Tunnel { config, sequence: AtomicU32::new(0), id: AtomicU32::new(0) };
+        Port {
+            queues: Vec::new(),
+            info,
+            medium: Medium::Tunnel(tunnel),
             upcall_buckets: Default::default(),
             upcalls: AtomicU64::new(0),
         }

@@ -5,7 +5,7 @@ use crate::config::{Config, UpcallShare};
 use crate::meter::Meter;
 use crate::moved::Moved;
 use crate::ports::PortMap;
-use crate::stats::{Drops, PmdStats, ThreadStats};
+use crate::stats::{Drops, PmdStats, ThreadStats, TunnelChecks};
 use crate::table::{Limits, Table};
 use crate::tracking::{ConnectionTable, Tracking};
 use crate::upcall_limiter::{ClosedPort, Refill, UpcallCost, UpcallLimiter};
@@ -28,6 +28,7 @@ const SORT_INTERVAL: Duration = Duration::from_secs(1);
 pub(crate) struct Shared {
     pub(crate) clock: Clock,
     pub(crate) drops: Drops,
+    pub(crate) tunnel_checks: TunnelChecks,
     pub(crate) seed: u64,
     pub(crate) cache_entries: usize,
     /// The next token of a receive queue.
@@ -100,6 +101,7 @@ impl Shared {
             tracking: OnceLock::new(),
             clock,
             drops: Drops::default(),
+            tunnel_checks: TunnelChecks::default(),
             seed: config.seed,
             cache_entries: config.cache_entries,
             tokens: AtomicU64::new(1),

@@ -4,6 +4,7 @@
 use datapath::DropReason;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
+use tunnel::Checks;
 
 /// Counters of one packet thread, as `dpif-netdev/pmd-stats-show` names them. Counters of features
 /// that this datapath does not have (PHWOL, MFEX, simple match, SMC) are left out and shown as 0.
@@ -139,6 +140,31 @@ impl Drops {
 
     pub(crate) fn of(&self, reason: DropReason) -> u64 {
         self.0.get(reason as usize).map_or(0, |c| c.load(Ordering::Relaxed))
+    }
+}
+
+/// Counters of verified outer checksums.
+#[derive(Default)]
+pub(crate) struct TunnelChecks([AtomicU64; 4]);
+
+impl TunnelChecks {
+    fn fields(checks: &mut Checks) -> [&mut u64; 4] {
+        let Checks { ip, wrong_ip, transport, wrong_transport } = checks;
+        [ip, wrong_ip, transport, wrong_transport]
+    }
+
+    pub(crate) fn add(&self, mut checks: Checks) {
+        for (counter, n) in self.0.iter().zip(TunnelChecks::fields(&mut checks)) {
+            counter.fetch_add(*n, Ordering::Relaxed);
+        }
+    }
+
+    pub(crate) fn total(&self) -> Checks {
+        let mut checks = Checks::default();
+        for (n, counter) in TunnelChecks::fields(&mut checks).into_iter().zip(&self.0) {
+            *n = counter.load(Ordering::Relaxed);
+        }
+        checks
     }
 }
 

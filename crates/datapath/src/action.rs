@@ -14,6 +14,9 @@
 //!   0 stays 0. In a packet with an unfinished checksum ([`packet::Offload::csum`]) only the
 //!   pseudo header's sum is updated.
 //! - An empty list drops the packet with [`DropReason::Flow`].
+//! - A packet without an Ethernet header has the namespace of Ethernet types in its packet type.
+//!   [`Action::Output`], and actions on Ethernet addresses, VLAN headers and MPLS labels, drop it as
+//!   [`DropReason::Malformed`]; an output drops only its copy.
 
 use crate::{DropReason, PortNo};
 use std::sync::Arc;
@@ -98,6 +101,36 @@ pub enum Action {
     Ct(Box<conntrack::Request>),
     /// Forget what [`Action::Ct`] found: the fields `ct_*` become zero.
     CtClear,
+    /// Put outer headers in front of the packet. It is then an Ethernet frame without metadata whose
+    /// ingress port is `out_port`. A packet that is to be segmented stays one where its segments
+    /// can be made with these headers, else the actions that follow run for each segment. Dropped
+    /// with [`DropReason::InvalidTunnelPort`] without such a tunnel port, and with
+    /// [`DropReason::TunnelPush`] when the headers cannot carry it.
+    TunnelPush {
+        /// The headers.
+        header: Arc<tunnel::Header>,
+        /// The tunnel port, which numbers the packets.
+        tunnel_port: PortNo,
+        /// The port that the outer frame goes to or comes from, for the lookup of its metadata.
+        out_port: PortNo,
+    },
+    /// Take the outer headers off as this tunnel port does, and look the packet up again as one that
+    /// came in on it. Counts as a recirculation. Dropped with [`DropReason::TunnelPop`] when the
+    /// headers are not those of the port, and with [`DropReason::InvalidTunnelPort`] without such
+    /// a port.
+    TunnelPop(PortNo),
+    /// Set the tunnel fields of the packet's metadata.
+    SetTunnel(Box<flow::Tunnel>),
+    /// Put an Ethernet header in front of a packet without one. Its type is the packet's.
+    PushEth {
+        /// Source address.
+        src: [u8; 6],
+        /// Destination address.
+        dst: [u8; 6],
+    },
+    /// Take the Ethernet header off. The packet's type is then the header's Ethernet type. The
+    /// packet must not have VLAN headers.
+    PopEth,
 }
 
 /// A value with the bits that count; the rest of the target stays.

@@ -174,6 +174,10 @@ pub trait Counters: Send + Sync {
     fn lookups(&self) -> LookupStats;
     /// Packets dropped for `reason` since start.
     fn drops(&self, reason: DropReason) -> u64;
+    /// Checksums of outer headers that [`Action::TunnelPop`] verified since start.
+    fn tunnel_checks(&self) -> tunnel::Checks {
+        tunnel::Checks::default()
+    }
 }
 
 /// A whole datapath.

@@ -37,11 +37,17 @@ pub enum DropReason {
     FragmentsPurged,
     /// The flow whose `ct` the packet had met in a faster tier was gone.
     CtStale,
+    /// The outer headers of a packet are not those of the tunnel port that was to take them off.
+    TunnelPop,
+    /// Outer headers cannot carry the packet.
+    TunnelPush,
+    /// The tunnel port of an action vanished.
+    InvalidTunnelPort,
 }
 
 impl DropReason {
     /// All of them, in numeric order.
-    pub const ALL: [DropReason; 16] = [
+    pub const ALL: [DropReason; 19] = [
         DropReason::Flow,
         DropReason::TranslationError,
         DropReason::RecirculationLimit,
@@ -58,6 +64,9 @@ impl DropReason {
         DropReason::FragmentsTooLong,
         DropReason::FragmentsPurged,
         DropReason::CtStale,
+        DropReason::TunnelPop,
+        DropReason::TunnelPush,
+        DropReason::InvalidTunnelPort,
     ];
 
     /// That with this number; `None`: there is none.
@@ -84,6 +93,9 @@ impl DropReason {
             DropReason::FragmentsTooLong => "datapath_drop_fragments_too_long",
             DropReason::FragmentsPurged => "datapath_drop_fragments_purged",
             DropReason::CtStale => "datapath_drop_ct_stale",
+            DropReason::TunnelPop => "datapath_drop_tunnel_pop_error",
+            DropReason::TunnelPush => "datapath_drop_tunnel_push_error",
+            DropReason::InvalidTunnelPort => "datapath_drop_invalid_tnl_port",
         }
     }
 }

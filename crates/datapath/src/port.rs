@@ -4,6 +4,9 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+/// The kind of a tunnel port.
+pub use tunnel::Kind as TunnelKind;
+
 /// A port number of a datapath (`in_port(N)` in its texts). Not an OpenFlow port number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PortNo(pub u32);
@@ -43,29 +46,13 @@ pub enum PortKind {
     DummyPmd,
     /// A port that a bridge shares with another bridge. It has no device and no datapath number.
     Patch,
-    /// A tunnel port, which no datapath here can open.
+    /// A tunnel port. It has no device: actions name it.
     Tunnel(TunnelKind),
-}
-
-/// The kind of a tunnel port.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[expect(missing_docs, reason = "the names are those of the protocols")]
-pub enum TunnelKind {
-    Bareudp,
-    Erspan,
-    Geneve,
-    Gre,
-    Gtpu,
-    Ip6Erspan,
-    Ip6Gre,
-    Lisp,
-    Stt,
-    Vxlan,
 }
 
 impl PortKind {
     /// All kinds.
-    pub const ALL: [PortKind; 19] = [
+    pub const ALL: [PortKind; 20] = [
         PortKind::System,
         PortKind::Internal,
         PortKind::Tap,
@@ -83,6 +70,7 @@ impl PortKind {
         PortKind::Tunnel(TunnelKind::Ip6Erspan),
         PortKind::Tunnel(TunnelKind::Ip6Gre),
         PortKind::Tunnel(TunnelKind::Lisp),
+        PortKind::Tunnel(TunnelKind::Srv6),
         PortKind::Tunnel(TunnelKind::Stt),
         PortKind::Tunnel(TunnelKind::Vxlan),
     ];
@@ -108,21 +96,12 @@ impl PortKind {
             PortKind::DummyInternal => "dummy-internal",
             PortKind::DummyPmd => "dummy-pmd",
             PortKind::Patch => "patch",
-            PortKind::Tunnel(TunnelKind::Bareudp) => "bareudp",
-            PortKind::Tunnel(TunnelKind::Erspan) => "erspan",
-            PortKind::Tunnel(TunnelKind::Geneve) => "geneve",
-            PortKind::Tunnel(TunnelKind::Gre) => "gre",
-            PortKind::Tunnel(TunnelKind::Gtpu) => "gtpu",
-            PortKind::Tunnel(TunnelKind::Ip6Erspan) => "ip6erspan",
-            PortKind::Tunnel(TunnelKind::Ip6Gre) => "ip6gre",
-            PortKind::Tunnel(TunnelKind::Lisp) => "lisp",
-            PortKind::Tunnel(TunnelKind::Stt) => "stt",
-            PortKind::Tunnel(TunnelKind::Vxlan) => "vxlan",
+            PortKind::Tunnel(kind) => kind.as_str(),
         }
     }
 
-    /// Returns the kind of device that such a port opens. `None`: a patch port has no device, and
-    /// no device here is a tunnel.
+    /// Returns the kind of device that such a port opens. `None`: patch ports and tunnel
+    /// ports have no device.
     pub const fn device(self) -> Option<netdev::Kind> {
         match self {
             PortKind::System => Some(netdev::Kind::System),

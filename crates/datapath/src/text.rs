@@ -4,14 +4,16 @@
 //! [`format()`] writes the same text as OVS for the same actions (order, separators and number
 //! bases were read off its output); [`parse()`] reads the same language, as `dpctl/add-flow` does.
 //! Parsing is total: any text gives actions or a [`ParseError`] with a place and a reason. The text
-//! from [`format()`] parses back to equal actions, with three exceptions: sampling probabilities
-//! (one decimal in the text), reasons of drops (the text is "drop") and masked MPLS entries whose
-//! mask is not a whole number of fields.
+//! from [`format()`] parses back to equal actions, with four exceptions: sampling probabilities
+//! (one decimal in the text), reasons of drops (the text is "drop"), masked MPLS entries whose
+//! mask is not a whole number of fields, and of tunnel headers the range of UDP source ports and the
+//! rule for flow labels.
 
 mod ct;
 mod parse;
 #[cfg(test)]
 mod tests;
+mod tunnel;
 
 pub use parse::{MAX_DEPTH, ParseError, parse};
 
@@ -144,6 +146,19 @@ fn push_action(out: &mut String, action: &Action, style: Style<'_>) {
         }
         Action::Ct(request) => ct::push(out, request),
         Action::CtClear => out.push_str("ct_clear"),
+        Action::TunnelPush { header, tunnel_port, out_port } => {
+            put!(out, "tnl_push(tnl_port({}),", format_port(*tunnel_port, style));
+            tunnel::push_header(out, header);
+            put!(out, ",out_port({}))", format_port(*out_port, style));
+        }
+        Action::TunnelPop(port) => put!(out, "tnl_pop({})", format_port(*port, style)),
+        Action::SetTunnel(tunnel) => {
+            put!(out, "set(tunnel({}))", flow::text::odp::format_tunnel(tunnel, None, false));
+        }
+        Action::PushEth { src, dst } => {
+            put!(out, "push_eth(src={},dst={})", Mac(*src), Mac(*dst));
+        }
+        Action::PopEth => out.push_str("pop_eth"),
     }
 }
 

@@ -102,12 +102,21 @@ pub fn extract_limited(data: &[u8], in_port: u32, vlan_limit: usize) -> (Key, La
     (key, layers)
 }
 
+/// The key and layers of a packet without an Ethernet header, of this Ethernet type: its
+/// [`Key::packet_type`] has the namespace of Ethernet types (OpenFlow 1.5.1, 7.2.3.11).
+pub fn extract_layer3(data: &[u8], in_port: u32, ethertype: u16) -> (Key, Layers) {
+    let mut key = Key::ZERO;
+    key.in_port.set(in_port);
+    key.packet_type.set(1 << 16 | u32::from(ethertype));
+    let layers = parse_after_type(&mut key, data, data, ethertype);
+    (key, layers)
+}
+
 /// Fills in `key`, which is zero.
 fn parse(key: &mut Key, data: &[u8], in_port: u32, vlan_limit: usize) -> Layers {
-    let mut layers = Layers::default();
     key.in_port.set(in_port);
     let Ok((eth, mut rest)) = EthernetHeader::ref_from_prefix(data) else {
-        return layers;
+        return Layers::default();
     };
     key.dl_dst = eth.dst;
     key.dl_src = eth.src;
@@ -137,6 +146,13 @@ fn parse(key: &mut Key, data: &[u8], in_port: u32, vlan_limit: usize) -> Layers 
             _ => DL_TYPE_NONE,
         };
     }
+    parse_after_type(key, data, rest, kind)
+}
+
+/// Fills in what follows the Ethernet type: `rest` is the end of `data` after it.
+#[inline(always)]
+fn parse_after_type(key: &mut Key, data: &[u8], mut rest: &[u8], kind: u16) -> Layers {
+    let mut layers = Layers::default();
     key.dl_type.set(kind);
 
     let offset = |rest: &[u8]| u16::try_from(data.len() - rest.len()).ok();

@@ -71,6 +71,17 @@ pub(crate) fn is_beyond_the_kernel(packet: &Packet) -> bool {
             || headers::layers(data).is_some_and(|outer| tunnelled_at(packet, &outer).is_some()))
 }
 
+/// Returns true for a packet in a tunnel, still to be segmented, whose segments [`finish`] can make
+/// with the tunnel's headers.
+pub fn can_segment_in_tunnel(packet: &Packet) -> bool {
+    let data = packet.data();
+    let Some(outer) = headers::layers(data) else { return false };
+    let Some(l4) = tunnelled_at(packet, &outer) else { return false };
+    matches!(packet.offload.gso, Some((Gso::TcpV4 | Gso::TcpV6 | Gso::UdpL4, size, _)) if size > 0)
+        && can_be_repeated(data, &outer)
+        && headers::inner(data, &outer, l4).is_some()
+}
+
 /// Returns the offset of the transport header of a packet in a tunnel.
 fn tunnelled_at(packet: &Packet, outer: &Layers) -> Option<usize> {
     let (start, _) = packet.offload.csum?;

@@ -27,4 +27,8 @@ impl Counters for PlacedDatapath {
         let fast: u64 = self.slots.present().map(|(_, provider)| provider.drops(reason)).sum();
         self.base.drops(reason) + fast
     }
+
+    fn tunnel_checks(&self) -> tunnel::Checks {
+        self.base.tunnel_checks()
+    }
 }

@@ -78,6 +78,11 @@ impl Eligibility {
             match action {
                 Action::Output(port) => self.narrow_output(*port, verdict),
                 Action::Userspace(_) => verdict.refuse(verdict.tiers, Refusal::NeedsUserspace),
+                Action::TunnelPush { .. }
+                | Action::TunnelPop(_)
+                | Action::SetTunnel(_)
+                | Action::PushEth { .. }
+                | Action::PopEth => verdict.refuse(verdict.tiers, Refusal::UnsupportedAction),
                 Action::Meter(id) => {
                     if let Some(lacking) = self.lacking_meters.get(id) {
                         verdict.refuse(*lacking, Refusal::UnsupportedAction);
@@ -211,6 +216,9 @@ mod tests {
         assert_eq!(decide(1, &[Action::Output(PortNo(5))]), Err(Refusal::PortNotHere));
         assert_eq!(decide(1, &[Action::Meter(9)]), Err(Refusal::UnsupportedAction));
         assert_eq!(decide(1, &[Action::Meter(8)]), Ok((TierSet::XDP_AND_TCX, None)));
+        for action in [Action::TunnelPop(PortNo(2)), Action::PopEth] {
+            assert_eq!(decide(1, &[action]), Err(Refusal::UnsupportedAction));
+        }
         let up = Action::Userspace(Userdata::SlowPath { reason: "cfm" });
         let sample = Action::Sample { probability: 1, actions: vec![up] };
         assert_eq!(decide(1, &[sample]), Err(Refusal::NeedsUserspace));

@@ -8,7 +8,9 @@ use crate::postponed::Postponed;
 use crate::socket::Socket;
 use crate::table::PlacementState;
 use datapath::offload::{Ends, PortSettings, PortSocket, Reason};
-use datapath::{Flows, PortError, PortInfo, PortNo, PortSpec, Ports, Refusal, Tier, TierSet, Ufid};
+use datapath::{
+    Flows, PortError, PortInfo, PortKind, PortNo, PortSpec, Ports, Refusal, Tier, TierSet, Ufid,
+};
 use netdev::{Device, Endpoint, Kind, Reception, Status};
 use std::sync::Arc;
 
@@ -466,6 +468,10 @@ impl Ports for PlacedDatapath {
         } else {
             self.base.add_port(&self.spec_with_number(spec, &control))?
         };
+        // A tunnel port has no device that a tier could be attached to.
+        if let PortKind::Tunnel(_) = spec.kind {
+            return Ok(number);
+        }
         let kind = self
             .base
             .device(number)

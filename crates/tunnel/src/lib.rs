@@ -29,6 +29,7 @@ mod checksum;
 mod decode;
 mod encode;
 mod header;
+mod key;
 mod kind;
 mod metadata;
 mod options;

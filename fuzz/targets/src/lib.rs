@@ -33,6 +33,7 @@ mod session;
 mod tracking;
 mod translation;
 mod tuple;
+mod tunnel;
 mod unixctl;
 mod words;
 
@@ -136,6 +137,13 @@ pub const TARGETS: &[Target] = &[
         seeds: seeds::connection_adoptions,
         words: words::none,
         longest: 2048,
+    },
+    Target {
+        name: "tunnel",
+        run: tunnel::run,
+        seeds: seeds::tunnels,
+        words: words::none,
+        longest: 512,
     },
     Target {
         name: "options",

@@ -79,6 +79,64 @@ pub fn rewrites() -> Vec<Vec<u8>> {
     noise(200, 160).zip(frames.iter().cycle()).map(|(n, f)| [n, f.clone()].concat()).collect()
 }
 
+/// Seeds of `tunnel`: for each kind, frames in the headers of that kind, and headers by a generator.
+pub fn tunnels() -> Vec<Vec<u8>> {
+    let kinds = 0..tunnel::Kind::ALL.len() as u8;
+    let received = kinds.clone().flat_map(|kind| {
+        let packets = tunnel_frames().into_iter();
+        packets.flat_map(move |frame| {
+            [vec![kind, 0], vec![kind, 35]].map(|head| [head, frame.clone()].concat())
+        })
+    });
+    let built =
+        kinds.flat_map(|kind| noise(20, 120).map(move |bytes| [vec![kind, 4], bytes].concat()));
+    received.chain(built).collect()
+}
+
+/// Frames in the headers of each kind of tunnel over IPv4.
+pub fn tunnel_frames() -> Vec<Vec<u8>> {
+    use tunnel::*;
+    let addresses = |n: u8| std::net::Ipv4Addr::new(10, 0, 0, n).into();
+    let options = Options::new(&[1, 2, 3, 1, 4, 5, 6, 7]).unwrap_or_default();
+    let of = |kind: Kind| {
+        let extension = match kind {
+            Kind::Erspan => Extension::Erspan(Erspan::V1 { index: 1 }),
+            _ => Extension::None,
+        };
+        let metadata = Metadata {
+            tun_id: 5,
+            src: addresses(1),
+            dst: addresses(2),
+            ttl: 64,
+            tp_dst: kind.udp_port().unwrap_or(0),
+            flags: flags::KEY | flags::CHECKSUM,
+            extension,
+            options,
+            ..Metadata::default()
+        };
+        let payload = match kind {
+            Kind::Gtpu | Kind::Bareudp => Payload::Layer3(0x800),
+            _ => Payload::Ethernet,
+        };
+        let header = Header::build(&Request {
+            kind,
+            eth_dst: [2; 6],
+            eth_src: [4; 6],
+            metadata: &metadata,
+            payload,
+            is_generic_protocol: false,
+            has_sequence: true,
+            segments: &[],
+            flow_label: FlowLabel::Copy,
+            sources: SourcePorts::default(),
+        });
+        let mut packet = packet::Packet::from_slice(&[0x45; 40]);
+        header.ok()?.push(&mut packet, &PerPacket { payload, ..PerPacket::default() }).ok()?;
+        Some(packet.data().to_vec())
+    };
+    Kind::ALL.into_iter().filter_map(of).collect()
+}
+
 /// Seeds of `translation`.
 pub fn pipelines() -> Vec<Vec<u8>> {
     let frames = frames();

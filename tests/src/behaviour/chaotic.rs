@@ -220,6 +220,9 @@ impl Counters for Driver {
     fn drops(&self, reason: DropReason) -> u64 {
         self.chaos.drops(reason)
     }
+    fn tunnel_checks(&self) -> tunnel::Checks {
+        self.chaos.tunnel_checks()
+    }
 }
 
 impl Datapath for Driver {

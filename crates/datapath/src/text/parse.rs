@@ -46,19 +46,19 @@ pub(super) struct Parser<'a> {
 }
 
 /// `name=value` or `name=value/mask`, and where it was.
-struct Item<'a> {
-    at: usize,
-    name: &'a str,
-    value: &'a str,
+pub(super) struct Item<'a> {
+    pub(super) at: usize,
+    pub(super) name: &'a str,
+    pub(super) value: &'a str,
     mask: Option<&'a str>,
 }
 
 impl<'a> Parser<'a> {
-    fn fail<T>(&self, problem: impl Into<String>) -> Result<T> {
+    pub(super) fn fail<T>(&self, problem: impl Into<String>) -> Result<T> {
         Err(ParseError { at: self.at, problem: problem.into() })
     }
 
-    fn rest(&self) -> &'a str {
+    pub(super) fn rest(&self) -> &'a str {
         self.text.get(self.at..).unwrap_or_default()
     }
 
@@ -127,6 +127,7 @@ impl<'a> Parser<'a> {
         if !self.rest().starts_with('(') {
             match word {
                 "pop_vlan" => return Ok(Action::PopVlan),
+                "pop_eth" => return Ok(Action::PopEth),
                 "ct_clear" => return Ok(Action::CtClear),
                 "ct" => return Ok(Action::Ct(Box::default())),
                 _ => {}
@@ -168,9 +169,12 @@ impl<'a> Parser<'a> {
             "hash" => self.hash(),
             "set" => {
                 self.expect("(")?;
-                let set = self.set()?;
+                let action = match self.take("tunnel") {
+                    true => self.set_tunnel()?,
+                    false => Action::Set(self.set()?),
+                };
                 self.expect(")")?;
-                Ok(Action::Set(set))
+                Ok(action)
             }
             "recirc" => Ok(Action::Recirc(self.one_number()?)),
             "trunc" => Ok(Action::Trunc(self.one_number()?)),
@@ -178,6 +182,9 @@ impl<'a> Parser<'a> {
             "push_vlan" => self.push_vlan(),
             "push_mpls" => self.push_mpls(),
             "ct" => self.ct(),
+            "tnl_push" => self.tunnel_push(),
+            "tnl_pop" => Ok(Action::TunnelPop(self.one_port()?)),
+            "push_eth" => self.push_eth(),
             "pop_mpls" => {
                 let mut ethertype = None;
                 for item in self.items()? {
@@ -209,6 +216,29 @@ impl<'a> Parser<'a> {
         Ok(n)
     }
 
+    /// `(PORT)`.
+    pub(super) fn one_port(&mut self) -> Result<PortNo> {
+        self.expect("(")?;
+        let word = self.word();
+        let Some(port) = self.find_port(word) else {
+            return self.fail(format!("no port \"{word}\""));
+        };
+        self.expect(")")?;
+        Ok(port)
+    }
+
+    fn push_eth(&mut self) -> Result<Action> {
+        let (mut src, mut dst) = (Masked::default(), Masked::default());
+        for item in self.items()? {
+            match item.name {
+                "src" => src = self.mac(&item)?,
+                "dst" => dst = self.mac(&item)?,
+                _ => return self.unknown(&item, "push_eth"),
+            }
+        }
+        Ok(Action::PushEth { src: src.value, dst: dst.value })
+    }
+
     pub(super) fn convert<T: TryFrom<u64>>(&self, at: usize, word: &str) -> Result<T> {
         number(word).and_then(|n| T::try_from(n).ok()).ok_or_else(|| ParseError {
             at,
@@ -216,7 +246,7 @@ impl<'a> Parser<'a> {
         })
     }
 
-    fn item(&mut self) -> Result<Item<'a>> {
+    pub(super) fn item(&mut self) -> Result<Item<'a>> {
         self.skip_separators();
         let at = self.at;
         let word = self.word();
@@ -232,7 +262,7 @@ impl<'a> Parser<'a> {
     }
 
     /// `(NAME=VALUE,...)`.
-    fn items(&mut self) -> Result<Vec<Item<'a>>> {
+    pub(super) fn items(&mut self) -> Result<Vec<Item<'a>>> {
         self.expect("(")?;
         let mut items = Vec::new();
         loop {
@@ -247,12 +277,12 @@ impl<'a> Parser<'a> {
         }
     }
 
-    fn unknown<T>(&self, item: &Item<'_>, of: &str) -> Result<T> {
+    pub(super) fn unknown<T>(&self, item: &Item<'_>, of: &str) -> Result<T> {
         Err(ParseError { at: item.at, problem: format!("{of} has no \"{}\"", item.name) })
     }
 
     /// The number of an item that must be called `name` and have no mask.
-    fn named<T: TryFrom<u64>>(&self, item: &Item<'_>, name: &str) -> Result<T> {
+    pub(super) fn named<T: TryFrom<u64>>(&self, item: &Item<'_>, name: &str) -> Result<T> {
         if item.name != name || item.mask.is_some() {
             return Err(ParseError { at: item.at, problem: format!("expected {name}=NUMBER") });
         }
@@ -632,7 +662,7 @@ impl<'a> Parser<'a> {
         Ok(Masked { value, mask })
     }
 
-    fn mac(&self, item: &Item<'_>) -> Result<Masked<[u8; 6]>> {
+    pub(super) fn mac(&self, item: &Item<'_>) -> Result<Masked<[u8; 6]>> {
         self.octets(item, "an Ethernet address", |text| {
             let mut out = [0; 6];
             let mut parts = text.split(':');
@@ -644,13 +674,13 @@ impl<'a> Parser<'a> {
         })
     }
 
-    fn ipv4(&self, item: &Item<'_>) -> Result<Masked<[u8; 4]>> {
+    pub(super) fn ipv4(&self, item: &Item<'_>) -> Result<Masked<[u8; 4]>> {
         self.octets(item, "an IPv4 address", |text| {
             Ipv4Addr::from_str(text).ok().map(|a| a.octets())
         })
     }
 
-    fn ipv6(&self, item: &Item<'_>) -> Result<Masked<[u8; 16]>> {
+    pub(super) fn ipv6(&self, item: &Item<'_>) -> Result<Masked<[u8; 16]>> {
         self.octets(item, "an IPv6 address", |text| {
             Ipv6Addr::from_str(text).ok().map(|a| a.octets())
         })

@@ -11,7 +11,7 @@ fn no_name(_: &str) -> Option<PortNo> {
 /// Texts in the shapes that the real `ovs-appctl dpctl/dump-flows` and `ofproto/trace` (3.1) wrote,
 /// some with other values. Not seen from it: `sym_l4`, a nonzero `rule_cookie`, `continuation=1`,
 /// a ToS set to 0. Values are zero outside their masks, as [`Masked`] has them.
-const SAME: [&str; 62] = [
+const SAME: [&str; 80] = [
     "ct,recirc(0x1)",
     "ct_clear,2",
     "ct(zone=4),recirc(0x1)",
@@ -74,6 +74,24 @@ const SAME: [&str; 62] = [
     "set(skb_priority(0x5)),2",
     "set(skb_mark(0x5)),2",
     "set(skb_priority(0x1)),set(skb_mark(0x1/0xf)),3",
+    "tnl_pop(4789)",
+    "push_eth(src=00:01:02:03:04:05,dst=00:0a:0b:0c:0d:0e),2",
+    "pop_eth,2",
+    "tnl_push(tnl_port(4789),header(size=50,type=4,eth(dst=f8:bc:12:44:34:b6,src=aa:55:aa:55:00:00,dl_type=0x0800),ipv4(src=1.1.2.88,dst=1.1.2.92,proto=17,tos=0,ttl=64,frag=0x4000),udp(src=0,dst=4789,csum=0x0),vxlan(flags=0x8000000,vni=0x7b)),out_port(100)),1",
+    "clone(tnl_push(tnl_port(4),header(size=70,type=4,eth(dst=f8:bc:12:44:34:b6,src=f8:bc:12:46:58:e0,dl_type=0x86dd),ipv6(src=2001:cafe::88,dst=2001:cafe::92,label=0,proto=17,tclass=0x3,hlimit=64),udp(src=0,dst=4789,csum=0xffff),vxlan(flags=0xc000003,vni=0x1c7)),out_port(1)),1),2",
+    "tnl_push(tnl_port(6),header(size=50,type=5,eth(dst=f8:bc:12:44:34:b6,src=f8:bc:12:46:58:e0,dl_type=0x0800),ipv4(src=1.1.2.88,dst=1.1.2.92,proto=17,tos=0x8,ttl=64,frag=0x0),udp(src=0,dst=6081,csum=0x0),geneve(vni=0x1c7)),out_port(1))",
+    "tnl_push(tnl_port(6),header(size=70,type=5,eth(dst=f8:bc:12:44:34:b6,src=f8:bc:12:46:58:e0,dl_type=0x0800),ipv4(src=1.1.2.88,dst=1.1.2.92,proto=17,tos=0,ttl=64,frag=0x4000),udp(src=0,dst=6081,csum=0xffff),geneve(oam,crit,vni=0x1c7,options({class=0xffff,type=0x80,len=4,0xa}{class=0x1,type=0,len=0}{class=0,type=0x2,len=4,0}))),out_port(1))",
+    "tnl_push(tnl_port(3),header(size=46,type=3,eth(dst=f8:bc:12:44:34:b6,src=f8:bc:12:46:58:e0,dl_type=0x0800),ipv4(src=1.1.2.88,dst=1.1.2.92,proto=47,tos=0,ttl=64,frag=0x4000),gre((flags=0x3000,proto=0x6558),key=0x1c8,seq=0x0)),out_port(1))",
+    "tnl_push(tnl_port(3),header(size=42,type=3,eth(dst=f8:bc:12:44:34:b6,src=f8:bc:12:46:58:e0,dl_type=0x0800),ipv4(src=1.1.2.88,dst=1.1.2.92,proto=47,tos=0,ttl=64,frag=0x4000),gre((flags=0x8000,proto=0x6558),csum=0x0)),out_port(1))",
+    "pop_eth,tnl_push(tnl_port(3),header(size=58,type=109,eth(dst=f8:bc:12:44:34:b6,src=f8:bc:12:46:58:e0,dl_type=0x86dd),ipv6(src=2001:cafe::88,dst=2001:cafe::92,label=0,proto=47,tclass=0x0,hlimit=64),gre((flags=0x0,proto=0x800))),out_port(1))",
+    "tnl_push(tnl_port(3),header(size=50,type=107,eth(dst=f8:bc:12:44:34:b6,src=f8:bc:12:46:58:e0,dl_type=0x0800),ipv4(src=1.1.2.88,dst=1.1.2.92,proto=47,tos=0,ttl=64,frag=0x4000),erspan(ver=1,sid=0x7,idx=0x3)),out_port(1))",
+    "tnl_push(tnl_port(3),header(size=74,type=108,eth(dst=f8:bc:12:44:34:b6,src=f8:bc:12:46:58:e0,dl_type=0x86dd),ipv6(src=2001:cafe::88,dst=2001:cafe::90,label=0,proto=47,tclass=0x0,hlimit=64),erspan(ver=2,sid=0x7,dir=1,hwid=0x7)),out_port(1))",
+    "tnl_push(tnl_port(3),header(size=50,type=110,eth(dst=f8:bc:12:44:34:b6,src=f8:bc:12:46:58:e0,dl_type=0x0800),ipv4(src=1.1.2.88,dst=1.1.2.92,proto=17,tos=0,ttl=64,frag=0x4000),udp(src=0,dst=2152,csum=0x0),gtpu(flags=0x30,msgtype=255,teid=0x7b)),out_port(1))",
+    "tnl_push(tnl_port(8),header(size=94,type=112,eth(dst=f8:bc:12:44:34:b6,src=f8:bc:12:46:58:e0,dl_type=0x86dd),ipv6(src=2001:cafe::88,dst=2001:cafe::92,label=0,proto=43,tclass=0x0,hlimit=64),srv6(segments_left=1,segs(2001:cafe::90,2001:cafe::91))),out_port(1))",
+    "tnl_push(tnl_port(9),header(size=42,type=111,eth(dst=f8:bc:12:44:34:b6,src=f8:bc:12:46:58:e0,dl_type=0x0800),ipv4(src=1.1.2.88,dst=1.1.2.92,proto=17,tos=0,ttl=64,frag=0x4000),udp(src=0,dst=6635,csum=0x0),bareudp()),out_port(1))",
+    "set(tunnel(tun_id=0x7b,src=1.1.1.1,dst=2.2.2.2,tos=0x3,ttl=64,tp_src=1,tp_dst=4789,geneve({class=0xffff,type=0x80,len=4,0xa}{class=0xffff,type=0,len=4,0}),flags(df|csum|key))),1",
+    "set(tunnel(tun_id=0,ipv6_src=2001:cafe::1,ipv6_dst=2001:cafe::2,ttl=64,vxlan(gbp(id=7,flags=0x8)),flags(oam|key))),1",
+    "set(tunnel(dst=2.2.2.2,ttl=64,erspan(ver=2,dir=1,hwid=0x7),flags(0))),set(tunnel(ipv6_dst=::1,ttl=9,erspan(ver=1,idx=0x7),flags(df))),set(tunnel(dst=2.2.2.2,ttl=64,gtpu(flags=0x30,msgtype=255),flags(csum))),1",
 ];
 
 #[test]
@@ -126,9 +144,43 @@ fn bad_texts_say_where_and_why() {
         ("sample(sample=101%,actions(2))", 7, "100"),
         ("recirc(99999999999)", 7, "range"),
         ("userspace(pid=1,what(x=1))", 16, "what"),
+        ("tnl_pop(x)", 9, "port"),
+        ("tnl_push(tnl_port(1),header(size=50,type=9,eth()", 28, "type 9"),
+        ("set(tunnel(what=1))", 11, "what"),
+        ("set(tunnel(flags(df|what)))", 11, "what"),
+        ("set(tunnel(geneve({class=1,type=2,len=4,0x+1})))", 11, "geneve"),
+        ("set(tunnel(ttl=1", 11, ")"),
     ] {
         let e = parse(text, &no_name).expect_err(text);
         assert_eq!(e.at, at, "{text}: {e}");
+        assert!(e.problem.contains(word), "{text}: {e}");
+    }
+}
+
+#[test]
+fn headers_that_contradict_themselves_are_refused() {
+    let of = |size: u32, kind: u32, rest: &str| {
+        format!(
+            "tnl_push(tnl_port(3),header(size={size},type={kind},eth(dst=f8:bc:12:44:34:b6,\
+             src=f8:bc:12:46:58:e0,dl_type=0x0800),{rest}),out_port(1))"
+        )
+    };
+    let ip = |proto| format!("ipv4(src=1.1.2.88,dst=1.1.2.92,proto={proto},tos=0,ttl=64,frag=0x0)");
+    let gre = "gre((flags=0x2000,proto=0x6558),key=0x1)";
+    let good = of(42, 3, &format!("{},{gre}", ip(47)));
+    assert!(parse(&good, &no_name).is_ok());
+    let flags = "gre((flags=0x3000,proto=0x6558),key=0x1)";
+    let session = "erspan(ver=1,sid=0x400,idx=0x1)";
+    for (text, word) in [
+        (of(46, 3, &format!("{},{gre}", ip(47))), "42 bytes"),
+        (of(42, 3, &format!("{},{gre}", ip(17))), "announce"),
+        (of(42, 109, &format!("{},{gre}", ip(47))), "addresses"),
+        (of(46, 3, &format!("{},{flags}", ip(47))), "announce"),
+        (of(50, 107, &format!("{},{session}", ip(47))), "sid"),
+        (of(50, 107, &format!("{},erspan(ver=3,sid=1)", ip(47))), "version 3"),
+        (of(42, 105, &format!("{},{gre}", ip(47))), "lisp"),
+    ] {
+        let e = parse(&text, &no_name).expect_err(&text);
         assert!(e.problem.contains(word), "{text}: {e}");
     }
 }

@@ -195,3 +195,20 @@ fn tags_beyond_the_limit_are_payload() {
     assert_eq!((k.dl_type.get(), k.nw_src.get()), (0x8100, 0));
     assert_eq!((l.l3, l.l4), (Some(18), None));
 }
+
+#[test]
+fn a_packet_without_an_ethernet_header_has_the_key_of_its_frame() {
+    let frame = Frame::ethernet([1; 6], [2; 6])
+        .ipv4([10, 0, 0, 1].into(), [10, 0, 0, 2].into(), 64)
+        .udp(5, 6)
+        .payload(&[1])
+        .finish();
+    let (mut expected, layers) = extract(&frame, 7);
+    (expected.dl_dst, expected.dl_src) = ([0; 6], [0; 6]);
+    expected.packet_type.set(0x1_0800);
+    let (key, bare) = extract_layer3(&frame[14..], 7, 0x0800);
+    assert_eq!(key, expected);
+    assert_eq!(bare.l4.map(|l4| l4 + 14), layers.l4);
+    let (key, layers) = extract_layer3(&frame[14..20], 7, 0x0800);
+    assert_eq!((key.nw_src.get(), key.dl_type.get(), layers.l3), (0, 0x0800, Some(0)));
+}

@@ -94,6 +94,13 @@ fn counters(daemon: &Daemon) -> Vec<Counter> {
     let offload = |reason| daemon.placed.as_ref().map_or(0, |p| p.refusals(reason));
     out.extend(Refusal::ALL.into_iter().map(|r| (refusal_counters(r).offload, offload(r))));
     out.extend(DropReason::ALL.into_iter().map(|reason| (reason.name(), datapath.drops(reason))));
+    let checks = datapath.tunnel_checks();
+    out.extend([
+        ("native_tnl_l3csum_checked", checks.ip),
+        ("native_tnl_l3csum_err", checks.wrong_ip),
+        ("native_tnl_l4csum_checked", checks.transport),
+        ("native_tnl_l4csum_err", checks.wrong_transport),
+    ]);
     out.extend(datapath.connections().map(|c| c.coverage()).unwrap_or_default());
     out
 }

@@ -13,6 +13,7 @@ mod connections;
 mod headers;
 mod lookup;
 mod ports;
+mod tunnels;
 mod upcalls;
 
 /// Makes one test of each case; each calls `run` of the module that the macro is used in with
@@ -113,6 +114,17 @@ macro_rules! behaviour_cases {
                 a_helper_translates_what_it_reads,
                 fragments_wait_for_each_other,
                 fragments_without_their_packet_go_on_as_invalid;
+            tunnels:
+                pushed_headers_come_off_again,
+                a_packet_from_a_tunnel_has_its_fields,
+                fields_of_a_tunnel_can_be_set,
+                outer_checksums_follow_the_inner_ones,
+                segments_have_numbers_of_their_own,
+                headers_that_are_not_the_tunnel_s_drop,
+                tunnel_ports_that_are_gone_drop,
+                tunnels_in_tunnels_end,
+                packets_without_an_ethernet_header,
+                lengths_and_cuts_with_outer_headers;
             ports:
                 ports_are_listed_added_and_removed,
                 output_to_a_removed_port_is_counted,

@@ -12,7 +12,12 @@ pub(super) fn without_outputs(actions: &[Action]) -> Vec<Action> {
 fn without_output(action: &Action) -> Option<Action> {
     Some(match action {
         // A length is the next output's.
-        Action::Output(_) | Action::Trunc(_) | Action::Recirc(_) | Action::Drop(_) => return None,
+        Action::Output(_)
+        | Action::Trunc(_)
+        | Action::Recirc(_)
+        | Action::Drop(_)
+        | Action::TunnelPush { .. }
+        | Action::TunnelPop(_) => return None,
         // A trace makes and ends no connection.
         Action::Ct(_) | Action::CtClear => return None,
         Action::Clone(inner) => Action::Clone(without_outputs(inner)),
@@ -41,6 +46,7 @@ mod tests {
             Action::Ct(Box::default()),
             Action::CtClear,
             Action::Trunc(20),
+            Action::TunnelPop(PortNo(4789)),
             out(),
             Action::Clone(vec![Action::PopVlan, out(), Action::Recirc(7)]),
             Action::CheckPktLen {
