@@ -16,6 +16,7 @@ mod survival;
 mod taps;
 mod tools;
 mod traffic;
+mod tunnels;
 mod tutorial;
 mod underlay;
 mod xdp;
