@@ -17,7 +17,10 @@ use crate::snapshot::{Snapshot, TableStats};
 use clock::Millis;
 use datapath::FlowStats;
 use openflow::PortNo;
+use packet::{Mac, Packet};
+use std::net::IpAddr;
 use std::sync::Arc;
+use underlay::Underlay;
 
 /// One consequence of a megaflow's packets.
 #[derive(Clone, Debug)]
@@ -40,8 +43,8 @@ pub enum Effect {
     },
     /// A group of kind "all" or "indirect" was used: all its buckets got a copy.
     AllBuckets(Arc<Group>),
-    /// Packets through one side of a patch port.
-    Patch(Arc<[Count; 2]>, Direction),
+    /// Packets through one side of a patch or tunnel port.
+    VirtualPort(Arc<[Count; 2]>, Direction),
     /// NORMAL learned the location of a MAC address.
     Learn {
         /// The MAC table that learns.
@@ -71,9 +74,46 @@ pub enum Effect {
         /// Hard timeout to lower to, in seconds; 0 leaves it unchanged.
         hard: u16,
     },
+    /// Packets went on with outer headers of a tunnel.
+    Encapsulated {
+        /// Bytes that the headers added to each packet.
+        added: u64,
+        /// Consequences of the packets with these headers.
+        effects: Vec<Effect>,
+    },
+    /// A neighbour of the underlay was used.
+    UseNeighbour {
+        /// Table of the neighbours.
+        underlay: Arc<Underlay>,
+        /// Device at which the neighbour is.
+        device: Arc<str>,
+        /// Its address.
+        address: IpAddr,
+    },
+    /// A packet showed a neighbour of the underlay. Only for the packet that was translated: its
+    /// megaflow may have packets of others.
+    LearnNeighbour {
+        /// Table of the neighbours.
+        underlay: Arc<Underlay>,
+        /// Device at which the neighbour is.
+        device: Arc<str>,
+        /// Its address.
+        address: IpAddr,
+        /// Its Ethernet address.
+        mac: Mac,
+    },
+    /// A neighbour of the underlay is not known: the packet asks for it.
+    Solicit {
+        /// Bridge of the device.
+        bridge: BridgeIndex,
+        /// Port of the device.
+        port: PortNo,
+        /// The packet that asks.
+        packet: Arc<Packet>,
+    },
 }
 
-/// Direction of packets through a patch port.
+/// Direction of packets through a patch or tunnel port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
     /// Into the bridge.
@@ -118,12 +158,22 @@ pub fn apply(effects: &[Effect], seen: &FlowStats, events: &Sender) {
                     bucket.stats.credit(packets, bytes);
                 }
             }
-            Effect::Patch(counts, direction) => {
+            Effect::VirtualPort(counts, direction) => {
                 let [rx, tx] = &**counts;
                 let count = if *direction == Direction::Rx { rx } else { tx };
                 count.credit(packets, bytes);
             }
-            Effect::Learn { .. } | Effect::LearnFlow { .. } | Effect::FinTimeout { .. } => {
+            Effect::Encapsulated { added, effects } => {
+                let bytes = bytes.saturating_add(added.saturating_mul(packets));
+                // The outer frame is no TCP.
+                apply(effects, &FlowStats { bytes, tcp_flags: 0, ..*seen }, events);
+            }
+            Effect::Learn { .. }
+            | Effect::LearnFlow { .. }
+            | Effect::FinTimeout { .. }
+            | Effect::UseNeighbour { .. }
+            | Effect::LearnNeighbour { .. }
+            | Effect::Solicit { .. } => {
                 apply_one(effect, packets, tcp_flags, used, events);
             }
         }
@@ -135,6 +185,18 @@ pub(crate) fn apply_but_learning(effects: &[Effect], seen: &FlowStats, events: &
     for others in effects.split(learns) {
         apply(others, seen, events);
     }
+}
+
+/// Removes the effects that only the translated packet has, from those of its megaflow.
+pub(crate) fn keep_lasting(effects: &mut Vec<Effect>) {
+    effects.retain_mut(|effect| match effect {
+        Effect::LearnNeighbour { .. } => false,
+        Effect::Encapsulated { effects, .. } => {
+            keep_lasting(effects);
+            !effects.is_empty()
+        }
+        _ => true,
+    });
 }
 
 /// Returns true for an effect that learns a flow.
@@ -162,6 +224,24 @@ fn apply_one(effect: &Effect, packets: u64, tcp_flags: u16, used: Millis, events
         }
         Effect::LearnFlow { bridge, flow } if packets > 0 => {
             events.send(Event::LearnFlow { bridge: *bridge, flow: Arc::clone(flow), used });
+        }
+        Effect::Encapsulated { effects, .. } => {
+            for effect in effects {
+                apply_one(effect, packets, 0, used, events);
+            }
+        }
+        Effect::UseNeighbour { underlay, device, address } if packets > 0 => {
+            let _ = underlay.neighbour(device, *address); // its time starts again
+        }
+        Effect::LearnNeighbour { underlay, device, address, mac } if packets > 0 => {
+            underlay.learn(device, *address, *mac);
+        }
+        Effect::Solicit { bridge, port, packet } if packets > 0 => {
+            events.send(Event::Solicit {
+                bridge: *bridge,
+                port: *port,
+                packet: Arc::clone(packet),
+            });
         }
         Effect::FinTimeout { rule, idle, hard } if tcp_flags & FIN_OR_RST != 0 => {
             rule.timeouts.reduce(*idle, *hard);

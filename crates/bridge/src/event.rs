@@ -9,6 +9,7 @@
 use crate::ids::BridgeIndex;
 use crate::learned_flow::LearnedFlow;
 use clock::Millis;
+use openflow::PortNo;
 use packet::Packet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -55,6 +56,18 @@ pub enum Event {
         /// Time at which its packets were seen.
         used: Millis,
     },
+    /// Sends a packet that asks for a neighbour of the underlay, through the tables of a bridge.
+    Solicit {
+        /// Bridge of the device.
+        bridge: BridgeIndex,
+        /// Port of the device.
+        port: PortNo,
+        /// The packet.
+        packet: Arc<Packet>,
+    },
+    /// Routes, neighbours or addresses of the underlay have changed. The event only wakes the control
+    /// thread: [`crate::switch::Switch::publish`] finds the change.
+    UnderlayChanged,
     /// A MAC table has changed, and megaflows must be translated again. The event only wakes the
     /// control thread: [`Sender::take_moves`] reports the change even when the event found no room.
     MacTableChanged(BridgeIndex),

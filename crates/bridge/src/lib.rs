@@ -49,6 +49,7 @@ pub(crate) mod testing;
 pub mod trace;
 pub mod translate;
 pub mod translation;
+pub mod tunnel;
 mod unknown_flows;
 mod upcall;
 mod wakeup;

@@ -3,6 +3,7 @@
 
 use crate::group::Count;
 use crate::snapshot::{BridgeIndex, BundleView, PortView};
+use crate::tunnel;
 use clock::Millis;
 use datapath::{PortKind, PortNo as DpPort};
 use netdev::{Device, Duplex, Status};
@@ -19,11 +20,13 @@ pub struct Port {
     pub name: String,
     /// Kind of the port, as texts show it.
     pub kind: PortKind,
-    /// Datapath number; `None` for patch ports.
+    /// Datapath number; `None` for patch ports. Several tunnel ports may share one.
     pub dp_port: Option<DpPort>,
     /// For patch ports: name of the peer interface.
     pub peer: Option<String>,
-    /// The device; `None` for patch ports.
+    /// For tunnel ports: their options.
+    pub tunnel: Option<Arc<tunnel::Config>>,
+    /// The device; `None` for patch and tunnel ports.
     pub device: Option<Arc<dyn Device>>,
     /// OFPPC_* flags as controllers set them.
     pub config: PortConfig,
@@ -31,8 +34,8 @@ pub struct Port {
     pub status: Status,
     /// Time at which the port was added.
     pub created: Millis,
-    /// Packets and bytes through a patch port: rx, tx.
-    pub patch_stats: Arc<[Count; 2]>,
+    /// Packets and bytes through a patch or tunnel port: rx, tx.
+    pub virtual_stats: Arc<[Count; 2]>,
 }
 
 impl std::fmt::Debug for Port {
@@ -45,6 +48,11 @@ impl Port {
     /// Returns true for patch ports.
     pub fn is_patch(&self) -> bool {
         self.kind == PortKind::Patch
+    }
+
+    /// Returns true for patch and tunnel ports, which have no device of their own.
+    pub fn is_virtual(&self) -> bool {
+        self.is_patch() || self.tunnel.is_some()
     }
 
     /// Reads the status of the device. Returns the port's earlier description when it has changed.
@@ -71,7 +79,7 @@ impl Port {
     /// Returns the OpenFlow port state (OFPPS_*).
     pub fn state(&self) -> PortState {
         let mut state = PortState::empty();
-        if self.is_patch() || self.status.link_up {
+        if self.is_virtual() || self.status.link_up {
             state |= PortState::LIVE;
         } else {
             state |= PortState::LINK_DOWN;
@@ -83,7 +91,7 @@ impl Port {
     pub fn desc(&self) -> PortDesc {
         let kbps =
             self.status.speed_bps.map_or(0, |bps| u32::try_from(bps / 1000).unwrap_or(u32::MAX));
-        let down = !self.is_patch() && !self.status.admin_up;
+        let down = !self.is_virtual() && !self.status.admin_up;
         PortDesc {
             port_no: self.number,
             hw_addr: self.status.mac,
@@ -103,8 +111,8 @@ impl Port {
     pub fn stats(&self, now: Millis) -> PortStats {
         let mut out = PortStats::unknown(self.number);
         out.duration = Some(Duration::from_millis(now.since(self.created)));
-        if self.is_patch() {
-            let [rx, tx] = &*self.patch_stats;
+        if self.is_virtual() {
+            let [rx, tx] = &*self.virtual_stats;
             (out.rx_packets, out.rx_bytes) = rx.counts();
             (out.tx_packets, out.tx_bytes) = tx.counts();
             return out;
@@ -141,13 +149,15 @@ impl Port {
             dp_port: self.dp_port,
             peer,
             is_patch: self.is_patch(),
+            tunnel: self.tunnel.clone(),
             bundle,
             config: self.config,
             up: self.is_up(),
             live: self.is_up(),
             is_active,
+            mac: self.status.mac,
             mtu: self.status.mtu,
-            patch_stats: Arc::clone(&self.patch_stats),
+            virtual_stats: Arc::clone(&self.virtual_stats),
         }
     }
 }

@@ -67,6 +67,9 @@ pub struct FrozenState {
     /// Pipeline fields to restore: registers, metadata, OpenFlow in_port, actset_output. All other
     /// fields are zero.
     pub metadata: Key,
+    /// The pipeline has set the tunnel fields, which `metadata` has, too. Otherwise they are those
+    /// with which the packets come back.
+    pub(crate) is_tunnel_set: bool,
     /// The stack of `push` and `pop`, bottom first.
     pub(crate) stack: Vec<StackEntry>,
     /// Actions in the action set.
@@ -104,7 +107,7 @@ impl FrozenState {
         for step in &self.steps {
             (step.table, step.cookie, step.actions.len()).hash(&mut h);
         }
-        (self.enters, self.hashed, self.conntracked).hash(&mut h);
+        (self.enters, self.hashed, self.conntracked, self.is_tunnel_set).hash(&mut h);
         self.packet_in.hash(&mut h);
         h.finish()
     }
@@ -282,6 +285,7 @@ mod tests {
             bridge: BridgeIndex(0),
             table,
             metadata: Key::ZERO,
+            is_tunnel_set: false,
             stack: Vec::new(),
             action_set: Vec::new(),
             steps: vec![FrozenStep { table, cookie: 0, actions: vec![Action::Exit] }],

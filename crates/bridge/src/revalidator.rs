@@ -27,6 +27,7 @@
 //! is kept though it is too specific. A megaflow is stale until the next pass comes to it
 //! (milliseconds).
 
+use crate::effect;
 use crate::megaflows::{self, Entry};
 use crate::revalidator_state::{LEAST_REST, LONGEST_PAUSE};
 use crate::schedule::Tick;
@@ -356,9 +357,10 @@ impl SlowPath {
         if recirc != 0 && self.recirc.state(recirc).is_none() {
             return Explained::NotYet;
         }
-        let Some(translation) = self.translate(round.snapshot, key, None, round.now) else {
+        let Some(mut translation) = self.translate(round.snapshot, key, None, round.now) else {
             return Explained::Wrong;
         };
+        effect::keep_lasting(&mut translation.effects);
         let megaflow = self.megaflow(key, &translation);
         if !matching.mask().covers(megaflow.matching.mask()) {
             return Explained::Wrong;
@@ -420,9 +422,10 @@ impl SlowPath {
     ) -> Verdict {
         let matching = entry.matching.expand();
         let key = matching.key();
-        let Some(translation) = self.translate(snapshot, key, None, now) else {
+        let Some(mut translation) = self.translate(snapshot, key, None, now) else {
             return Verdict::Remove;
         };
+        effect::keep_lasting(&mut translation.effects);
         let megaflow = self.megaflow(key, &translation);
         if !matching.mask().covers(megaflow.matching.mask()) {
             return Verdict::Remove;

@@ -12,7 +12,7 @@ use crate::megaflows::{Entry, Megaflows};
 use crate::recirc::RecircTable;
 use crate::revalidator_state::RevalidatorState;
 use crate::snapshot::Snapshot;
-use crate::translate::{self, Request, Translation};
+use crate::translate::{self, LocateError, Request, Translation};
 use crate::unknown_flows::UnknownFlows;
 use crate::wakeup::Wakeup;
 use clock::{Clock, Millis, OncePer};
@@ -32,6 +32,9 @@ use std::time::Duration;
 
 /// Time between two warnings about narrowed megaflows.
 const NARROWED_WARNING_INTERVAL: Duration = Duration::from_secs(60);
+
+/// Time between two warnings about packets out of tunnels that are no vport's.
+const NO_TUNNEL_PORT_WARNING_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Counters of upcalls and the revalidator (`upcall/show`, `coverage/show`).
 #[derive(Debug, Default)]
@@ -113,6 +116,8 @@ pub struct SlowPath {
     pub(crate) wakeup: Arc<Wakeup>,
     /// Limits the rate of the warning about narrowed megaflows.
     pub(crate) narrowed_warning: OncePer,
+    /// Limits the rate of the warning about packets out of tunnels that are no vport's.
+    no_tunnel_port_warning: OncePer,
     /// Thread that learns flows, where the packets are on other threads.
     learner: OnceLock<ThreadId>,
     pub(crate) attached: Attached,
@@ -166,6 +171,7 @@ impl SlowPath {
             unsure: Mutex::default(),
             wakeup,
             narrowed_warning: OncePer::new(NARROWED_WARNING_INTERVAL),
+            no_tunnel_port_warning: OncePer::new(NO_TUNNEL_PORT_WARNING_INTERVAL),
             learner: OnceLock::new(),
             attached: Attached::default(),
         };
@@ -315,12 +321,43 @@ impl SlowPath {
         packet: Option<&Packet>,
         now: Millis,
     ) -> Option<Translation> {
-        let place = translate::locate(snapshot, key, &self.recirc).ok()?;
-        Some(self.translate_counted(Request {
+        let place = match translate::locate(snapshot, key, &self.recirc) {
+            Ok(place) => place,
+            Err(LocateError::NoTunnelPort) => {
+                self.warn_no_tunnel_port(key, now);
+                return None;
+            }
+            Err(_) => return None,
+        };
+        let invalid_options = place.invalid_options;
+        let mut translation = self.translate_counted(Request {
             packet,
             frozen: place.frozen,
+            invalid_options,
             ..Request::new(snapshot, place.bridge, place.key, &self.recirc, now)
-        }))
+        });
+        if key.tunnel.options_len > 0 {
+            let mask = &mut translation.mask.0.tunnel;
+            match snapshot.bridge(place.bridge) {
+                Some(bridge) if !invalid_options => {
+                    *mask = bridge.tlv_table.encode_mask(mask, &key.tunnel);
+                }
+                // All of them decide.
+                _ => {
+                    let exact = Mask::EXACT.0.tunnel;
+                    (mask.options, mask.options_len) = (exact.options, exact.options_len);
+                }
+            }
+        }
+        Some(translation)
+    }
+
+    /// Logs a packet that came out of a tunnel and is no vport's, at a limited rate.
+    pub fn warn_no_tunnel_port(&self, key: &Key, now: Millis) {
+        if self.no_tunnel_port_warning.is_due(now) {
+            let flow = flow::text::format_key(key, &|_| None);
+            tracing::warn!(target: "tunnel", "receive tunnel port not found ({flow})");
+        }
     }
 }
 

@@ -10,6 +10,7 @@ pub use crate::ids::{BridgeIndex, INTERNAL_TABLE};
 use crate::group::Group;
 use crate::mac_table::MacTable;
 use crate::rule::Rule;
+use crate::tunnel::{self, Tunnels};
 use classifier::Classifier;
 use datapath::PortNo as DpPort;
 use hashbrown::HashMap;
@@ -26,8 +27,10 @@ pub(crate) const TABLES: usize = 255;
 pub struct Snapshot {
     /// Bridges by [`BridgeIndex`]. A removed bridge leaves `None`.
     pub bridges: Vec<Option<Arc<BridgeView>>>,
-    /// Bridge and OpenFlow port of each datapath port.
+    /// Bridge and OpenFlow port of each datapath port that is no tunnel's.
     pub ports: Arc<HashMap<DpPort, (BridgeIndex, PortNo)>>,
+    /// Tunnel ports of all bridges.
+    pub tunnels: Arc<Tunnels>,
     /// Number of the timeout policy of connections, by zone. Zones without a row use policy 0, the
     /// default.
     pub timeout_policies: Arc<HashMap<u16, u16>>,
@@ -178,12 +181,14 @@ pub struct PortView {
     pub number: PortNo,
     /// Interface name.
     pub name: String,
-    /// Number in the datapath; `None` for patch ports.
+    /// Number in the datapath; `None` for patch ports. Several tunnel ports may share one.
     pub dp_port: Option<DpPort>,
     /// For a patch port: the bridge and port to which it leads, when both exist.
     pub peer: Option<(BridgeIndex, PortNo)>,
     /// True for a patch port, also without a peer.
     pub is_patch: bool,
+    /// Options of a tunnel port.
+    pub tunnel: Option<Arc<tunnel::Config>>,
     /// Index of the port's bundle in [`BridgeView::bundles`].
     pub bundle: Option<usize>,
     /// Port configuration bits as controllers set them (OFPPC_*).
@@ -194,10 +199,12 @@ pub struct PortView {
     pub live: bool,
     /// True for the member of a bond that carries the bond's traffic; always false without a bond.
     pub is_active: bool,
+    /// Ethernet address.
+    pub mac: [u8; 6],
     /// MTU in bytes.
     pub mtu: u32,
-    /// Packets through a patch port: rx, tx. The devices of other ports count theirs.
-    pub patch_stats: Arc<[crate::group::Count; 2]>,
+    /// Packets through a patch or tunnel port: rx, tx. The devices of other ports count theirs.
+    pub virtual_stats: Arc<[crate::group::Count; 2]>,
 }
 
 /// VLAN mode of a bundle (`Port:vlan_mode`).

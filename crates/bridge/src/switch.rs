@@ -17,6 +17,8 @@ use crate::revalidator::{Pass, Revalidator};
 use crate::slow_path::SlowPath;
 use crate::snapshot::{BridgeIndex, BridgeView, Snapshot};
 use crate::translate::{Request, Translation};
+use crate::tunnel;
+use ::tunnel::SourcePorts;
 use clock::{Clock, Millis};
 use datapath::{Datapath, FlowStats, PortError, PortKind, PortSpec};
 use flow::Key;
@@ -29,6 +31,9 @@ use rcu::Publisher;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
+use underlay::Underlay;
+
+mod tunnels;
 
 pub use crate::control_counters::{ControlCounters, Revalidations};
 
@@ -41,6 +46,9 @@ pub struct PortRequest {
     pub ofport: Option<PortNo>,
     /// Name of the peer, for patch ports.
     pub peer: Option<String>,
+    /// Options, for tunnel ports. The number that `spec` wants is then that of the datapath port
+    /// that stands for the tunnel.
+    pub tunnel: Option<Arc<tunnel::Config>>,
 }
 
 /// The part of a bridge's view that must be built again.
@@ -62,6 +70,16 @@ pub struct Switch {
     /// Bridges whose view must be built again.
     dirty: HashMap<BridgeIndex, Dirty>,
     meter_ids: MeterIds,
+    /// Datapath ports that stand for tunnels.
+    backings: tunnel::Backings,
+    /// Routes and neighbours over which tunnels go.
+    underlay: Option<Arc<Underlay>>,
+    /// Its sequence number at the last publication.
+    underlay_sequence: u64,
+    /// A route or a rule names a mark.
+    routes_by_mark: bool,
+    tunnel_output: tunnel::Output,
+    source_ports: SourcePorts,
     revalidator: Option<Revalidator>,
     /// Time budget for waits until megaflows follow.
     wait_budget: WaitBudget,
@@ -113,6 +131,12 @@ impl Switch {
             bridges: Vec::new(),
             dirty: HashMap::new(),
             meter_ids: MeterIds::default(),
+            backings: tunnel::Backings::default(),
+            underlay: None,
+            underlay_sequence: 0,
+            routes_by_mark: false,
+            tunnel_output: tunnel::Output::default(),
+            source_ports: SourcePorts::default(),
             revalidator,
             wait_budget: WaitBudget::new(Instant::now()),
             learned: 0,
@@ -230,38 +254,45 @@ impl Switch {
         let now = self.clock.now();
         let spec = &request.spec;
         let not_found = || PortError::NotFound(format!("{}: its bridge is gone", spec.name));
-        let bridge =
-            self.bridges.get_mut(index.0).and_then(Option::as_mut).ok_or_else(not_found)?;
-        if bridge.port_by_name(&spec.name).is_some() {
+        if self.bridge(index).ok_or_else(not_found)?.port_by_name(&spec.name).is_some() {
             return Err(PortError::Exists(spec.name.clone()));
         }
         // The device is opened first, so that a failure uses up no number.
-        let dp_port = match spec.kind {
-            PortKind::Patch => None,
+        let dp_port = match (spec.kind, &request.tunnel) {
+            (PortKind::Patch, _) => None,
+            (_, Some(config)) => Some(self.back_tunnel(&spec.name, config, spec.wanted, None)?),
             _ => Some(self.datapath.add_port(spec)?),
         };
+        let bridge =
+            self.bridges.get_mut(index.0).and_then(Option::as_mut).ok_or_else(not_found)?;
         let number = match request.ofport {
             Some(PortNo::LOCAL) => Some(PortNo::LOCAL),
             wanted => bridge.allocate_port(wanted.map(|p| p.0)),
         };
         let Some(number) = number else {
-            if let Some(dp_port) = dp_port {
-                let _ = self.datapath.remove_port(dp_port); // it was opened just now
+            match (dp_port, &request.tunnel) {
+                (Some(_), Some(config)) => self.release_backing(config),
+                (Some(dp_port), None) => {
+                    let _ = self.datapath.remove_port(dp_port); // it was opened just now
+                }
+                (None, _) => {}
             }
             return Err(PortError::Full(spec.name.clone()));
         };
-        let device = dp_port.and_then(|p| self.datapath.device(p));
+        let own_port = dp_port.filter(|_| request.tunnel.is_none());
+        let device = own_port.and_then(|p| self.datapath.device(p));
         let mut port = Port {
             number,
             name: spec.name.clone(),
             kind: spec.kind,
             dp_port,
             peer: request.peer.clone(),
+            tunnel: request.tunnel.clone(),
             device,
             config: PortConfig::empty(),
             status: Status::default(),
             created: now,
-            patch_stats: Arc::default(),
+            virtual_stats: Arc::default(),
         };
         port.refresh();
         bridge.ports.insert(number, port);
@@ -288,7 +319,9 @@ impl Switch {
         self.mark_all_dirty();
         // Publishes first, because packet threads must not translate to a closed port.
         self.publish();
-        if let Some(dp_port) = port.dp_port
+        if let Some(config) = &port.tunnel {
+            self.release_backing(config);
+        } else if let Some(dp_port) = port.dp_port
             && let Err(e) = self.datapath.remove_port(dp_port)
         {
             tracing::warn!(target: "bridge", "could not remove port {} from the datapath ({e})", port.name);
@@ -542,6 +575,7 @@ impl Switch {
     }
 
     fn publish_changes(&mut self) {
+        self.follow_underlay();
         if self.dirty.is_empty() {
             return;
         }
@@ -602,9 +636,11 @@ impl Switch {
             let ports = self.bridges().flat_map(|b| b.ports.values().map(move |p| (b.index, p)));
             next.ports = Arc::new(
                 ports
+                    .filter(|(_, p)| p.tunnel.is_none())
                     .filter_map(|(index, p)| p.dp_port.map(|dp_port| (dp_port, (index, p.number))))
                     .collect(),
             );
+            next.tunnels = Arc::new(self.tunnels());
         }
         self.dirty = dirty;
         next

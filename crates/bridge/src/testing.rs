@@ -11,17 +11,23 @@ use crate::snapshot::{
 };
 use crate::trace::Tracer;
 use crate::translate::{EffectsMode, Request, Translation, locate, translate};
+use crate::tunnel::{AddressedDevice, Config, Listener, Listening, Vport, VportMatch, Vports};
 use classifier::{Classifier, MiniMatch};
-use clock::Millis;
-use datapath::PortNo as DpPort;
+use clock::{Clock, Millis};
+use datapath::{PortNo as DpPort, TunnelKind};
 use flow::text::{no_numbers, parse_match};
 use flow::{Field, Key, Match, Subfield};
 use hashbrown::HashMap;
 use openflow::PortNo;
 use openflow::action::{Action, SetSpelling};
 use openflow::message::{FlowFlags, PortConfig};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use underlay::{Cidr, Underlay};
+
+/// Datapath port that stands for all tunnels of a [`World`].
+pub(crate) const BACKING: DpPort = DpPort(9000);
 
 /// A switch under construction. Bridge N is called "brN"; its port P is "pP" (on bridge 0) and
 /// datapath port 100 * N + P, each in a bundle of its own, in the order of their addition.
@@ -86,13 +92,15 @@ impl World {
             dp_port: Some(dp),
             peer: None,
             is_patch: false,
+            tunnel: None,
             bundle: Some(bundles.len()),
             config: PortConfig::empty(),
             up: true,
             live: true,
             is_active: false,
+            mac: [2, 0, 0, 0, 0, number as u8],
             mtu: 1500,
-            patch_stats: Arc::default(),
+            virtual_stats: Arc::default(),
         };
         bundles.push(BundleView {
             name: view.name.clone(),
@@ -137,6 +145,45 @@ impl World {
             p.is_patch = true;
             p.peer = Some((peer.0, PortNo(peer.1)));
         }
+    }
+
+    /// Makes a port a tunnel port, for which datapath port 9000 stands.
+    pub(crate) fn tunnel(&mut self, bridge: BridgeIndex, number: u32, config: Config) {
+        let dp = DpPort(100 * bridge.0 as u32 + number);
+        Arc::make_mut(&mut self.snapshot.ports).remove(&dp);
+        let view = self.bridge(bridge);
+        let p = Arc::make_mut(&mut view.ports).get_mut(&PortNo(number)).unwrap(); // as above
+        p.dp_port = Some(BACKING);
+        p.tunnel = Some(Arc::new(config));
+        let vports = self.snapshot.bridges.iter().flatten().zip(0..).flat_map(|(b, i)| {
+            b.ports.values().filter_map(move |p| {
+                let part = VportMatch::of(p.tunnel.as_ref()?, BACKING);
+                Some((part, Vport { bridge: BridgeIndex(i), port: p.number }))
+            })
+        });
+        let vports = Vports::new(vports);
+        Arc::make_mut(&mut self.snapshot.tunnels).vports = vports;
+    }
+
+    /// Makes a port of `bridge` a device with the address 10.0.0.1/24, at which tunnels of the kind
+    /// VXLAN are received.
+    pub(crate) fn underlay(&mut self, bridge: BridgeIndex, number: u32) -> Arc<Underlay> {
+        let port = self.bridge(bridge).ports[&PortNo(number)].clone();
+        let underlay = Arc::new(Underlay::new(Clock::new()));
+        let address: IpAddr = [10, 0, 0, 1].into();
+        underlay.add_address(&port.name, Cidr::new(address, 24).unwrap()); // a valid prefix
+        let tunnels = Arc::make_mut(&mut self.snapshot.tunnels);
+        tunnels.underlay = Some(Arc::clone(&underlay));
+        let listener = Listener {
+            name: "vxlan_sys_4789".to_owned(),
+            number: BACKING,
+            kind: TunnelKind::Vxlan,
+            port: 4789,
+            vports: 1,
+        };
+        let device = AddressedDevice { name: port.name, mac: port.mac, addresses: vec![address] };
+        tunnels.listening = Listening::new([listener], &[device]);
+        underlay
     }
 
     /// Adds a rule to bridge 0: `rule` is a match that may begin with `table=N,` and
@@ -232,6 +279,7 @@ impl World {
             now: Millis(1_000),
             recirc: &self.recirc,
             frozen,
+            invalid_options: false,
             effects,
             tracer,
             actions,
@@ -249,6 +297,7 @@ impl World {
             now: Millis(1_000),
             recirc: &self.recirc,
             frozen: found.frozen,
+            invalid_options: found.invalid_options,
             effects: EffectsMode::Collect,
             tracer: None,
             actions: None,

@@ -303,6 +303,10 @@ impl PortNames<'_> {
 
 /// Returns the name of a port of the datapath.
 fn datapath_name(snapshot: &Snapshot, port: datapath::PortNo) -> Option<String> {
+    let mut tunnels = snapshot.tunnels.listening.listeners().iter();
+    if let Some(tunnel) = tunnels.find(|listener| listener.number == port) {
+        return Some(tunnel.name.clone());
+    }
     let (bridge, number) = snapshot.ports.get(&port)?;
     Some(snapshot.bridge(*bridge)?.ports.get(number)?.name.clone())
 }

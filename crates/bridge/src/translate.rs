@@ -45,6 +45,7 @@
 //! | `group` | groups |
 //! | `learn` | `learn` |
 //! | `ct` | `ct` and `ct_clear` |
+//! | `tunnel` | tunnels |
 //! | `mpls` | the MPLS label stack in a key |
 //! | `hash` | hashes for groups, multipath, bundle |
 //! | `freeze` | freezing and thawing |
@@ -72,12 +73,13 @@ mod output;
 #[cfg(test)]
 #[allow(clippy::wildcard_enum_match_arm)]
 mod tests;
+mod tunnel;
 mod vlan;
 
 pub use crate::translation::{Translation, TranslationError};
 pub(crate) use context::miss_action;
-pub(crate) use freeze::controller_packet_in;
 pub use freeze::{LocateError, Located, locate};
+pub(crate) use freeze::{controller_packet_in, of_packet_in};
 pub(crate) use vlan::header_on;
 
 use crate::recirc::{FrozenState, RecircTable};
@@ -122,6 +124,8 @@ pub struct Request<'a> {
     pub bridge: BridgeIndex,
     /// The packet's key, with an OpenFlow port number in `in_port`.
     pub key: Key,
+    /// The options of the packet's Geneve header are not valid: such packets are dropped.
+    pub invalid_options: bool,
     /// The packet, when there is one. The result is the same without it.
     pub packet: Option<&'a Packet>,
     /// Time of the translation, by the switch's clock.
@@ -152,6 +156,7 @@ impl<'a> Request<'a> {
             snapshot,
             bridge,
             key,
+            invalid_options: false,
             packet: None,
             now,
             recirc,

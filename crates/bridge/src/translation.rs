@@ -26,6 +26,9 @@ pub enum TranslationError {
     /// The `recirc_id` of the key belongs to no frozen pipeline.
     #[error("No recirculation context")]
     NoRecirculationContext,
+    /// The options of a Geneve header are not valid by the bridge's table.
+    #[error("Invalid tunnel metadata")]
+    InvalidTunnelMetadata,
     /// More MPLS labels than a key holds.
     #[error("Too many MPLS labels")]
     TooManyMplsLabels,

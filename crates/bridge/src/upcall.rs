@@ -167,7 +167,7 @@ impl Handler {
         if translation.error.is_some() {
             slow.counters.errors.fetch_add(1, Ordering::Relaxed);
         }
-        let Translation { mask, effects, error, recirc_ids: recirc, .. } = translation;
+        let Translation { mask, mut effects, error, recirc_ids: recirc, .. } = translation;
         let bytes = upcall.packet.len() as u64;
         let seen =
             FlowStats { packets: 1, bytes, used: now, tcp_flags: upcall.key.tcp_flags.get() };
@@ -177,6 +177,7 @@ impl Handler {
         let actions = self.interner.share(actions);
         let megaflow = slow.megaflow_of(upcall.key, &mask, Arc::clone(&actions));
         let version = self.snapshot.version();
+        effect::keep_lasting(&mut effects);
         let is_wanted = upcall.kind == UpcallKind::Miss && !self.is_first(upcall, &megaflow, now);
         let key = upcall.key;
         let new = New { key, megaflow, effects, recirc, version, now };
@@ -279,9 +280,11 @@ impl Handler {
         entry.filter(|_| refusal == Refusal::MasksFull && !is_exact(&megaflow.matching))
     }
 
-    fn controller(&self, upcall: &Upcall<'_>, userdata: &Userdata) {
+    fn controller(&mut self, upcall: &Upcall<'_>, userdata: &Userdata) {
+        let recirc = &self.slow.recirc;
+        let key = translate::of_packet_in(self.snapshot.read(), upcall.key, userdata, recirc);
         if let Some(packet_in) =
-            translate::controller_packet_in(upcall.key, userdata, upcall.packet, &self.slow.recirc)
+            translate::controller_packet_in(&key, userdata, upcall.packet, recirc)
         {
             self.slow.events.send(Event::PacketIn(Box::new(packet_in)));
         }

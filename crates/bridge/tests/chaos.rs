@@ -38,7 +38,9 @@ impl Bench {
         for n in 1..=3 {
             let spec =
                 PortSpec { name: format!("p{n}"), kind: PortKind::Dummy, ..PortSpec::default() };
-            switch.add_port(bridge, &PortRequest { spec, ofport: None, peer: None }).unwrap();
+            switch
+                .add_port(bridge, &PortRequest { spec, ofport: None, peer: None, tunnel: None })
+                .unwrap();
         }
         switch.publish();
         Bench { switch, model, chaos, bridge }

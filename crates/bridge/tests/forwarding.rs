@@ -48,8 +48,9 @@ impl Bench {
         for n in 1..=ports {
             let spec =
                 PortSpec { name: format!("p{n}"), kind: PortKind::Dummy, ..PortSpec::default() };
-            let port =
-                switch.add_port(bridge, &PortRequest { spec, ofport: None, peer: None }).unwrap();
+            let port = switch
+                .add_port(bridge, &PortRequest { spec, ofport: None, peer: None, tunnel: None })
+                .unwrap();
             assert_eq!(port, PortNo(n));
             let bundle =
                 bridge::port::Bundle { interfaces: vec![format!("p{n}")], ..Default::default() };

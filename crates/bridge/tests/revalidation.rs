@@ -57,7 +57,9 @@ impl Bench {
         let bridge = switch.add_bridge("br0", 1);
         for name in ["p1", "p2"] {
             let spec = PortSpec { name: name.into(), kind: PortKind::Dummy, ..PortSpec::default() };
-            switch.add_port(bridge, &PortRequest { spec, ofport: None, peer: None }).unwrap();
+            switch
+                .add_port(bridge, &PortRequest { spec, ofport: None, peer: None, tunnel: None })
+                .unwrap();
             let bundle =
                 bridge::port::Bundle { interfaces: vec![name.into()], ..Default::default() };
             switch.bridge_mut(bridge).unwrap().bundles.push(bundle);

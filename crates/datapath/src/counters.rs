@@ -43,11 +43,13 @@ pub enum DropReason {
     TunnelPush,
     /// The tunnel port of an action vanished.
     InvalidTunnelPort,
+    /// The outer header has a congestion mark, and the packet may have none (RFC 6040, 4.2).
+    Congestion,
 }
 
 impl DropReason {
     /// All of them, in numeric order.
-    pub const ALL: [DropReason; 19] = [
+    pub const ALL: [DropReason; 20] = [
         DropReason::Flow,
         DropReason::TranslationError,
         DropReason::RecirculationLimit,
@@ -67,6 +69,7 @@ impl DropReason {
         DropReason::TunnelPop,
         DropReason::TunnelPush,
         DropReason::InvalidTunnelPort,
+        DropReason::Congestion,
     ];
 
     /// That with this number; `None`: there is none.
@@ -96,6 +99,7 @@ impl DropReason {
             DropReason::TunnelPop => "datapath_drop_tunnel_pop_error",
             DropReason::TunnelPush => "datapath_drop_tunnel_push_error",
             DropReason::InvalidTunnelPort => "datapath_drop_invalid_tnl_port",
+            DropReason::Congestion => "drop_action_congestion",
         }
     }
 }

@@ -22,8 +22,8 @@
 //!
 //! # Known limitations
 //! Mirrors, NetFlow, sFlow, IPFIX, STP, RSTP, multicast snooping, bonds other than
-//! active-backup, LACP, QoS, BFD, CFM, LLDP, tunnels and in-band control are later work: one WARN
-//! for each row and column says that the setting is ignored.
+//! active-backup, LACP, QoS, BFD, CFM, LLDP and in-band control are later work: one WARN for each
+//! row and column says that the setting is ignored.
 
 mod address;
 mod bridges;
@@ -45,6 +45,7 @@ mod status;
 mod tests;
 mod tracking;
 mod tunables;
+mod tunnel;
 mod vlan;
 
 pub use context::Context;

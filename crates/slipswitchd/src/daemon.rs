@@ -19,6 +19,8 @@ use bridge::snapshot::BridgeIndex;
 use bridge::switch::Switch;
 use clock::Clock;
 use datapath_userspace::UserspaceDatapath;
+use openflow::{Action, PortNo};
+use packet::Packet;
 use placement::PlacedDatapath;
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -117,6 +119,10 @@ impl Daemon {
         directories: process::Dirs,
         events: mpsc::Receiver<Event>,
     ) -> Daemon {
+        let mut switch = switch;
+        switch.set_underlay(Arc::clone(&underlay));
+        let sender = switch.slow_path().events.clone();
+        underlay.on_change(move || sender.send(Event::UnderlayChanged));
         Daemon {
             switch,
             userspace,
@@ -158,11 +164,29 @@ impl Daemon {
                         }
                     }
                 }
-                Event::MacTableChanged(_) => {}
+                Event::Solicit { bridge, port, packet } => self.solicit(bridge, port, &packet),
+                Event::MacTableChanged(_) | Event::UnderlayChanged => {}
             }
         }
         if self.switch.slow_path().events.take_moves() {
             self.switch.mac_tables_changed();
+        }
+    }
+
+    /// Sends a packet that asks for a neighbour of the underlay through the tables of a bridge, as if
+    /// `port` had received it.
+    fn solicit(&mut self, bridge: BridgeIndex, port: PortNo, packet: &Packet) {
+        let actions = [Action::Output { port: PortNo::TABLE, max_len: 0 }];
+        let any = flow::Match::ANY;
+        match self.switch.packet_out(bridge, packet.clone(), &any, port, &actions) {
+            Ok(learned) => {
+                for (bridge, changes) in learned {
+                    self.changed(bridge, changes);
+                }
+            }
+            Err(error) => {
+                tracing::debug!(target: "tunnel", "a neighbour was not asked for ({error})");
+            }
         }
     }
 
@@ -254,7 +278,8 @@ impl Daemon {
             }
         }
         if let Some(placed) = &self.placed {
-            for port in self.switch.bridges().flat_map(|b| b.ports.values()) {
+            let ports = self.switch.bridges().flat_map(|b| b.ports.values());
+            for port in ports.filter(|port| port.tunnel.is_none()) {
                 if let Some(number) = port.dp_port {
                     placed.compare(number, &port.status);
                 }

@@ -37,7 +37,7 @@ pub fn of(datapath: &dyn Datapath) -> Vec<Feature> {
     let labels = flow::MPLS_LABELS.to_string();
     vec![
         unsaid("Masked set action", "masked_set_action", true),
-        unsaid("Tunnel push pop", "tnl_push_pop", false),
+        unsaid("Tunnel push pop", "tnl_push_pop", true),
         said("Ufid", "ufid", true, "unique flow ids"),
         said("Truncate action", "trunc", can(Action::Trunc(64)), "truncate action"),
         said("Clone action", "clone", can(clone), "clone action"),

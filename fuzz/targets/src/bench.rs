@@ -57,7 +57,7 @@ impl Bench {
             let spec = PortSpec { name: port.clone(), kind, ..PortSpec::default() };
             let peer = peer.filter(|_| is_patch).map(str::to_owned);
             self.switch
-                .add_port(bridge, &PortRequest { spec, ofport: None, peer })
+                .add_port(bridge, &PortRequest { spec, ofport: None, peer, tunnel: None })
                 .expect("a port of the model");
             let bundle = Bundle { interfaces: vec![port], ..Bundle::default() };
             self.switch.bridge_mut(bridge).expect("it was just added").bundles.push(bundle);
@@ -89,7 +89,7 @@ impl Bench {
                     let changes = self.switch.learn(bridge, &flow, used).unwrap_or_default();
                     self.connections.rules_changed(bridge, changes, &mut self.switch, now);
                 }
-                Event::MacTableChanged(_) => {}
+                Event::MacTableChanged(_) | Event::Solicit { .. } | Event::UnderlayChanged => {}
             }
         }
     }

@@ -107,7 +107,7 @@ impl World {
 fn add_port(switch: &mut Switch, bridge: BridgeIndex, name: &str, peer: Option<&str>) {
     let kind = if peer.is_some() { PortKind::Patch } else { PortKind::Dummy };
     let spec = datapath::PortSpec { name: name.to_owned(), kind, ..datapath::PortSpec::default() };
-    let request = PortRequest { spec, ofport: None, peer: peer.map(str::to_owned) };
+    let request = PortRequest { spec, ofport: None, peer: peer.map(str::to_owned), tunnel: None };
     switch.add_port(bridge, &request).expect("names differ");
     let settings = BundleView { qinq_tpid: 0x88a8, ..BundleView::default() };
     let bundle = Bundle { settings, interfaces: vec![name.to_owned()], ..Bundle::default() };

@@ -231,6 +231,7 @@ impl Connections {
             bridge: origin.bridge,
             table: packet_in.table_id,
             metadata,
+            is_tunnel_set: told.tunnel != flow::Tunnel::NONE,
             stack: continuation.stack.iter().map(|bytes| stack_entry(bytes)).collect(),
             action_set: continuation.action_set.clone(),
             steps: continuation

@@ -15,6 +15,7 @@
 use super::context::Context;
 use super::finish::is_mpls;
 use super::mpls::{MPLS_BOS, mpls_complete, mpls_entries, pop_mpls, push_mpls};
+use super::tunnel::ECN;
 use datapath::{Action as DpAction, Masked, Set};
 use flow::field::Prerequisite;
 use flow::{Key, VLAN_CFI, Vlan};
@@ -203,7 +204,10 @@ impl Context<'_> {
         if self.key == self.base {
             return;
         }
-        self.commit_header(Header::Ethernet);
+        self.commit_packet_type();
+        if self.key.packet_type.get() == 0 {
+            self.commit_header(Header::Ethernet);
+        }
         let early = is_mpls(&self.base) && !is_mpls(&self.key);
         if early {
             self.commit_mpls();
@@ -218,6 +222,23 @@ impl Context<'_> {
         self.commit_vlans();
         self.commit_header(Header::Priority);
         self.commit_header(Header::Mark);
+    }
+
+    /// Emits the actions that take the Ethernet header off, or put one on.
+    fn commit_packet_type(&mut self) {
+        if self.key.packet_type == self.base.packet_type {
+            return;
+        }
+        if self.base.packet_type.get() == 0 {
+            self.commit_vlans(); // the header goes with its tags
+            self.emit(DpAction::PopEth);
+            (self.base.dl_src, self.base.dl_dst) = ([0; 6], [0; 6]);
+        } else {
+            let (src, dst) = (self.key.dl_src, self.key.dl_dst);
+            self.emit(DpAction::PushEth { src, dst });
+            (self.base.dl_src, self.base.dl_dst) = (src, dst);
+        }
+        self.base.packet_type = self.key.packet_type;
     }
 
     /// Emits a set of those fields of `header` that changed. Returns false when none did.
@@ -247,6 +268,10 @@ impl Context<'_> {
             ethertype::ARP | ethertype::RARP => Header::Arp,
             _ => return,
         };
+        if self.has_only_congestion_mark() {
+            self.commit_header(header);
+            return;
+        }
         if self.key.nw_proto != 0 {
             return self.commit_of_protocol(header);
         }
@@ -258,6 +283,18 @@ impl Context<'_> {
         if changes.any {
             self.mask.0.nw_proto = u8::MAX;
         }
+    }
+
+    /// Returns true when the mark of an outer header is all that the packet's IP header gets. The mark
+    /// is set whatever the IP protocol is, so that the protocol stays a wildcard, as in Open
+    /// vSwitch. Of a header that is cut off, the datapath drops the packet.
+    fn has_only_congestion_mark(&self) -> bool {
+        let (key, base) = (&self.key, &self.base);
+        self.is_congestion_marked
+            && (key.nw_tos ^ base.nw_tos) & !ECN == 0
+            && (key.nw_src, key.nw_dst, key.nw_ttl) == (base.nw_src, base.nw_dst, base.nw_ttl)
+            && (key.ipv6_src, key.ipv6_dst) == (base.ipv6_src, base.ipv6_dst)
+            && key.ipv6_label == base.ipv6_label
     }
 
     fn commit_transport(&mut self) {

@@ -2,6 +2,7 @@
 //! The state of one translation, tables, and recursion.
 
 use super::finish::{final_mask, initial_mask, is_mpls, without_last_clone};
+use super::tunnel::ReceivedOuter;
 use super::{EffectsMode, MAX_ACTIONS, MAX_DEPTH, MAX_RESUBMITS, MAX_STACK_BYTES};
 use super::{Request, Translation, TranslationError};
 use crate::effect::Effect;
@@ -82,6 +83,12 @@ pub(super) struct Context<'a> {
     pub original_mpls: usize,
     /// The key does not hold the end of that stack.
     pub is_mpls_endless: bool,
+    /// The outer header of the packet as received; `None` when it came out of no tunnel.
+    pub received: Option<ReceivedOuter>,
+    /// The packet has got the congestion mark of its outer header.
+    pub is_congestion_marked: bool,
+    /// Tunnel fields of the packet as received.
+    pub original_tunnel: flow::Tunnel,
     /// `skb_priority` of the packet as received.
     pub original_priority: u32,
 
@@ -162,11 +169,15 @@ impl<'a> Context<'a> {
             bridge_index,
             bridge,
             key: original,
-            base: original,
+            // The datapath sends without a tunnel unless actions set one.
+            base: Key { tunnel: flow::Tunnel::NONE, ..original },
             mask: initial_mask(&original),
             original_vlans: original.vlans,
             original_mpls: super::mpls::mpls_entries(&original),
             is_mpls_endless: is_mpls(&original) && !super::mpls::mpls_complete(&original),
+            received: ReceivedOuter::of(&original),
+            is_congestion_marked: false,
+            original_tunnel: original.tunnel,
             original_priority: original.skb_priority.get(),
             out: Vec::new(),
             emitted: 0,
@@ -201,6 +212,10 @@ impl<'a> Context<'a> {
         let asked = request.snapshot.bridge(request.bridge).unwrap_or(bridge);
         ctx.enter(Kind::Bridge, || format!("bridge(\"{}\")", asked.name));
         match (&request.frozen, request.actions) {
+            _ if request.invalid_options => {
+                ctx.report(Kind::Error, || "Invalid Geneve tunnel metadata".to_string());
+                ctx.error = Some(TranslationError::InvalidTunnelMetadata);
+            }
             (Some(frozen), _) => ctx.thaw(frozen),
             (None, _) if original.recirc_id.get() != 0 => {
                 let id = original.recirc_id.get();
@@ -216,7 +231,11 @@ impl<'a> Context<'a> {
                     ctx.finish_level();
                 }
             }
-            (None, None) => ctx.first_table(0),
+            (None, None) => {
+                ctx.credit_vport();
+                ctx.enter_layer3();
+                ctx.first_table(0);
+            }
         }
         ctx.leave();
         if ctx.error.is_some() {
@@ -239,8 +258,9 @@ impl<'a> Context<'a> {
     /// forbid it.
     pub(super) fn first_table(&mut self, first: u8) {
         let in_port = PortNo(self.key.in_port.get());
-        let allowed = self.may_receive(in_port);
+        let may_receive = self.may_receive(in_port);
         let found = self.lookup_by(Tuple::Present, in_port, first, OnMiss::AsConfigured);
+        let allowed = may_receive && self.decapsulate_ecn();
         let names = self.names();
         self.enter(Kind::Table, || found.text(found.table(), names));
         self.run_found(&found, false, true, allowed);

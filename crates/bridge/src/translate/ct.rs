@@ -13,7 +13,6 @@
 //! decision costs no bit of the mask.
 
 use super::context::Context;
-use super::output::pipeline_fields;
 use crate::recirc::FrozenState;
 use crate::trace::{Fork, Kind, action_text, subfield_text};
 use conntrack::{Commit, Helper, Manip, NatRange, Request, Selection};
@@ -134,10 +133,12 @@ impl Context<'_> {
         if self.error.is_some() {
             return;
         }
+        let (metadata, is_tunnel_set) = self.frozen_fields();
         let recirc = self.recirc.intern(FrozenState {
             bridge: self.bridge_index,
             table,
-            metadata: pipeline_fields(&self.key),
+            metadata,
+            is_tunnel_set,
             stack: self.stack.clone(),
             action_set: self.action_set.clone(),
             steps: Vec::new(),

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The mask before and after the pipeline, and the final form of the datapath actions.
 
+use super::tunnel::mask_received;
 use datapath::Action as DpAction;
 use flow::extract::{FRAG_ANY, FRAG_LATER};
 use flow::field::Prerequisite;
-use flow::{Key, Mask, VLAN_CFI};
+use flow::{Key, Mask, Tunnel, VLAN_CFI};
 use packet::{ethertype, ip_proto};
 use std::sync::LazyLock;
 
@@ -44,6 +45,7 @@ pub(super) fn initial_mask(key: &Key) -> Mask {
     if is_ip(key) {
         m.nw_frag = FRAG_ANY | FRAG_LATER;
     }
+    mask_received(key, &mut mask);
     mask
 }
 
@@ -59,9 +61,13 @@ pub(super) fn final_mask(mut mask: Mask, key: &Key) -> Mask {
     m.metadata.set(0);
     m.actset_output.set(0);
     m.conj_id.set(0);
-    // The port, which is exact, decides whether its packets have a tunnel.
+    // Tunnel fields of a packet that came out of no tunnel are zero, or set by actions.
     if !key.tunnel.is_some() {
-        m.tunnel = flow::Tunnel::NONE;
+        m.tunnel = Tunnel::NONE;
+    }
+    // A packet without an Ethernet header has no addresses.
+    if key.packet_type.get() != 0 {
+        (m.dl_src, m.dl_dst) = ([0; 6], [0; 6]);
     }
     // A lookup in stages may have read a field without the field's prerequisites. The megaflow
     // would be sound without them. But a tier that expresses matches protocol by protocol could not

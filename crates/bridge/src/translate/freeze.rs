@@ -2,7 +2,7 @@
 //! Freezing a pipeline, thawing it when the packet comes back, and packet-ins.
 
 use super::context::{Context, Freeze};
-use super::output::pipeline_fields;
+use super::tunnel::outer_of;
 use crate::event::PacketIn;
 use crate::recirc::{FrozenState, FrozenStep, RecircTable};
 use crate::snapshot::{BridgeIndex, Snapshot};
@@ -47,10 +47,12 @@ impl Context<'_> {
         // A packet that comes back without its labels, with no steps and no action set left, is
         // looked up again from table 0, as in OVS.
         let from_start = freeze.for_mpls && freeze.steps.is_empty() && self.action_set.is_empty();
+        let (metadata, is_tunnel_set) = self.frozen_fields();
         let state = FrozenState {
             bridge: self.bridge_index,
             table: if from_start { 0 } else { self.table },
-            metadata: pipeline_fields(&self.key),
+            metadata,
+            is_tunnel_set,
             stack: std::mem::take(&mut self.stack),
             action_set: std::mem::take(&mut self.action_set),
             steps: freeze.steps,
@@ -94,10 +96,12 @@ impl Context<'_> {
         self.key.regs = metadata.regs;
         self.key.metadata = metadata.metadata;
         self.key.in_port = metadata.in_port;
-        self.key.tunnel = metadata.tunnel;
         self.key.actset_output = metadata.actset_output;
         // The pipeline's input port is no change to the packet: the datapath does not set it.
         self.base.in_port = metadata.in_port;
+        if state.is_tunnel_set {
+            self.key.tunnel = metadata.tunnel;
+        }
         self.stack = state.stack.clone();
         self.action_set = state.action_set.clone();
         self.hashed = state.hashed;
@@ -123,8 +127,10 @@ impl Context<'_> {
         if state.enters {
             return self.first_table(state.table);
         }
-        self.do_segments(&parts);
-        self.finish_level();
+        if self.decapsulate_ecn() {
+            self.do_segments(&parts);
+            self.finish_level();
+        }
     }
 
     /// Runs parts of a list one after the other, up to one that ends them all.
@@ -242,6 +248,9 @@ pub enum LocateError {
     /// The ingress port is of no bridge (it was just removed, or was never added).
     #[error("datapath port {0} is not a port of any bridge")]
     UnknownPort(u32),
+    /// The packet came out of a tunnel, and is no vport's.
+    #[error("no OpenFlow tunnel port for this packet")]
+    NoTunnelPort,
     /// The recirculation id is of no frozen pipeline.
     #[error("no recirculation context for id {0:#x}")]
     UnknownRecirculation(u32),
@@ -256,6 +265,8 @@ pub struct Located {
     pub key: Key,
     /// The pipeline to continue, for a recirculated packet; `None` for any other.
     pub frozen: Option<Arc<FrozenState>>,
+    /// The options of the packet's Geneve header are not valid.
+    pub invalid_options: bool,
 }
 
 /// Finds bridge, OpenFlow port and frozen pipeline for a key that a datapath extracted.
@@ -273,16 +284,58 @@ pub fn locate(
     if id != 0 {
         let frozen = recirc.state(id).ok_or(LocateError::UnknownRecirculation(id))?;
         key.in_port = frozen.metadata.in_port;
-        return Ok(Located { bridge: frozen.bridge, key, frozen: Some(frozen) });
+        let invalid_options = !decode_options(snapshot, frozen.bridge, &mut key);
+        return Ok(Located { bridge: frozen.bridge, key, frozen: Some(frozen), invalid_options });
     }
-    let dp_port = key.in_port.get();
-    let (bridge, port) = snapshot
-        .ports
-        .get(&datapath::PortNo(dp_port))
-        .copied()
-        .ok_or(LocateError::UnknownPort(dp_port))?;
+    let dp_port = datapath::PortNo(key.in_port.get());
+    let (bridge, port) = match outer_of(&key) {
+        Some(outer) => {
+            let vport = snapshot.tunnels.vports.receive(&outer).ok_or(LocateError::NoTunnelPort)?;
+            (vport.bridge, vport.port)
+        }
+        None => {
+            let found = snapshot.ports.get(&dp_port).copied();
+            found.ok_or(LocateError::UnknownPort(dp_port.0))?
+        }
+    };
     key.in_port.set(port.0);
-    Ok(Located { bridge, key, frozen: None })
+    let invalid_options = !decode_options(snapshot, bridge, &mut key);
+    Ok(Located { bridge, key, frozen: None, invalid_options })
+}
+
+/// Returns an upcall's key in the form of the bridge that sends a packet-in for it.
+pub(crate) fn of_packet_in(
+    snapshot: &Snapshot,
+    key: &Key,
+    userdata: &Userdata,
+    recirc: &RecircTable,
+) -> Key {
+    let mut key = *key;
+    if let Userdata::Controller { recirc_id, .. } = userdata
+        && key.tunnel.options_len > 0
+        && let Some(state) = recirc.state(*recirc_id)
+    {
+        decode_options(snapshot, state.bridge, &mut key);
+    }
+    key
+}
+
+/// Gives the tunnel's options the form of a bridge's key. Returns false when they are not valid.
+fn decode_options(snapshot: &Snapshot, bridge: BridgeIndex, key: &mut Key) -> bool {
+    if key.tunnel.options_len == 0 {
+        return true;
+    }
+    let decoded = snapshot.bridge(bridge).map(|b| b.tlv_table.decode(&key.tunnel));
+    match decoded {
+        Some(Ok(tunnel)) => key.tunnel = tunnel,
+        Some(Err(_)) => {
+            key.tunnel.options = flow::Tunnel::NONE.options;
+            key.tunnel.options_len = 0;
+            return false;
+        }
+        None => {}
+    }
+    true
 }
 
 /// Returns the packet-in for an action upcall with [`Userdata::Controller`]; `key` is the upcall's
@@ -337,6 +390,9 @@ fn packet_in_metadata(packet: &Key, state: &FrozenState) -> Match {
     if state.conntracked {
         set_connection(&mut m, packet);
     }
+    let mut tunnel = if state.is_tunnel_set { pipeline.tunnel } else { packet.tunnel };
+    tunnel.flags.set(tunnel.flags.get() & Tunnel::OPENFLOW_FLAGS);
+    set_tunnel(&mut m, &tunnel);
     m.set(Field::InPortOxm, pipeline.in_port.get().into());
     for n in 0..16 {
         if let Some(f) = Field::register(n) {
@@ -346,7 +402,6 @@ fn packet_in_metadata(packet: &Key, state: &FrozenState) -> Match {
             }
         }
     }
-    set_tunnel(&mut m, &pipeline.tunnel);
     for (field, key) in [
         (Field::Metadata, pipeline),
         (Field::PktMark, packet),

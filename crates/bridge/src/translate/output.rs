@@ -4,11 +4,11 @@
 use super::context::{Context, Freeze, OnMiss, Tuple};
 use crate::effect::{Direction, Effect};
 use crate::recirc::FrozenState;
-use crate::snapshot::PortView;
+use crate::snapshot::{BridgeIndex, BridgeView, PortView};
 use crate::trace::Kind;
 use crate::translate::TranslationError;
 use datapath::{Action as DpAction, Userdata};
-use flow::Key;
+use flow::{Key, Tunnel};
 use openflow::PortNo;
 use openflow::action::Controller;
 use openflow::message::{PacketInReason, PortConfig, meter_id};
@@ -19,7 +19,7 @@ use zerocopy::network_endian::{U32, U64};
 /// ("controller"), where there is one (OpenFlow 1.5.1, 6.2.1).
 const NO_METER: u32 = u32::MAX;
 
-impl Context<'_> {
+impl<'a> Context<'a> {
     /// Outputs to any port, reserved ones included. `max_len` applies to CONTROLLER. With
     /// `packet_in` a table miss after TABLE may go to controllers.
     pub(super) fn output(&mut self, port: PortNo, max_len: u16, packet_in: bool, last: bool) {
@@ -116,8 +116,16 @@ impl Context<'_> {
             }
             return;
         }
+        if let Some(config) = &port.tunnel {
+            self.output_tunnel(port, config, truncate);
+            return;
+        }
         let Some(dp_port) = port.dp_port else { return };
         self.commit();
+        if let Some(backing) = self.terminate(port) {
+            self.emit(DpAction::TunnelPop(backing));
+            return;
+        }
         if let Some(max_len) = truncate {
             self.emit(DpAction::Trunc(max_len));
         }
@@ -131,18 +139,21 @@ impl Context<'_> {
 
     /// Outputs through a patch port: the peer's bridge runs its pipeline on the packet, from fresh
     /// metadata. Its changes to the packet are undone afterwards.
-    fn output_patch(
-        &mut self,
-        port: &PortView,
-        peer_bridge: crate::snapshot::BridgeIndex,
-        peer_port: PortNo,
-    ) {
+    fn output_patch(&mut self, port: &PortView, peer_bridge: BridgeIndex, peer_port: PortNo) {
         let Some(bridge) = self.snapshot.bridge(peer_bridge) else { return };
         let Some(peer) = bridge.ports.get(&peer_port) else { return };
-        self.effect(|| Effect::Patch(Arc::clone(&port.patch_stats), Direction::Tx));
-        self.effect(|| Effect::Patch(Arc::clone(&peer.patch_stats), Direction::Rx));
+        self.effect(|| Effect::VirtualPort(Arc::clone(&port.virtual_stats), Direction::Tx));
+        self.effect(|| Effect::VirtualPort(Arc::clone(&peer.virtual_stats), Direction::Rx));
+        self.in_bridge(peer_bridge, bridge, peer_port);
+    }
 
+    /// Runs the pipeline of a bridge on the packet as if `port` had received it, from fresh
+    /// metadata. Its changes to the packet are undone afterwards.
+    pub(super) fn in_bridge(&mut self, index: BridgeIndex, bridge: &'a BridgeView, port: PortNo) {
         let key = self.key;
+        // Tunnel fields do not go from one bridge to another.
+        let tunnel_mask = self.mask.0.tunnel;
+        self.key.tunnel = Tunnel::NONE;
         // The peer's bridge does not see what this one has tracked.
         let conntracked = std::mem::take(&mut self.conntracked);
         self.key.set_connection(&Key::ZERO);
@@ -155,26 +166,19 @@ impl Context<'_> {
         let freeze = self.freeze.take();
 
         self.enter(Kind::Bridge, || format!("bridge(\"{}\")", bridge.name));
-        (self.bridge_index, self.bridge) = (peer_bridge, bridge);
+        (self.bridge_index, self.bridge) = (index, bridge);
         self.key.regs = [U32::ZERO; 16];
         self.key.metadata = U64::ZERO;
         self.key.actset_output.set(PortNo::UNSET.0);
-        self.key.in_port.set(peer_port.0);
-        if self.may_receive(peer_port) {
+        self.key.in_port.set(port.0);
+        if self.may_receive(port) {
             self.isolated(|ctx| {
                 if ctx.was_mpls {
                     // The peer's rules may match fields under the stack.
                     ctx.table = 0;
                     ctx.start_freezing(Freeze { enters: true, ..Freeze::default() });
                 } else {
-                    ctx.table_action(
-                        Tuple::Present,
-                        peer_port,
-                        0,
-                        OnMiss::AsConfigured,
-                        true,
-                        false,
-                    );
+                    ctx.table_action(Tuple::Present, port, 0, OnMiss::AsConfigured, true, false);
                 }
                 if ctx.error.is_none() {
                     ctx.finish_level();
@@ -184,6 +188,7 @@ impl Context<'_> {
         self.leave();
 
         self.key = key;
+        self.mask.0.tunnel = tunnel_mask;
         self.conntracked = conntracked;
         self.was_mpls = was_mpls;
         self.stack = stack;
@@ -218,10 +223,12 @@ impl Context<'_> {
         meter: u32,
     ) {
         self.commit();
+        let (metadata, is_tunnel_set) = self.frozen_fields();
         let state = FrozenState {
             bridge: self.bridge_index,
             table: self.table,
-            metadata: pipeline_fields(&self.key),
+            metadata,
+            is_tunnel_set,
             stack: Vec::new(),
             action_set: Vec::new(),
             steps: Vec::new(),
@@ -264,6 +271,5 @@ pub(super) fn pipeline_fields(key: &Key) -> Key {
     out.metadata = key.metadata;
     out.in_port = key.in_port;
     out.actset_output = key.actset_output;
-    out.tunnel = key.tunnel;
     out
 }

@@ -9,6 +9,7 @@ mod headers;
 mod normal_forwarding;
 mod revalidated;
 mod soundness;
+mod tunnels;
 mod writable;
 
 use super::*;
@@ -785,7 +786,7 @@ fn patch_ports() {
         "set(eth(src=00:00:00:00:00:01,dst=00:00:00:00:00:02)),102,set(eth(dst=00:00:00:00:00:00)),2"
     );
     let t = w.translate(&key(f));
-    let patches = t.effects.iter().filter(|e| matches!(e, Effect::Patch(..))).count();
+    let patches = t.effects.iter().filter(|e| matches!(e, Effect::VirtualPort(..))).count();
     assert_eq!(patches, 2);
     // A loop of patches ends; what comes behind it in the first bridge is done.
     w.rule_on(br1, "priority=9", [to(PortNo::IN_PORT)]);
@@ -854,6 +855,7 @@ fn controllers() {
         now: Millis(1),
         recirc: &w.recirc,
         frozen: w.recirc.state(id),
+        invalid_options: false,
         effects: EffectsMode::Collect,
         tracer: None,
         actions: None,

@@ -64,7 +64,9 @@ impl Bench {
         for n in 1..=ports {
             let spec =
                 PortSpec { name: format!("p{n}"), kind: PortKind::Dummy, ..PortSpec::default() };
-            switch.add_port(bridge, &PortRequest { spec, ofport: None, peer: None }).unwrap();
+            switch
+                .add_port(bridge, &PortRequest { spec, ofport: None, peer: None, tunnel: None })
+                .unwrap();
             let bundle =
                 bridge::port::Bundle { interfaces: vec![format!("p{n}")], ..Default::default() };
             switch.bridge_mut(bridge).unwrap().bundles.push(bundle);

@@ -8,12 +8,15 @@ use crate::daemon::Daemon;
 use crate::features;
 use bridge::bridge::Bridge;
 use bridge::connection::format_flows;
+use bridge::tunnel::Output;
 use datapath::PortNo as DpPort;
 use hashbrown::HashSet;
 use std::fmt::Write as _;
 
 const UNKNOWN_BRIDGE: &str = "Unknown bridge";
 const NO_BRIDGE: &str = "no such bridge";
+/// Feature of the datapath that tests turn off.
+const PUSH_POP: &str = "tnl_push_pop";
 
 pub(super) fn register(commands: &Commands<'_>) {
     commands.change("bridge/dump-flows", "[--offload-stats] bridge", 1, 2, |daemon, call| {
@@ -77,8 +80,16 @@ pub(super) fn register(commands: &Commands<'_>) {
         let features = features::of(&**daemon.switch.datapath());
         Ok(features.iter().map(|f| format!("{}: {}\n", f.name, f.value)).collect())
     });
-    commands.show("dpif/set-dp-features", "bridge", 1, 3, |daemon, call| {
+    commands.change("dpif/set-dp-features", "bridge", 1, 3, |daemon, call| {
         call.arg(0).and_then(|name| daemon.switch.bridge_by_name(name)).ok_or(NO_BRIDGE)?;
+        if call.arg(1) == Some(PUSH_POP) {
+            daemon.switch.set_tunnel_output(match call.arg(2) {
+                Some("true") => Output::Push,
+                Some("false") => Output::Set,
+                _ => return Err("Boolean value expected".to_owned()),
+            });
+            return Ok(String::new());
+        }
         super::unsupported(
             call.command,
             "what the datapath can do is fixed; see dpif/show-dp-features",
@@ -131,6 +142,11 @@ fn show(daemon: &Daemon) -> String {
             );
             if let Some(peer) = &port.peer {
                 let _ = write!(out, ": peer={peer}");
+            }
+            if let Some(config) = &port.tunnel {
+                let options = config.options();
+                let pairs: Vec<String> = options.iter().map(|(k, v)| format!("{k}={v}")).collect();
+                let _ = write!(out, ": {}", pairs.join(", "));
             }
             out.push_str(")\n");
         }

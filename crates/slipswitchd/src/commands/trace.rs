@@ -18,7 +18,7 @@ use arguments::{Arguments, Flow};
 use bridge::effect;
 use bridge::snapshot::{BridgeIndex, Snapshot};
 use bridge::trace::Tracer;
-use bridge::translate::{EffectsMode, Request, Translation};
+use bridge::translate::{EffectsMode, LocateError, Request, Translation};
 use flow::Key;
 use flow::text::{format_key, odp, parse_exact_flow};
 use openflow::action::Action;
@@ -65,6 +65,8 @@ struct TraceInput {
     in_port: datapath::PortNo,
     /// The packet's key, with the OpenFlow `in_port`.
     key: Key,
+    /// The options of a Geneve header are not valid.
+    invalid_options: bool,
 }
 
 fn trace(
@@ -147,6 +149,7 @@ fn step(
     let mut tracer = if arguments.names { Tracer::with_names() } else { Tracer::new() };
     let translation = slow.translate_counted(Request {
         packet: packet.as_ref(),
+        invalid_options: input.invalid_options,
         frozen: slow.recirc.state(input.key.recirc_id.get()),
         effects: if packet.is_some() { EffectsMode::Collect } else { EffectsMode::Suppress },
         tracer: Some(&mut tracer),
@@ -198,7 +201,7 @@ fn locate(daemon: &Daemon, flow: &Flow<'_>) -> Result<TraceInput, String> {
                 .map_err(|e| format!("Bad openflow flow syntax: {}: {e}", flow.text))?;
             let snapshot = daemon.switch.slow_path().published.newest();
             let in_port = datapath_port(&snapshot, bridge.index, PortNo(key.in_port.get()));
-            Ok(TraceInput { bridge: bridge.index, in_port, key })
+            Ok(TraceInput { bridge: bridge.index, in_port, key, invalid_options: false })
         }
     }
 }
@@ -211,26 +214,28 @@ fn is_datapath(daemon: &Daemon, name: &str) -> bool {
     name == daemon.switch.datapath().name() || matches!(short, "netdev" | "system") || dummy
 }
 
-fn locate_in_datapath(daemon: &Daemon, mut key: Key) -> Result<TraceInput, String> {
+fn locate_in_datapath(daemon: &Daemon, key: Key) -> Result<TraceInput, String> {
     let slow = daemon.switch.slow_path();
     let in_port = datapath::PortNo(key.in_port.get());
-    let recirculation = key.recirc_id.get();
-    if recirculation != 0 {
-        let state = slow
-            .recirc
-            .state(recirculation)
-            .ok_or_else(|| format!("no recirculation context for id {recirculation:#x}"))?;
-        key.in_port = state.metadata.in_port;
-        return Ok(TraceInput { bridge: state.bridge, in_port, key });
-    }
     let snapshot = slow.published.newest();
-    let (bridge, port) = snapshot
-        .ports
-        .get(&in_port)
-        .copied()
-        .ok_or_else(|| format!("no OpenFlow port for datapath port {}", in_port.0))?;
-    key.in_port.set(port.0);
-    Ok(TraceInput { bridge, in_port, key })
+    match bridge::translate::locate(&snapshot, &key, &slow.recirc) {
+        Ok(place) => Ok(TraceInput {
+            bridge: place.bridge,
+            in_port,
+            key: place.key,
+            invalid_options: place.invalid_options,
+        }),
+        Err(LocateError::UnknownPort(number)) => {
+            Err(format!("no OpenFlow port for datapath port {number}"))
+        }
+        Err(error @ LocateError::NoTunnelPort) => {
+            slow.warn_no_tunnel_port(&key, daemon.clock.now());
+            Err(error.to_string())
+        }
+        Err(LocateError::UnknownRecirculation(id)) => {
+            Err(format!("no recirculation context for id {id:#x}"))
+        }
+    }
 }
 
 /// Returns the packet's key, with the metadata of the flow that was given with the packet.
@@ -240,6 +245,7 @@ fn key_of(packet: &Packet, flow: &Key) -> Key {
         dp_hash: flow.dp_hash,
         skb_priority: flow.skb_priority,
         pkt_mark: flow.pkt_mark,
+        tunnel: flow.tunnel,
         ..flow::extract::key_of(packet.data(), flow.in_port.get())
     };
     key.set_connection(flow);

@@ -193,7 +193,7 @@ fn lowest_mac(switch: &Switch, bridge: &BridgeState) -> Option<Mac> {
     let b = switch.bridge(bridge.index)?;
     let of_bundle = |bundle: &bridge::port::Bundle| {
         let port = bundle.interfaces.iter().find_map(|name| b.port_by_name(name))?;
-        (port.number != PortNo::LOCAL && !port.is_patch()).then_some(Mac(port.status.mac))
+        (port.number != PortNo::LOCAL && !port.is_virtual()).then_some(Mac(port.status.mac))
     };
     address::lowest(b.bundles.iter().filter_map(of_bundle))
 }

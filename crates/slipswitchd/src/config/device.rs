@@ -2,8 +2,11 @@
 //! The device that an Interface row asks for.
 
 use super::desired::{DesiredInterface, Map};
+use super::tunnel as tunnel_options;
 use crate::args::DummyLevel;
+use bridge::tunnel;
 use datapath::PortKind;
+use std::sync::Arc;
 
 /// Options of a dummy whose change opens it again.
 const DUMMY_OPTIONS: &[&str] = &["n_rxq", "ifindex"];
@@ -20,6 +23,13 @@ pub(super) enum Form {
         /// Options whose change opens the device again.
         options: Map,
     },
+    /// A tunnel port.
+    Tunnel {
+        /// Options in force.
+        config: Arc<tunnel::Config>,
+        /// Lines for the log about options that are not.
+        complaints: Option<String>,
+    },
     /// A patch port to the interface of this name.
     Patch {
         /// Name of the interface at the other end.
@@ -29,10 +39,7 @@ pub(super) enum Form {
 
 /// Returns the types that `iface_types` lists, sorted.
 pub(super) fn types(dummy: DummyLevel) -> Vec<&'static str> {
-    let is_listed = |kind: &PortKind| match kind {
-        PortKind::Tunnel(_) => false,
-        kind => !kind.is_dummy() || dummy != DummyLevel::Off,
-    };
+    let is_listed = |kind: &PortKind| !kind.is_dummy() || dummy != DummyLevel::Off;
     let mut types: Vec<&str> =
         PortKind::ALL.into_iter().filter(is_listed).map(PortKind::as_str).collect();
     types.sort_unstable();
@@ -90,9 +97,10 @@ pub(super) fn form(
             device(PortKind::DummyInternal, PortKind::DummyInternal, DUMMY_OPTIONS)
         }
         _ if is_replaced => device(PortKind::Dummy, asked, DUMMY_OPTIONS),
-        PortKind::Tunnel(_) => Err(format!(
-            "{name}: interface type {asked} is not supported by this version of Slipswitch"
-        )),
+        PortKind::Tunnel(kind) => {
+            let (config, complaints) = tunnel_options::read(name, kind, &wanted.options)?;
+            Ok(Form::Tunnel { config: Arc::new(config), complaints })
+        }
         PortKind::AfXdp | PortKind::AfXdpNonPmd => {
             device(asked, asked, &["n_rxq", "xdp-mode", "use-need-wakeup"])
         }
@@ -119,6 +127,7 @@ mod tests {
         let wanted = DesiredInterface::new(name, kind);
         match form(&wanted, "br0", datapath_type, dummy)? {
             Form::Device { kind, shown, .. } => Ok((kind.as_str(), shown.to_string())),
+            Form::Tunnel { config, .. } => Ok((config.kind_text(), config.backing_name())),
             Form::Patch { peer } => Ok(("patch", peer)),
         }
     }
@@ -132,7 +141,10 @@ mod tests {
         assert_eq!(off("p", "tap").unwrap().0, "tap");
         assert!(off("p", "dummy").unwrap_err().starts_with("could not open network device p ("));
         assert!(off("p", "nonsense").unwrap_err().contains("unknown interface type \"nonsense\""));
-        assert!(off("p", "vxlan").unwrap_err().contains("vxlan is not supported"));
+        assert_eq!(
+            off("p", "vxlan").unwrap_err(),
+            "p: vxlan type requires valid 'remote_ip' argument"
+        );
         assert_eq!(off("p", "patch").unwrap_err(), "p: patch type requires valid 'peer' argument");
     }
 
@@ -174,7 +186,25 @@ mod tests {
     fn listed_types_are_sorted() {
         assert_eq!(
             types(DummyLevel::Off),
-            ["afxdp", "afxdp-nonpmd", "internal", "patch", "system", "tap"]
+            [
+                "afxdp",
+                "afxdp-nonpmd",
+                "bareudp",
+                "erspan",
+                "geneve",
+                "gre",
+                "gtpu",
+                "internal",
+                "ip6erspan",
+                "ip6gre",
+                "lisp",
+                "patch",
+                "srv6",
+                "stt",
+                "system",
+                "tap",
+                "vxlan"
+            ]
         );
         assert!(types(DummyLevel::New).contains(&"dummy-pmd"));
     }

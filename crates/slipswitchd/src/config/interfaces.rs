@@ -11,14 +11,17 @@ use super::desired::{DesiredBridge, DesiredInterface};
 use super::device::{self, Form};
 use super::state::{BridgeState, InterfaceState, Remarks};
 use super::vlan;
+use crate::args::DummyLevel;
 use bridge::connection::PortEvent;
 use bridge::port::{Bundle, Port};
 use bridge::snapshot::BridgeIndex;
 use bridge::switch::{PortRequest, Switch};
+use bridge::tunnel;
 use datapath::{PortKind, PortSpec};
 use openflow::PortNo;
 use packet::Mac;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 /// Highest number of a port in OpenFlow 1.0, which every version can express.
 const MAX_OFPORT: u32 = 0xfeff;
@@ -45,12 +48,26 @@ pub(super) fn remove_stale(
     let rows: BTreeMap<&str, &DesiredInterface> =
         wanted.interfaces().map(|i| (i.name.as_str(), i)).collect();
     let mut close: Vec<String> = Vec::new();
+    let mut change: Vec<(String, Arc<tunnel::Config>)> = Vec::new();
     for (name, state) in &bridge.interfaces {
         let Some(number) = state.number else { continue };
         let form = rows
             .get(name.as_str())
             .map(|row| device::form(row, &wanted.name, &wanted.datapath_type, context.dummy));
-        let as_wanted = matches!((&form, &state.form), (Some(Ok(new)), Some(old)) if new == old);
+        let as_wanted = match (&form, &state.form) {
+            // Other options of a tunnel leave the port in place.
+            (
+                Some(Ok(Form::Tunnel { config: new, .. })),
+                Some(Form::Tunnel { config: old, .. }),
+            ) if new.kind == old.kind => {
+                if new != old {
+                    change.push((name.clone(), Arc::clone(new)));
+                }
+                true
+            }
+            (Some(Ok(new)), Some(old)) => new == old,
+            _ => false,
+        };
         if !as_wanted || is_gone(context.switch, bridge.index, number) {
             close.push(name.clone());
         }
@@ -58,6 +75,7 @@ pub(super) fn remove_stale(
     for name in close {
         close_port(context, bridge, &name);
     }
+    change_tunnels(context, bridge, wanted, change);
     bridge.interfaces.retain(|name, _| rows.contains_key(name.as_str()));
     // A requested number is given when it is free by now, or when the port that holds it does not
     // ask for it. The holder gets another number, as in OVS.
@@ -78,6 +96,39 @@ pub(super) fn remove_stale(
     for name in moving {
         close_port(context, bridge, &name);
     }
+}
+
+/// Puts new options of tunnel ports into force. A port whose options collide with those of another
+/// is closed: it may open again when all others have changed.
+fn change_tunnels(
+    context: &mut Context<'_>,
+    bridge: &mut BridgeState,
+    wanted: &DesiredBridge,
+    changes: Vec<(String, Arc<tunnel::Config>)>,
+) {
+    let mut close = Vec::new();
+    for (name, config) in changes {
+        let Some(number) = bridge.interfaces.get(&name).and_then(|state| state.number) else {
+            continue; // closed, because its device is gone
+        };
+        let backing = backing_number(&config, wanted, context.dummy);
+        if context.switch.set_tunnel(bridge.index, number, config, backing).is_err() {
+            close.push(name); // opening it again gives the reason
+        }
+    }
+    for name in close {
+        close_port(context, bridge, &name);
+    }
+}
+
+/// Returns the number that the datapath port for a tunnel gets in dummy mode.
+fn backing_number(
+    config: &tunnel::Config,
+    wanted: &DesiredBridge,
+    dummy: DummyLevel,
+) -> Option<datapath::PortNo> {
+    let is_dummy = device::is_dummy_datapath(&wanted.datapath_type, dummy);
+    is_dummy.then(|| dummy_number(&config.backing_name())).flatten()
 }
 
 /// Returns true when the port's device does not answer any more (it was deleted, or moved to another
@@ -151,7 +202,7 @@ pub(super) fn add_missing(
                 continue;
             }
         };
-        let request = request(row, &form, wanted, last);
+        let request = request(row, &form, wanted, last, context.dummy);
         match context.switch.add_port(bridge.index, &request) {
             Ok(number) => {
                 tracing::info!(target: "bridge", "bridge {}: added interface {} on port {}", wanted.name, row.name, short(number));
@@ -179,11 +230,13 @@ fn request(
     form: &Form,
     wanted: &DesiredBridge,
     last: Option<u32>,
+    dummy: DummyLevel,
 ) -> PortRequest {
     let is_local = row.name == wanted.name;
-    let (kind, peer) = match form {
-        Form::Device { kind, .. } => (*kind, None),
-        Form::Patch { peer } => (PortKind::Patch, Some(peer.clone())),
+    let (kind, peer, tunnel) = match form {
+        Form::Device { kind, .. } => (*kind, None, None),
+        Form::Tunnel { config, .. } => (PortKind::Tunnel(config.kind), None, Some(config.clone())),
+        Form::Patch { peer } => (PortKind::Patch, Some(peer.clone()), None),
     };
     // An internal port starts with the row's address, otherwise with one that is the same each time.
     // A port that outlived an earlier daemon keeps its address until `configure` sets the row's.
@@ -198,7 +251,10 @@ fn request(
         kind,
         options: row.options.clone(),
         other_config: row.other_config.clone(),
-        wanted: kind.is_dummy().then(|| dummy_number(&row.name)).flatten(),
+        wanted: match &tunnel {
+            Some(config) => backing_number(config, wanted, dummy),
+            None => kind.is_dummy().then(|| dummy_number(&row.name)).flatten(),
+        },
         mac: mac.map(|mac| mac.0),
         mtu: None, // set afterwards, so that a refused one does not keep the port closed
     };
@@ -207,7 +263,7 @@ fn request(
     } else {
         requested(row).or(last.filter(|n| (1..=MAX_OFPORT).contains(n))).map(PortNo)
     };
-    PortRequest { spec, ofport, peer }
+    PortRequest { spec, ofport, peer, tunnel }
 }
 
 /// Returns the datapath number that follows from a name in dummy mode, as tests written for OVS
@@ -228,7 +284,9 @@ fn added(context: &mut Context<'_>, index: BridgeIndex, number: PortNo, form: &F
     let Some(port) = bridge.ports.get_mut(&number) else { return };
     match form {
         Form::Device { shown, .. } => port.kind = *shown,
-        Form::Patch { .. } => port.status.mac = of_name(&name, &port.name).0,
+        Form::Tunnel { .. } | Form::Patch { .. } => {
+            port.status.mac = of_name(&name, &port.name).0;
+        }
     }
     let desc = port.desc();
     context.connections.port_status(index, PortEvent::Added(&desc));
@@ -253,6 +311,14 @@ pub(super) fn configure(
                     shown_type(wanted)
                 ));
             }
+            continue;
+        }
+        let form = device::form(row, &wanted.name, &wanted.datapath_type, context.dummy);
+        if let Ok(form @ Form::Tunnel { .. }) = form {
+            if let Form::Tunnel { complaints: Some(text), .. } = &form {
+                remarks.warn(text.as_str());
+            }
+            state.form = Some(form);
             continue;
         }
         let Some(port) = port(context.switch, bridge.index, number) else { continue };
@@ -343,7 +409,7 @@ fn internal_mtu(
     let Some(b) = context.switch.bridge(bridge.index) else { return };
     let mtu_of = |s: &InterfaceState| {
         let port = b.ports.get(&s.number?)?;
-        (!port.is_patch()).then_some(port.status.mtu).filter(|mtu| *mtu != 0)
+        (!port.is_virtual()).then_some(port.status.mtu).filter(|mtu| *mtu != 0)
     };
     let lowest = bridge.interfaces.values().filter(|s| !s.follows_mtu()).filter_map(mtu_of).min();
     let awaits_device = || {

@@ -20,6 +20,7 @@ use openflow::message::Role;
 use ovsdb::{Client, Datum, Replica, Transaction, Uuid};
 use packet::Mac;
 use std::collections::BTreeMap;
+use underlay::Query;
 
 /// Longest error text in the database, in bytes. The text may quote the contents of a row.
 const MAX_ERROR: usize = 1024;
@@ -104,7 +105,7 @@ impl<'a> Writer<'a> {
             self.set("Bridge", state.uuid, "datapath_id", id.as_str());
             self.set("Bridge", state.uuid, "datapath_version", "<built-in>");
             for interface in state.interfaces.values() {
-                self.interface(bridge, interface);
+                self.interface(context, bridge, interface);
             }
             for (name, row) in &state.bonds {
                 self.bond(bridge, name, *row);
@@ -142,7 +143,7 @@ impl<'a> Writer<'a> {
         self.set("Interface", row, "statistics", no_pairs());
     }
 
-    fn interface(&mut self, bridge: &Bridge, state: &InterfaceState) {
+    fn interface(&mut self, context: &Context<'_>, bridge: &Bridge, state: &InterfaceState) {
         let Some(row) = state.uuid else { return };
         let error = state.error.as_deref().map(|text| vlog::abridged(text, MAX_ERROR));
         let error = error.map_or_else(Datum::empty, |text| Datum::from(&*text));
@@ -155,7 +156,7 @@ impl<'a> Writer<'a> {
         };
         self.set("Interface", row, "ofport", i64::from(short(port.number)));
         let s = &port.status;
-        let (admin, link) = if port.is_patch() { (true, true) } else { (s.admin_up, s.link_up) };
+        let (admin, link) = if port.is_virtual() { (true, true) } else { (s.admin_up, s.link_up) };
         self.set("Interface", row, "admin_state", up(admin));
         self.set("Interface", row, "link_state", up(link));
         let speed = s.speed_bps.filter(|bps| *bps > 0).and_then(|bps| i64::try_from(bps).ok());
@@ -165,10 +166,10 @@ impl<'a> Writer<'a> {
         let resets = s.link_resets.saturating_sub(state.resets_before);
         self.set("Interface", row, "link_resets", i64::try_from(resets).unwrap_or(i64::MAX));
         self.set("Interface", row, "mac_in_use", Mac(s.mac).to_string().as_str());
-        let mtu = if port.is_patch() { Datum::empty() } else { Datum::from(i64::from(s.mtu)) };
+        let mtu = if port.is_virtual() { Datum::empty() } else { Datum::from(i64::from(s.mtu)) };
         self.set("Interface", row, "mtu", mtu);
         self.set("Interface", row, "ifindex", i64::from(s.ifindex.unwrap_or(0)));
-        self.set("Interface", row, "status", Datum::map(status(port)));
+        self.set("Interface", row, "status", Datum::map(status(context, port)));
         let unwritten = self
             .replica
             .row("Interface", row)
@@ -254,7 +255,7 @@ fn duplex_name(duplex: Duplex) -> &'static str {
 }
 
 /// Returns `Interface:status`.
-fn status(port: &Port) -> BTreeMap<String, String> {
+fn status(context: &Context<'_>, port: &Port) -> BTreeMap<String, String> {
     let mut out = BTreeMap::new();
     let driver = &port.status.driver;
     if !driver.name.is_empty() {
@@ -263,14 +264,30 @@ fn status(port: &Port) -> BTreeMap<String, String> {
         out.insert("firmware_version".to_owned(), driver.firmware.clone());
     }
     out.extend(port.status.extra.iter().cloned());
+    if let Some((device, is_up)) = egress(context, port) {
+        out.insert("tunnel_egress_iface".to_owned(), device);
+        out.insert("tunnel_egress_iface_carrier".to_owned(), up(is_up).to_owned());
+    }
     out
+}
+
+/// Returns the device by which packets of a tunnel port leave, and whether it has a link.
+fn egress(context: &Context<'_>, port: &Port) -> Option<(String, bool)> {
+    let remote = port.tunnel.as_ref()?.remote.fixed()?;
+    let found = context.underlay.lookup(&Query::to(remote))?;
+    let mut bridges = context.switch.bridges();
+    let is_up = match bridges.find_map(|b| b.port_by_name(&found.device)) {
+        Some(port) => port.status.link_up,
+        None => context.underlay.routes().devices().get(&*found.device).is_some_and(|d| d.is_up),
+    };
+    Some((found.device.to_string(), is_up))
 }
 
 /// Returns `Interface:statistics`, by OVS's names. Counters that the device does not have are left
 /// out.
 fn statistics(port: &Port) -> BTreeMap<&'static str, i64> {
-    let stats = if port.is_patch() {
-        let [rx, tx] = &*port.patch_stats;
+    let stats = if port.is_virtual() {
+        let [rx, tx] = &*port.virtual_stats;
         let ((rx_packets, rx_bytes), (tx_packets, tx_bytes)) = (rx.counts(), tx.counts());
         DeviceStats {
             rx_packets: Some(rx_packets),

@@ -63,6 +63,7 @@ proptest! {
                 prop_assert!(kind.device().is_some());
                 prop_assert!(dummy != DummyLevel::Off || !kind.is_dummy());
             }
+            Ok(Form::Tunnel { .. }) => prop_assert!(false, "a tunnel without remote_ip"),
             Err(error) => prop_assert!(error.contains(&name)),
         }
     }

@@ -7,17 +7,20 @@
 use super::super::*;
 use crate::effect::Effect;
 use crate::group::{GroupKind, Selection};
-use crate::snapshot::{BridgeIndex, PriorityTags, VlanMode};
+use crate::snapshot::{BridgeIndex, PortView, PriorityTags, VlanMode};
 use crate::testing::{World, make_rule, out, resubmit, set, sub, to};
-use datapath::Action as Dp;
+use crate::tunnel::{Config, OrFlow, Tos, Ttl};
+use datapath::{Action as Dp, TunnelKind};
 use flow::{Field, Key, Match, Vlan};
 use openflow::PortNo;
 use openflow::action::{
     Bundle, BundleAlgorithm, Controller, Ct, CtZone, HashFields, Learn, LearnSource, LearnSpec,
     LearnTarget, Multipath, MultipathAlgorithm, Nat,
 };
+use packet::Mac;
 use proptest::prelude::*;
 use proptest::sample::select;
+use std::sync::LazyLock;
 
 /// Parts of a packet; [`Spec::key`] leaves out the parts that its kind does not have.
 #[derive(Clone, Debug)]
@@ -39,6 +42,48 @@ struct Spec {
     mark: u32,
     dp_hash: u32,
     connection: (u8, u8, u8),
+    tunnel: Outside,
+}
+
+/// Tunnel fields of a packet from port 3, the vport.
+#[derive(Clone, Copy, Debug)]
+struct Outside {
+    id: u8,
+    addresses: (u8, u8),
+    tos: u8,
+    ttl: u8,
+    source_port: u16,
+    flags: u16,
+    option: Option<u8>,
+}
+
+fn outside() -> impl Strategy<Value = Outside> {
+    (0..3u8, (1..3u8, 1..3u8), 0..4u8, 1..3u8, 0..3u16, 0..16u16, proptest::option::of(0..3u8))
+        .prop_map(|(id, addresses, tos, ttl, source_port, flags, option)| Outside {
+            id,
+            addresses,
+            tos,
+            ttl,
+            source_port,
+            flags,
+            option,
+        })
+}
+
+impl Outside {
+    fn write_to(self, k: &mut Key) {
+        let t = &mut k.tunnel;
+        t.id.set(self.id.into());
+        t.src.set(0x0a00_0000 | u32::from(self.addresses.0));
+        t.dst.set(0x0a00_0000 | u32::from(self.addresses.1));
+        (t.tos, t.ttl) = (self.tos, self.ttl);
+        (t.tp_src, t.tp_dst) = (self.source_port.into(), 6081.into());
+        t.flags.set(self.flags);
+        if let Some(value) = self.option {
+            t.set_present(0, true);
+            t.set_option(0, &flow::tun_metadata::Wide::from_u128(value.into()));
+        }
+    }
 }
 
 fn spec() -> impl Strategy<Value = Spec> {
@@ -66,12 +111,13 @@ fn spec() -> impl Strategy<Value = Spec> {
         0..2u32,
         0..5u32,
         (0..6u8, 0..3u8, 0..3u8),
+        outside(),
     );
     (link, network, transport).prop_map(
         |(
             (in_port, macs, vlans, kind, labels, depth),
             (addresses, tos, ttl, proto, frag),
-            (ports, arp, flags, mark, dp_hash, connection),
+            (ports, arp, flags, mark, dp_hash, connection, tunnel),
         )| Spec {
             in_port,
             macs,
@@ -90,6 +136,7 @@ fn spec() -> impl Strategy<Value = Spec> {
             mark,
             dp_hash,
             connection,
+            tunnel,
         },
     )
 }
@@ -98,7 +145,7 @@ impl Spec {
     /// `self` with the part number `which` of `other`.
     fn with(&self, other: &Spec, which: usize) -> Spec {
         let mut s = self.clone();
-        match which % 20 {
+        match which % 22 {
             0 => s.in_port = other.in_port,
             1 => s.macs.0 = other.macs.0,
             2 => s.macs.1 = other.macs.1,
@@ -118,6 +165,10 @@ impl Spec {
             16 => s.arp = other.arp,
             18 => s.connection = other.connection,
             17 => s.vlans[0].2 = other.vlans[0].2,
+            20 => s.tunnel = other.tunnel,
+            21 => {
+                (s.tunnel.ttl, s.tunnel.source_port) = (other.tunnel.ttl, other.tunnel.source_port);
+            }
             _ => (s.flags, s.mark) = (other.flags, other.mark),
         }
         s
@@ -135,6 +186,9 @@ impl Spec {
             }
         };
         k.in_port.set(self.in_port);
+        if self.in_port == 3 {
+            self.tunnel.write_to(&mut k);
+        }
         k.pkt_mark.set(self.mark);
         k.dl_src = mac(self.macs.0);
         k.dl_dst = mac(self.macs.1);
@@ -267,6 +321,11 @@ fn matches() -> impl Strategy<Value = Match> {
         "ip,nw_proto=0",
         "conj_id=7",
         "pkt_mark=1",
+        "tun_id=1",
+        "tun_src=10.0.0.1",
+        "tun_dst=10.0.0.2",
+        "tun_metadata0=1",
+        "tun_flags=oam",
         "ct_state=-trk",
         "ct_state=+trk+est,ip",
         "ct_state=+trk-inv,ct_zone=1",
@@ -324,6 +383,8 @@ fn simple_action() -> impl Strategy<Value = Action> {
             (Field::Icmpv6Code, 1),
             (Field::InPort, 3),
             (Field::Ipv6Label, 1),
+            (Field::TunId, 2),
+            (Field::TunDst, 0x0a00_0002),
         ][..],
     );
     let subs = || {
@@ -342,6 +403,8 @@ fn simple_action() -> impl Strategy<Value = Action> {
                 "NXM_OF_IN_PORT[0..7]",
                 "OXM_OF_METADATA[0..7]",
                 "OXM_OF_MPLS_LABEL[0..7]",
+                "NXM_NX_TUN_ID[0..7]",
+                "NXM_NX_TUN_IPV4_SRC[0..7]",
             ]
             .map(sub)
             .to_vec(),
@@ -432,6 +495,16 @@ fn action() -> impl Strategy<Value = Action> {
     ]
 }
 
+/// The option of `tun_metadata0`. Options are those of the whole process, so there is one table.
+fn options() -> Arc<flow::TlvTable> {
+    static TABLE: LazyLock<Arc<flow::TlvTable>> = LazyLock::new(|| {
+        let mut table = flow::TlvTable::default();
+        table.add(0, flow::TlvMapping { class: 1, kind: 2, bytes: 4 }).expect("room for one");
+        Arc::new(table)
+    });
+    Arc::clone(&TABLE)
+}
+
 type RuleSpec = (u8, u16, Match, Vec<Action>);
 
 fn rules() -> impl Strategy<Value = Vec<RuleSpec>> {
@@ -450,6 +523,26 @@ fn world(rules: &[RuleSpec], modes: &[(u8, u8)], frag_handling: u16) -> World {
     w.patch((BridgeIndex(0), 5), (br1, 3));
     w.rule_on(br1, "priority=1", [to(PortNo::NORMAL)]);
     w.rule_on(br1, "priority=2,ip,nw_dst=0.0.0.1", [set(Field::Ipv4Src, 2), out(1)]);
+    w.rule_on(br1, "priority=3,pkt_mark=1,udp,nw_tos=0", [out(2)]);
+    w.bridge(BridgeIndex(0)).tlv_table = options();
+    let vport =
+        Config { in_key: Some(OrFlow::Flow), ..Config::new(TunnelKind::Geneve, OrFlow::Flow) };
+    w.tunnel(BridgeIndex(0), 3, vport.clone());
+    w.tunnel(
+        BridgeIndex(0),
+        4,
+        Config {
+            out_key: Some(OrFlow::Flow),
+            tos: Tos::Inherit,
+            ttl: Ttl::Inherit,
+            local: Some(OrFlow::Flow),
+            ..vport
+        },
+    );
+    let name = |p: &mut PortView| p.name = format!("u{}", p.number.0);
+    Arc::make_mut(&mut w.bridge(br1).ports).values_mut().for_each(name);
+    let underlay = w.underlay(br1, 1);
+    underlay.learn("br1", [10, 0, 0, 2].into(), Mac([2, 0, 0, 0, 0, 7]));
     w.br0().config.frag_handling = frag_handling;
     for (number, (mode, tags)) in (1..=4u32).zip(modes) {
         w.bundle(number, |b| {
@@ -531,19 +624,30 @@ fn recirculations(actions: &[Dp], out: &mut Vec<u32>) {
 /// Returns texts of the effects that a text can distinguish: they are as much a part of the
 /// megaflow as the actions.
 fn effects(t: &Translation) -> Vec<String> {
+    effect_texts(&t.effects)
+}
+
+fn effect_texts(effects: &[Effect]) -> Vec<String> {
     let text = |e: &Effect| match e {
         Effect::Rule(rule) => format!("rule {}", rule.id),
         Effect::Table { matched, .. } => format!("table {matched}"),
         Effect::Bucket { group, bucket } => format!("group {} {bucket:?}", group.id),
         Effect::AllBuckets(group) => format!("group {}", group.id),
-        Effect::Patch(_, direction) => format!("patch {direction:?}"),
+        Effect::VirtualPort(_, direction) => format!("virtual {direction:?}"),
         Effect::Learn { vlan, mac, port, gratuitous_arp, .. } => {
             format!("mac {vlan} {mac:?} {port} {gratuitous_arp}")
         }
         Effect::LearnFlow { flow, .. } => format!("{flow:?}"),
         Effect::FinTimeout { rule, .. } => format!("fin {}", rule.id),
+        Effect::Encapsulated { added, effects } => {
+            format!("encapsulated {added} {:?}", effect_texts(effects))
+        }
+        Effect::UseNeighbour { device, address, .. } => format!("neighbour {device} {address}"),
+        // Only for the packet itself.
+        Effect::LearnNeighbour { .. } => String::new(),
+        Effect::Solicit { port, packet, .. } => format!("solicit {port} {:?}", packet.data()),
     };
-    t.effects.iter().map(text).collect()
+    effects.iter().map(text).collect()
 }
 
 /// Checks one packet and its mutants, and the same packets after each recirculation.
@@ -603,7 +707,7 @@ proptest! {
         modes in proptest::collection::vec((0..5u8, 0..3u8), 4),
         frag_handling in select(&[0u16, 1, 3][..]),
         base in spec(),
-        others in proptest::collection::vec((spec(), 0..20usize, 0..20usize), 40),
+        others in proptest::collection::vec((spec(), 0..22usize, 0..22usize), 40),
     ) {
         let w = world(&rules, &modes, frag_handling);
         let mutants: Vec<Spec> = others.iter().map(|(o, a, b)| base.with(o, *a).with(o, *b)).collect();

@@ -47,7 +47,12 @@ pub(super) fn text(daemon: &Daemon, mut first: Traced, arguments: &Arguments<'_>
             translate_addresses(nat, &mut key, &mut out);
         }
         let _ = writeln!(out, "{RULE}\n");
-        let input = TraceInput { bridge: first.bridge, in_port: first.in_port, key };
+        let input = TraceInput {
+            bridge: first.bridge,
+            in_port: first.in_port,
+            key,
+            invalid_options: false,
+        };
         let mut traced = step(daemon, arguments, input, first.packet.clone(), None);
         out.push_str(&traced.text());
         has_failed = traced.translation.error.is_some();

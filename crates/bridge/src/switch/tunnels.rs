@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Tunnel ports of the switch, and the datapath ports that stand for them.
+
+use super::{Dirty, Switch, mark};
+use crate::snapshot::BridgeIndex;
+use crate::tunnel::{
+    AddressedDevice, Config, Listening, Output, Tunnels, Vport, VportMatch, Vports,
+};
+use ::tunnel::SourcePorts;
+use datapath::{PortError, PortNo as DpPort, TunnelKind};
+use openflow::PortNo;
+use std::sync::Arc;
+use underlay::Underlay;
+
+impl Switch {
+    /// Changes the options of a tunnel port, which keeps its number. `wanted` is the wanted number
+    /// of the datapath port, when another one must stand for the tunnel from now on.
+    ///
+    /// # Errors
+    ///
+    /// There is no such tunnel port, or the options collide with those of another one. The port
+    /// stays as it was.
+    pub fn set_tunnel(
+        &mut self,
+        index: BridgeIndex,
+        number: PortNo,
+        config: Arc<Config>,
+        wanted: Option<DpPort>,
+    ) -> Result<(), PortError> {
+        let not_found = || PortError::NotFound(number.to_string());
+        let port = self.bridge(index).and_then(|b| b.ports.get(&number)).ok_or_else(not_found)?;
+        let before = port.tunnel.clone().ok_or_else(not_found)?;
+        if before == config {
+            return Ok(());
+        }
+        let name = port.name.clone();
+        let backing = self.back_tunnel(&name, &config, wanted, Some((index, number)))?;
+        let bridge = self.bridges.get_mut(index.0).and_then(Option::as_mut);
+        if let Some(port) = bridge.and_then(|b| b.ports.get_mut(&number)) {
+            port.kind = datapath::PortKind::Tunnel(config.kind);
+            port.tunnel = Some(config);
+            port.dp_port = Some(backing);
+        }
+        self.counters.port_updates += 1;
+        mark(&mut self.dirty, index, Dirty::All);
+        // Packet threads must not translate to a datapath port that is closed below.
+        self.publish();
+        self.release_backing(&before);
+        Ok(())
+    }
+
+    /// Returns the datapath port that stands for a tunnel with these options, from now on for one
+    /// vport more. `own` is the vport itself, when it exists.
+    pub(super) fn back_tunnel(
+        &mut self,
+        name: &str,
+        config: &Config,
+        wanted: Option<DpPort>,
+        own: Option<(BridgeIndex, PortNo)>,
+    ) -> Result<DpPort, PortError> {
+        let error = |problem| PortError::Option { name: name.to_owned(), problem };
+        let others: Vec<_> = self
+            .bridges()
+            .flat_map(|b| b.ports.values().map(move |port| (b.index, port)))
+            .filter(|(index, port)| own != Some((*index, port.number)))
+            .filter_map(|(_, port)| Some((port, port.tunnel.as_ref()?, port.dp_port?)))
+            .collect();
+        let is_vxlan = config.kind == TunnelKind::Vxlan;
+        let differs = |other: &Config| {
+            other.kind == TunnelKind::Vxlan
+                && other.port == config.port
+                && other.extensions.gbp != config.extensions.gbp
+        };
+        if is_vxlan && others.iter().any(|(_, other, _)| differs(other)) {
+            // Scripts look for Open vSwitch's words.
+            tracing::warn!(target: "netdev", "{name}: could not set configuration (File exists)");
+            return Err(error(
+                "VXLAN-GBP, and non-VXLAN-GBP tunnels can't be configured on the same dst_port"
+                    .to_owned(),
+            ));
+        }
+        // Only vports of the same datapath port can be equal.
+        if let Some(backing) = self.backings.number(config) {
+            let wanted = VportMatch::of(config, backing);
+            let equal = others.iter().find(|(_, other, at)| VportMatch::of(other, *at) == wanted);
+            if let Some((other, _, _)) = equal {
+                return Err(error(format!(
+                    "attempting to add tunnel port with same config as port '{}' ({wanted})",
+                    other.name
+                )));
+            }
+        }
+        self.backings.acquire(&*self.datapath, config, wanted)
+    }
+
+    /// Ends the use of a datapath port by one vport.
+    pub(super) fn release_backing(&mut self, config: &Config) {
+        if let Err(error) = self.backings.release(&*self.datapath, config) {
+            let name = config.backing_name();
+            tracing::warn!(target: "bridge", "could not remove port {name} from the datapath ({error})");
+        }
+        self.mark_all_dirty(); // packets to the host no longer come out of it
+    }
+
+    /// Sets the routes and neighbours over which tunnels go. Megaflows follow their changes from
+    /// [`Switch::publish`] to [`Switch::publish`].
+    pub fn set_underlay(&mut self, underlay: Arc<Underlay>) {
+        self.underlay = Some(underlay);
+        self.mark_all_dirty();
+    }
+
+    /// Sets the actions by which packets go into tunnels.
+    pub fn set_tunnel_output(&mut self, output: Output) {
+        self.tunnel_output = output;
+        self.mark_all_dirty();
+    }
+
+    /// Sets the UDP source ports of outer headers.
+    pub fn set_source_ports(&mut self, ports: SourcePorts) {
+        self.source_ports = ports;
+        self.mark_all_dirty();
+    }
+
+    /// Returns the UDP source ports of outer headers.
+    pub fn source_ports(&self) -> SourcePorts {
+        self.source_ports
+    }
+
+    /// Marks all bridges for publication when routes, neighbours or addresses have changed: the
+    /// actions of megaflows that go into tunnels have them.
+    pub(super) fn follow_underlay(&mut self) {
+        let Some(underlay) = &self.underlay else { return };
+        let sequence = underlay.sequence();
+        if self.underlay_sequence == sequence {
+            return;
+        }
+        let routes = underlay.routes();
+        let names_mark = |table: u32| routes.in_table(table).iter().any(|route| route.mark != 0);
+        self.routes_by_mark = routes.rules().iter().any(|rule| rule.mark.is_some())
+            || routes.tables().into_iter().any(names_mark);
+        self.underlay_sequence = sequence;
+        self.mark_all_dirty();
+    }
+
+    /// Returns all about tunnels that translation reads.
+    pub(super) fn tunnels(&self) -> Tunnels {
+        let ports = || self.bridges().flat_map(|b| b.ports.values().map(move |p| (b.index, p)));
+        let vports = ports().filter_map(|(bridge, port)| {
+            let (config, backing) = (port.tunnel.as_ref()?, port.dp_port?);
+            Some((VportMatch::of(config, backing), Vport { bridge, port: port.number }))
+        });
+        let mut devices = Vec::new();
+        if let Some(underlay) = &self.underlay {
+            for (name, device) in underlay.routes().devices() {
+                // The switch knows the addresses of its own devices, dummies among them.
+                let own = ports().find(|(_, port)| port.name == **name && !port.is_virtual());
+                devices.push(AddressedDevice {
+                    name: name.to_string(),
+                    mac: own.map_or(device.mac.0, |(_, port)| port.status.mac),
+                    addresses: device.addresses.iter().map(|a| a.address()).collect(),
+                });
+            }
+        }
+        Tunnels {
+            vports: Vports::new(vports),
+            listening: Listening::new(self.backings.listeners(), &devices),
+            underlay: self.underlay.clone(),
+            routes_by_mark: self.routes_by_mark,
+            output: self.tunnel_output,
+            source_ports: self.source_ports,
+        }
+    }
+}

@@ -1,0 +1,744 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Tunnels: packets that came out of one, output to one, and packets that go into one of the host's.
+//!
+//! # Output
+//! The outer headers are part of the actions (`tnl_push`), so translation finds the route and the
+//! next hop's address itself, and then goes on with the outer frame through the bridge of the device
+//! that the route names. A change of a route or a neighbour is a change of the snapshot: megaflows
+//! follow it. A packet whose next hop has no known address is dropped, and its effect asks for the
+//! address.
+//!
+//! # Soundness
+//! The outer frame's fields come from options, from fields that are exact by then, and from tables.
+//! So the bits that the next bridge reads of it need no mask, except for those that are still the
+//! packet's own: mark and priority.
+
+use super::context::Context;
+use super::finish::is_ip;
+use super::output::pipeline_fields;
+use crate::effect::{Direction, Effect};
+use crate::snapshot::{BridgeIndex, BridgeView, PortView};
+use crate::trace::Kind;
+use crate::tunnel::{Config, OrFlow, Outer, Output, PacketTypeMode, Tos, Ttl};
+use ::tunnel::{Extension, Gbp, Gtpu, Header, Metadata, Options, Payload, Request, flags};
+use clock::OncePer;
+use datapath::{Action as DpAction, DropReason, PortNo as DpPort, TunnelKind};
+use flow::tun_metadata::Wide;
+use flow::{Key, Mask, Tunnel, Vlan};
+use packet::{Mac, ethertype, ip_proto};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
+use std::time::Duration;
+use underlay::{Found, Query, Underlay, address_text};
+
+/// Bits of the octet of DSCP and ECN (RFC 3168, 5).
+pub(super) const ECN: u8 = 0x03;
+const ECN_CE: u8 = 0x03;
+const ECN_ECT_0: u8 = 0x02;
+const DSCP: u8 = 0xfc;
+/// IP protocol GRE.
+const GRE: u8 = 47;
+/// ICMPv6 type of a neighbour advertisement (RFC 4861, 4.4).
+const NEIGHBOUR_ADVERTISEMENT: u16 = 136;
+/// Packet type of Ethernet frames, and the namespace of Ethernet types (OpenFlow 1.5.1, 7.2.3.11).
+const ETHERNET: u32 = 0;
+const ETHERTYPES: u32 = 1 << 16;
+
+/// Limits the rate of the warning about congestion marks on packets that may have none.
+static ECN_WARNING: OncePer = OncePer::new(Duration::from_secs(5));
+
+/// The outer header of the packet as received.
+#[derive(Clone, Copy)]
+pub(super) struct ReceivedOuter {
+    destination: IpAddr,
+    tos: u8,
+}
+
+impl ReceivedOuter {
+    /// Returns that of `key`; `None` for a packet that came out of no tunnel.
+    pub(super) fn of(key: &Key) -> Option<ReceivedOuter> {
+        let tunnel = &key.tunnel;
+        tunnel
+            .is_some()
+            .then(|| ReceivedOuter { destination: destination(tunnel), tos: tunnel.tos })
+    }
+}
+
+fn destination(tunnel: &Tunnel) -> IpAddr {
+    match tunnel.dst.get() {
+        0 if tunnel.ipv6_dst != [0; 16] => Ipv6Addr::from(tunnel.ipv6_dst).into(),
+        v4 => Ipv4Addr::from_bits(v4).into(),
+    }
+}
+
+fn source(tunnel: &Tunnel) -> Option<IpAddr> {
+    match (tunnel.src.get(), tunnel.ipv6_src) {
+        (0, v6) if v6 != [0; 16] => Some(Ipv6Addr::from(v6).into()),
+        (0, _) => None,
+        (v4, _) => Some(Ipv4Addr::from_bits(v4).into()),
+    }
+}
+
+/// Returns the parts of a datapath's key that decide which vport the packet belongs to; `None` for a
+/// packet that came out of no tunnel.
+pub(super) fn outer_of(key: &Key) -> Option<Outer> {
+    let tunnel = &key.tunnel;
+    let destination = tunnel.is_some().then(|| destination(tunnel))?;
+    let unspecified = match destination {
+        IpAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+        IpAddr::V6(_) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
+    };
+    Some(Outer {
+        backing: DpPort(key.in_port.get()),
+        key: tunnel.id.get(),
+        source: source(tunnel).unwrap_or(unspecified),
+        destination,
+        is_ethernet: key.packet_type.get() == ETHERNET,
+    })
+}
+
+/// Makes the bits exact on which the vport of a received packet, and its ECN, depend. Its TTL and
+/// its source port do not count: they would make a megaflow each.
+pub(super) fn mask_received(key: &Key, mask: &mut Mask) {
+    let (tunnel, m) = (&key.tunnel, &mut mask.0);
+    if !tunnel.is_some() {
+        return;
+    }
+    m.tunnel.id.set(u64::MAX);
+    if tunnel.dst.get() != 0 {
+        m.tunnel.src.set(u32::MAX);
+        m.tunnel.dst.set(u32::MAX);
+    } else {
+        m.tunnel.ipv6_src = [0xff; 16];
+        m.tunnel.ipv6_dst = [0xff; 16];
+    }
+    m.tunnel.flags.set(Tunnel::DONT_FRAGMENT | Tunnel::CSUM | Tunnel::KEY);
+    m.tunnel.tos = u8::MAX;
+    if is_ip(key) && tunnel.tos & ECN == ECN_CE {
+        m.nw_tos |= ECN;
+    }
+}
+
+/// The device, the next hop and the addresses of an outer frame.
+struct Path<'a> {
+    bridge_index: BridgeIndex,
+    bridge: &'a BridgeView,
+    port: &'a PortView,
+    source: IpAddr,
+    next_hop: Mac,
+}
+
+impl<'a> Context<'a> {
+    /// Gives the packet the congestion mark of its outer header (RFC 6040, 4.2). Returns false for a
+    /// packet that has the mark and may not: it is dropped.
+    pub(super) fn decapsulate_ecn(&mut self) -> bool {
+        let marked = self.received.is_some_and(|outer| outer.tos & ECN == ECN_CE);
+        if !marked || !is_ip(&self.key) {
+            return true;
+        }
+        if self.key.nw_tos & ECN == 0 {
+            if ECN_WARNING.is_due(self.now) {
+                tracing::warn!(
+                    target: "tunnel",
+                    "dropping tunnel packet marked ECN CE but is not ECN capable"
+                );
+            }
+            self.emit(DpAction::Drop(DropReason::Congestion));
+            return false;
+        }
+        self.is_congestion_marked = true;
+        self.key.nw_tos |= ECN_CE;
+        true
+    }
+
+    /// Counts a packet from a vport.
+    pub(super) fn credit_vport(&mut self) {
+        if let Some(port) = self.port(self.in_port()).filter(|p| p.tunnel.is_some()) {
+            self.effect(|| Effect::VirtualPort(Arc::clone(&port.virtual_stats), Direction::Rx));
+        }
+    }
+
+    /// Returns the fields that a frozen pipeline restores, and whether the tunnel fields are among
+    /// them. They are when they are no longer those with which the packet came: then all packets of
+    /// the megaflow must have come with the same ones.
+    pub(super) fn frozen_fields(&mut self) -> (Key, bool) {
+        let mut fields = pipeline_fields(&self.key);
+        let is_tunnel_set = self.key.tunnel != self.original_tunnel;
+        if is_tunnel_set {
+            fields.tunnel = self.key.tunnel;
+            // No table matches these, and their values differ between packets.
+            (fields.tunnel.ttl, fields.tunnel.tos) = (0, 0);
+            (fields.tunnel.tp_src, fields.tunnel.tp_dst) = (0.into(), 0.into());
+            if self.received.is_some() {
+                self.mask_openflow_fields();
+            }
+        }
+        (fields, is_tunnel_set)
+    }
+
+    /// Makes all received fields exact that OpenFlow has.
+    fn mask_openflow_fields(&mut self) {
+        let table = &self.bridge.tlv_table;
+        let m = &mut self.mask.0.tunnel;
+        let exact = Mask::EXACT.0.tunnel;
+        let (options, present) = (m.options, m.present.get());
+        let kept = (m.ttl, m.tos, m.tp_src, m.tp_dst);
+        *m = exact;
+        (m.ttl, m.tos, m.tp_src, m.tp_dst) = kept;
+        (m.options, m.options_len) = (options, 0);
+        m.present.set(present | table.fields());
+        for (n, mapping) in table.iter() {
+            m.set_option(n, &Wide::ones(mapping.bytes.into()));
+        }
+    }
+
+    /// Gives a packet from a layer-3 vport the Ethernet header with which the bridge sees it.
+    pub(super) fn enter_layer3(&mut self) {
+        let mode = self.port(self.in_port()).and_then(|p| p.tunnel.as_ref()).map(|c| c.mode);
+        if mode == Some(PacketTypeMode::LegacyL3) && self.key.packet_type.get() != ETHERNET {
+            self.key.packet_type.set(ETHERNET);
+            (self.key.dl_src, self.key.dl_dst) = ([0; 6], [0; 6]);
+        }
+    }
+
+    /// Outputs to a vport.
+    pub(super) fn output_tunnel(
+        &mut self,
+        port: &'a PortView,
+        config: &Config,
+        truncate: Option<u32>,
+    ) {
+        let Some(backing) = port.dp_port else { return };
+        let saved = (self.key.tunnel, self.key.nw_tos, self.key.packet_type);
+        let saved_ethernet = (self.key.dl_src, self.key.dl_dst, self.key.dl_type, self.key.vlans);
+        self.leave_layer2(config);
+        self.outer_fields(config);
+        if self.received.is_some_and(|r| r.destination == destination(&self.key.tunnel)) {
+            self.report(Kind::Warning, || "Not tunneling to our own address".to_string());
+        } else {
+            self.effect(|| Effect::VirtualPort(Arc::clone(&port.virtual_stats), Direction::Tx));
+            match self.snapshot.tunnels.output {
+                Output::Push => {
+                    self.report(Kind::Detail, || "output to native tunnel".to_string());
+                    self.commit();
+                    self.push_headers(config, backing, truncate);
+                }
+                Output::Set => {
+                    self.report(Kind::Detail, || "output to kernel tunnel".to_string());
+                    self.commit_tunnel(config.kind);
+                    self.commit();
+                    if let Some(max_len) = truncate {
+                        self.emit(DpAction::Trunc(max_len));
+                    }
+                    self.emit(DpAction::Output(backing));
+                }
+            }
+        }
+        (self.key.tunnel, self.key.nw_tos, self.key.packet_type) = saved;
+        (self.key.dl_src, self.key.dl_dst, self.key.dl_type, self.key.vlans) = saved_ethernet;
+    }
+
+    /// Takes the Ethernet header off for a layer-3 vport, or gives a packet without one a header of
+    /// zeros for a layer-2 vport.
+    fn leave_layer2(&mut self, config: &Config) {
+        let is_ethernet = self.key.packet_type.get() == ETHERNET;
+        match config.mode {
+            PacketTypeMode::LegacyL3 if is_ethernet => {
+                self.key.packet_type.set(ETHERTYPES | u32::from(self.key.dl_type.get()));
+                self.key.vlans = [Vlan::default(); flow::VLANS];
+            }
+            PacketTypeMode::LegacyL2 if !is_ethernet => {
+                self.key.packet_type.set(ETHERNET);
+                (self.key.dl_src, self.key.dl_dst) = ([0; 6], [0; 6]);
+            }
+            PacketTypeMode::LegacyL2 | PacketTypeMode::LegacyL3 | PacketTypeMode::Aware => {}
+        }
+    }
+
+    /// Sets the tunnel fields with which the packet leaves by a vport.
+    fn outer_fields(&mut self, config: &Config) {
+        self.mask_forwarded(config);
+        let is_ip = is_ip(&self.key);
+        let inner_tos = self.key.nw_tos;
+        if is_ip {
+            let m = &mut self.mask.0;
+            m.nw_tos |= ECN;
+            if config.tos == Tos::Inherit {
+                m.nw_tos |= DSCP;
+            }
+            if config.ttl == Ttl::Inherit {
+                m.nw_ttl = u8::MAX;
+            }
+        }
+        let inner_ttl = self.key.nw_ttl;
+        let t = &mut self.key.tunnel;
+        if let Some(OrFlow::Fixed(address)) = config.local {
+            set_source(t, Some(address));
+        } else if config.local.is_none() {
+            set_source(t, None);
+        }
+        if let OrFlow::Fixed(address) = config.remote {
+            match address {
+                IpAddr::V4(v4) => (t.dst, t.ipv6_dst) = (v4.to_bits().into(), [0; 16]),
+                IpAddr::V6(v6) => (t.dst, t.ipv6_dst) = (0.into(), v6.octets()),
+            }
+        }
+        t.tp_dst.set(config.port);
+        match config.out_key {
+            None => t.id.set(0),
+            Some(OrFlow::Fixed(key)) => t.id.set(key),
+            Some(OrFlow::Flow) => {}
+        }
+        t.ttl = match config.ttl {
+            Ttl::Inherit if is_ip => inner_ttl,
+            Ttl::Inherit => crate::tunnel::DEFAULT_TTL,
+            Ttl::Fixed(ttl) => ttl,
+        };
+        t.tos = match config.tos {
+            Tos::Inherit if is_ip => inner_tos & DSCP,
+            Tos::Inherit => 0,
+            Tos::Fixed(tos) => tos,
+        };
+        if is_ip {
+            t.tos |= if inner_tos & ECN == ECN_CE { ECN_ECT_0 } else { inner_tos & ECN };
+        }
+        let mut flags = t.flags.get() & Tunnel::OPENFLOW_FLAGS;
+        flags |= if config.dont_fragment { Tunnel::DONT_FRAGMENT } else { 0 };
+        flags |= if config.checksum { Tunnel::CSUM } else { 0 };
+        flags |= if config.out_key.is_some() { Tunnel::KEY } else { 0 };
+        t.flags.set(flags);
+        let erspan = &config.erspan;
+        t.erspan_ver = erspan.version.fixed().unwrap_or(t.erspan_ver);
+        t.erspan_idx.set(erspan.index.fixed().unwrap_or(t.erspan_idx.get()));
+        t.erspan_dir = erspan.direction.fixed().unwrap_or(t.erspan_dir);
+        t.erspan_hwid = erspan.hardware_id.fixed().unwrap_or(t.erspan_hwid);
+        if let Some(mark) = config.egress_mark {
+            self.key.pkt_mark.set(mark);
+            self.mask.0.pkt_mark.set(u32::MAX);
+        }
+    }
+
+    /// Makes the received fields exact that leave again by a vport of this kind, unless the options
+    /// replace them.
+    fn mask_forwarded(&mut self, config: &Config) {
+        if self.received.is_none() {
+            return; // the fields are zero, or set by actions
+        }
+        let m = &mut self.mask.0.tunnel;
+        match config.kind {
+            TunnelKind::Geneve => {
+                m.flags.set(m.flags.get() | Tunnel::OAM);
+                let mapped = self.bridge.tlv_table.fields();
+                m.present.set(m.present.get() | mapped);
+                for (n, mapping) in self.bridge.tlv_table.iter() {
+                    m.set_option(n, &Wide::ones(mapping.bytes.into()));
+                }
+            }
+            TunnelKind::Vxlan if config.extensions.gbp => {
+                m.gbp_id.set(u16::MAX);
+                m.gbp_flags = u8::MAX;
+            }
+            TunnelKind::Erspan | TunnelKind::Ip6Erspan => {
+                let all = Mask::EXACT.0.tunnel;
+                let erspan = &config.erspan;
+                if erspan.version.is_flow() {
+                    m.erspan_ver = all.erspan_ver;
+                }
+                if erspan.index.is_flow() {
+                    m.erspan_idx = all.erspan_idx;
+                }
+                if erspan.direction.is_flow() {
+                    m.erspan_dir = all.erspan_dir;
+                }
+                if erspan.hardware_id.is_flow() {
+                    m.erspan_hwid = all.erspan_hwid;
+                }
+            }
+            TunnelKind::Gtpu => (m.gtpu_flags, m.gtpu_msgtype) = (u8::MAX, u8::MAX),
+            TunnelKind::Vxlan
+            | TunnelKind::Gre
+            | TunnelKind::Ip6Gre
+            | TunnelKind::Bareudp
+            | TunnelKind::Lisp
+            | TunnelKind::Srv6
+            | TunnelKind::Stt => {}
+        }
+    }
+}
+
+fn set_source(t: &mut Tunnel, address: Option<IpAddr>) {
+    (t.src, t.ipv6_src) = match address {
+        Some(IpAddr::V4(v4)) => (v4.to_bits().into(), [0; 16]),
+        Some(IpAddr::V6(v6)) => (0.into(), v6.octets()),
+        None => (0.into(), [0; 16]),
+    };
+}
+
+impl<'a> Context<'a> {
+    /// Emits `set(tunnel(...))` when the datapath's packet has other tunnel fields.
+    fn commit_tunnel(&mut self, kind: TunnelKind) {
+        let tunnel = self.sent_fields(kind);
+        if tunnel != self.base.tunnel {
+            self.base.tunnel = tunnel;
+            self.emit(DpAction::SetTunnel(Box::new(tunnel)));
+        }
+    }
+
+    /// Returns the tunnel fields in a datapath's form, without those that headers of `kind` do not
+    /// have.
+    fn sent_fields(&self, kind: TunnelKind) -> Tunnel {
+        let mut t = self.key.tunnel;
+        if kind != TunnelKind::Vxlan {
+            (t.gbp_id, t.gbp_flags) = (0.into(), 0);
+        }
+        if !matches!(kind, TunnelKind::Erspan | TunnelKind::Ip6Erspan) {
+            (t.erspan_ver, t.erspan_idx, t.erspan_dir, t.erspan_hwid) = (0, 0.into(), 0, 0);
+        }
+        if kind != TunnelKind::Gtpu {
+            (t.gtpu_flags, t.gtpu_msgtype) = (0, 0);
+        }
+        let options = match kind == TunnelKind::Geneve {
+            true => self.bridge.tlv_table.encode(&t).0,
+            false => Vec::new(),
+        };
+        t.present.set(0);
+        t.options = Tunnel::NONE.options;
+        t.options_len = 0;
+        t.set_raw_options(&options);
+        t
+    }
+
+    /// Emits `tnl_push`, and what the bridge underneath does with the outer frame.
+    fn push_headers(&mut self, config: &Config, backing: DpPort, truncate: Option<u32>) {
+        let tunnel = self.sent_fields(config.kind);
+        let Some(path) = self.path(&tunnel) else { return };
+        let Some(header) = self.header(config, &tunnel, &path) else { return };
+        let Some(out_port) = path.port.dp_port else { return };
+        let frame = self.outer_frame(&header, &tunnel, &path);
+        let added = header.bytes().len() as u64;
+        let push =
+            DpAction::TunnelPush { header: Arc::new(header), tunnel_port: backing, out_port };
+
+        let saved = (self.key, self.base, self.mask, self.was_mpls, self.is_mpls_endless);
+        let saved_state = (self.hashed, self.irreversible);
+        let effects = std::mem::take(&mut self.effects);
+        (self.key, self.base, self.mask) = (frame, frame, Mask::WILDCARD);
+        (self.was_mpls, self.is_mpls_endless, self.hashed) = (false, false, false);
+        let inner = self.nested(|ctx| {
+            if let Some(max_len) = truncate {
+                ctx.emit(DpAction::Trunc(max_len));
+            }
+            ctx.emit(push);
+            ctx.in_bridge(path.bridge_index, path.bridge, path.port.number);
+        });
+        let after = std::mem::replace(&mut self.effects, effects);
+        let outer_mask = self.mask;
+        (self.key, self.base, self.mask, self.was_mpls, self.is_mpls_endless) = saved;
+        (self.hashed, self.irreversible) = saved_state;
+        // These fields of the outer frame are the packet's own.
+        let m = &mut self.mask.0;
+        m.pkt_mark.set(m.pkt_mark.get() | outer_mask.0.pkt_mark.get());
+        m.skb_priority.set(m.skb_priority.get() | outer_mask.0.skb_priority.get());
+        if !after.is_empty() {
+            self.effect(|| Effect::Encapsulated { added, effects: after });
+        }
+        let own = 1 + usize::from(truncate.is_some());
+        if inner.len() > own {
+            self.emit(DpAction::Clone(inner));
+        }
+    }
+
+    /// Finds the way of a packet with these tunnel fields; `None` when there is none yet.
+    fn path(&mut self, tunnel: &Tunnel) -> Option<Path<'a>> {
+        let snapshot = self.snapshot;
+        let destination = destination(tunnel);
+        let underlay = snapshot.tunnels.underlay.as_ref();
+        // A mark decides only where a route or a rule names one.
+        let mut mark = 0;
+        if snapshot.tunnels.routes_by_mark {
+            self.mask.0.pkt_mark.set(u32::MAX);
+            mark = self.key.pkt_mark.get();
+        }
+        let query = Query { destination, source: source(tunnel), mark };
+        let found = underlay.and_then(|underlay| Some((underlay, underlay.lookup(&query)?)));
+        let place = found.and_then(|(underlay, found)| {
+            let (index, bridge, port) = port_of_device(snapshot, &found.device)?;
+            Some((underlay, found, index, bridge, port))
+        });
+        let Some((underlay, found, bridge_index, bridge, port)) = place else {
+            self.report(Kind::Warning, || "native tunnel routing failed".to_string());
+            return None;
+        };
+        let hop = found.neighbour(destination);
+        let shown = address_text(hop);
+        self.report(Kind::Detail, || format!("tunneling to {shown} via {}", port.name));
+        if port.mac == [0; 6] {
+            self.report(Kind::Warning, || {
+                "tunnel output device lacks Ethernet address".to_string()
+            });
+            return None;
+        }
+        let Some(next_hop) = underlay.neighbour(&bridge.name, hop) else {
+            self.solicit(underlay, &found, hop, (bridge_index, bridge, port));
+            return None;
+        };
+        let device: Arc<str> = Arc::from(bridge.name.as_str());
+        self.effect(|| Effect::UseNeighbour {
+            underlay: Arc::clone(underlay),
+            device,
+            address: hop,
+        });
+        let source = found.source;
+        self.report(Kind::Detail, || {
+            format!(
+                "tunneling from {} {} to {next_hop} {shown}",
+                Mac(port.mac),
+                address_text(source)
+            )
+        });
+        Some(Path { bridge_index, bridge, port, source, next_hop })
+    }
+
+    /// Asks for the Ethernet address of the next hop.
+    fn solicit(
+        &mut self,
+        underlay: &Underlay,
+        found: &Found,
+        hop: IpAddr,
+        (bridge_index, bridge, port): (BridgeIndex, &BridgeView, &PortView),
+    ) {
+        let shown = address_text(hop);
+        self.report(Kind::Detail, || {
+            let what = if hop.is_ipv4() { "ARP" } else { "ND" };
+            format!(
+                "neighbor cache miss for {shown} on bridge {}, sending {what} request",
+                bridge.name
+            )
+        });
+        let source = underlay.routes().source_at(&bridge.name, hop).unwrap_or(found.source);
+        if let Some(packet) = underlay::solicitation(Mac(port.mac), source, hop) {
+            let port = port.number;
+            self.effect(|| Effect::Solicit {
+                bridge: bridge_index,
+                port,
+                packet: Arc::new(packet),
+            });
+        }
+    }
+
+    /// Returns the header to push.
+    fn header(&mut self, config: &Config, tunnel: &Tunnel, path: &Path<'_>) -> Option<Header> {
+        let mut metadata = metadata(config.kind, tunnel, path.source);
+        // UDP over IPv6 has a checksum (RFC 8200, 8.1).
+        if metadata.dst.is_ipv6() && is_udp(config.kind) {
+            metadata.flags |= flags::CHECKSUM;
+        }
+        let payload = Payload::from_packet_type(self.key.packet_type.get());
+        // A route begins with the other end.
+        let starts = match (config.segments.first(), metadata.dst) {
+            (Some(first), IpAddr::V6(dst)) => *first == dst,
+            (first, _) => first.is_none(),
+        };
+        let built = payload.filter(|_| starts).map(|payload| {
+            Header::build(&Request {
+                kind: config.kind,
+                eth_dst: path.next_hop.0,
+                eth_src: path.port.mac,
+                metadata: &metadata,
+                payload,
+                is_generic_protocol: config.extensions.gpe,
+                has_sequence: config.sequence,
+                segments: &config.segments,
+                flow_label: config.flow_label,
+                sources: self.snapshot.tunnels.source_ports,
+            })
+        });
+        match built {
+            Some(Ok(header)) => Some(header),
+            Some(Err(_)) | None => {
+                self.report(Kind::Warning, || "native tunnel header build failed".to_string());
+                None
+            }
+        }
+    }
+
+    /// Returns the key of the outer frame. Its UDP source port differs between packets and is zero.
+    fn outer_frame(&self, header: &Header, tunnel: &Tunnel, path: &Path<'_>) -> Key {
+        let mut key = Key::ZERO;
+        key.pkt_mark = self.key.pkt_mark;
+        key.skb_priority = self.key.skb_priority;
+        (key.dl_src, key.dl_dst) = (path.port.mac, path.next_hop.0);
+        match (path.source, destination(tunnel)) {
+            (IpAddr::V4(from), IpAddr::V4(to)) => {
+                key.dl_type.set(ethertype::IPV4);
+                key.nw_src.set(from.to_bits());
+                key.nw_dst.set(to.to_bits());
+            }
+            (from, to) => {
+                key.dl_type.set(ethertype::IPV6);
+                (key.ipv6_src, key.ipv6_dst) = (octets(from), octets(to));
+            }
+        }
+        (key.nw_tos, key.nw_ttl) = (tunnel.tos, tunnel.ttl);
+        key.nw_proto = match header.kind() {
+            TunnelKind::Vxlan | TunnelKind::Geneve | TunnelKind::Gtpu | TunnelKind::Bareudp => {
+                ip_proto::UDP
+            }
+            TunnelKind::Gre | TunnelKind::Ip6Gre | TunnelKind::Erspan | TunnelKind::Ip6Erspan => {
+                GRE
+            }
+            TunnelKind::Stt => ip_proto::TCP,
+            TunnelKind::Lisp => ip_proto::UDP,
+            // The protocol of the packet inside.
+            TunnelKind::Srv6 if self.key.dl_type.get() == ethertype::IPV6 => 41,
+            TunnelKind::Srv6 => 4,
+        };
+        key.tp_dst = tunnel.tp_dst;
+        key
+    }
+
+    /// Returns the datapath port whose tunnel takes a packet that would leave by the device of
+    /// `port`. Learns neighbours from the packet.
+    pub(super) fn terminate(&mut self, port: &PortView) -> Option<DpPort> {
+        let tunnels = &self.snapshot.tunnels;
+        if tunnels.output != Output::Push || !tunnels.listening.terminates(&port.name) {
+            return None;
+        }
+        let underlay = tunnels.underlay.as_ref()?;
+        let backing = tunnels.listening.lookup(&self.key, &mut self.mask);
+        let neighbour = match backing {
+            Some(_) => self.sender(),
+            None => self.announced(underlay),
+        };
+        if let Some((address, mac)) = neighbour {
+            let device: Arc<str> = Arc::from(self.bridge.name.as_str());
+            let underlay = Arc::clone(underlay);
+            self.effect(|| Effect::LearnNeighbour { underlay, device, address, mac });
+        }
+        backing
+    }
+
+    /// Returns the sender of the packet as a neighbour. The effect is for this packet alone, so no
+    /// bit of it becomes exact.
+    fn sender(&self) -> Option<(IpAddr, Mac)> {
+        let address = match self.key.dl_type.get() {
+            ethertype::IPV4 => IpAddr::from(Ipv4Addr::from_bits(self.key.nw_src.get())),
+            ethertype::IPV6 => IpAddr::from(Ipv6Addr::from(self.key.ipv6_src)),
+            _ => return None,
+        };
+        Some((address, Mac(self.key.dl_src)))
+    }
+
+    /// Returns the neighbour that the packet announces to the present bridge.
+    fn announced(&mut self, underlay: &Underlay) -> Option<(IpAddr, Mac)> {
+        let m = &mut self.mask.0;
+        match self.key.dl_type.get() {
+            ethertype::ARP => {
+                m.nw_proto = u8::MAX;
+                m.nw_src.set(u32::MAX);
+                m.nw_dst.set(u32::MAX);
+                m.arp_sha = [0xff; 6];
+            }
+            ethertype::IPV6 => {
+                m.nw_proto = u8::MAX;
+                if self.key.nw_proto != ip_proto::ICMPV6 {
+                    return None;
+                }
+                m.tp_src.set(u16::MAX);
+                if self.key.tp_src.get() != NEIGHBOUR_ADVERTISEMENT {
+                    return None;
+                }
+                m.tp_dst.set(u16::MAX);
+                m.ipv6_dst = [0xff; 16];
+                m.nd_target = [0xff; 16];
+                m.arp_tha = [0xff; 6];
+            }
+            _ => return None,
+        }
+        let routes = underlay.routes();
+        let devices =
+            self.bridge.ports.values().filter_map(|p| routes.devices().get(p.name.as_str()));
+        let own = devices.flat_map(|device| device.addresses.iter().map(|a| a.address()));
+        underlay::snoop::announced(&self.key, own)
+    }
+}
+
+fn octets(address: IpAddr) -> [u8; 16] {
+    match address {
+        IpAddr::V4(v4) => v4.to_ipv6_mapped().octets(),
+        IpAddr::V6(v6) => v6.octets(),
+    }
+}
+
+/// Returns the bridge and the port of a device that a route names: the port of the bridge with this
+/// name, or any port with it.
+fn port_of_device<'a>(
+    snapshot: &'a crate::snapshot::Snapshot,
+    device: &str,
+) -> Option<(BridgeIndex, &'a BridgeView, &'a PortView)> {
+    let named = |b: &&(BridgeIndex, &'a BridgeView)| b.1.name == device;
+    let all: Vec<(BridgeIndex, &BridgeView)> = snapshot
+        .bridges
+        .iter()
+        .enumerate()
+        .filter_map(|(i, b)| Some((BridgeIndex(i), &**b.as_ref()?)))
+        .collect();
+    let (own, others): (Vec<_>, Vec<_>) = all.iter().partition(named);
+    own.into_iter().chain(others).find_map(|(index, bridge)| {
+        let mut ports: Vec<&PortView> =
+            bridge.ports.values().filter(|p| p.name == device && p.tunnel.is_none()).collect();
+        ports.sort_unstable_by_key(|p| p.number);
+        Some((index, bridge, ports.first().copied()?))
+    })
+}
+
+const fn is_udp(kind: TunnelKind) -> bool {
+    matches!(kind, TunnelKind::Vxlan | TunnelKind::Geneve | TunnelKind::Gtpu | TunnelKind::Bareudp)
+}
+
+/// Returns the fields of a header to push.
+fn metadata(kind: TunnelKind, t: &Tunnel, source: IpAddr) -> Metadata {
+    let dst = destination(t);
+    let has = |ours: u16, theirs: u16| if t.flags.get() & ours != 0 { theirs } else { 0 };
+    let bits = has(Tunnel::DONT_FRAGMENT, flags::DONT_FRAGMENT)
+        | has(Tunnel::CSUM, flags::CHECKSUM)
+        | has(Tunnel::KEY, flags::KEY)
+        | has(Tunnel::OAM, flags::OAM);
+    Metadata {
+        tun_id: t.id.get(),
+        src: source,
+        dst,
+        tos: t.tos,
+        ttl: t.ttl,
+        tp_src: 0,
+        tp_dst: t.tp_dst.get(),
+        flags: bits,
+        extension: extension(kind, t),
+        options: Options::new(t.raw_options()).unwrap_or_default(),
+    }
+}
+
+fn extension(kind: TunnelKind, t: &Tunnel) -> Extension {
+    match kind {
+        TunnelKind::Vxlan if t.gbp_id.get() != 0 || t.gbp_flags != 0 => {
+            Extension::Gbp(Gbp { id: t.gbp_id.get(), flags: t.gbp_flags })
+        }
+        TunnelKind::Erspan | TunnelKind::Ip6Erspan => match t.erspan_ver {
+            1 => Extension::Erspan(::tunnel::Erspan::V1 { index: t.erspan_idx.get() }),
+            2 => Extension::Erspan(::tunnel::Erspan::V2 {
+                is_egress: t.erspan_dir != 0,
+                hardware_id: t.erspan_hwid,
+            }),
+            _ => Extension::None,
+        },
+        TunnelKind::Gtpu => Extension::Gtpu(Gtpu { flags: t.gtpu_flags, msgtype: t.gtpu_msgtype }),
+        TunnelKind::Vxlan
+        | TunnelKind::Geneve
+        | TunnelKind::Gre
+        | TunnelKind::Ip6Gre
+        | TunnelKind::Bareudp
+        | TunnelKind::Lisp
+        | TunnelKind::Srv6
+        | TunnelKind::Stt => Extension::None,
+    }
+}

@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Tunnel ports of a switch over the model datapath: the datapath ports that they share, and
+//! packets between two switches over an underlay.
+
+use bridge::event::{Event, Sender};
+use bridge::snapshot::BridgeIndex;
+use bridge::switch::{PortRequest, Switch};
+use bridge::tunnel::{Config, Extensions, OrFlow};
+use clock::Clock;
+use datapath::{Packets, PortKind, PortNo as DpPort, PortSpec, Ports, TunnelKind};
+use datapath_model::Model;
+use flow::Match;
+use openflow::message::FlowMod;
+use openflow::{Action, PortNo};
+use packet::build::Frame;
+use packet::{Mac, Packet};
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex};
+use underlay::{Cidr, Underlay};
+
+const HOST: [u8; 4] = [10, 0, 0, 1];
+const OTHER: [u8; 4] = [10, 0, 0, 2];
+
+/// A switch with an overlay bridge, and an underlay bridge `phy` with its own port and the port
+/// `u0`.
+struct Site {
+    switch: Switch,
+    model: Arc<Model>,
+    over: BridgeIndex,
+    phy: BridgeIndex,
+    underlay: Arc<Underlay>,
+    events: Arc<Mutex<Vec<Event>>>,
+}
+
+fn port(name: &str, kind: PortKind) -> PortSpec {
+    PortSpec { name: name.to_owned(), kind, ..PortSpec::default() }
+}
+
+fn output(port: PortNo) -> Vec<Action> {
+    vec![Action::Output { port, max_len: 0 }]
+}
+
+impl Site {
+    /// A site whose host has the address `own`.
+    fn new(own: [u8; 4]) -> Site {
+        let clock = Clock::new();
+        clock.stop();
+        let model = Model::new("dummy@ovs-dummy", clock.clone(), 1000, 1);
+        let events: Arc<Mutex<Vec<Event>>> = Arc::default();
+        let sink = Arc::clone(&events);
+        let sender = Sender::new(move |event| {
+            sink.lock().unwrap().push(event);
+            true
+        });
+        let mut switch = Switch::new(model.clone(), clock.clone(), sender, 1000, false).unwrap();
+        let underlay = Arc::new(Underlay::new(clock));
+        switch.set_underlay(Arc::clone(&underlay));
+        let (over, phy) = (switch.add_bridge("over", 1), switch.add_bridge("phy", 2));
+        let mut add = |bridge, name: &str, ofport| {
+            let spec = port(name, PortKind::Dummy);
+            let request = PortRequest { spec, ofport, ..PortRequest::default() };
+            let number = switch.add_port(bridge, &request).unwrap();
+            let status =
+                &mut switch.bridge_mut(bridge).unwrap().ports.get_mut(&number).unwrap().status;
+            status.mac = Site::mac(own);
+        };
+        add(over, "p1", Some(PortNo(1)));
+        add(phy, "phy", Some(PortNo::LOCAL));
+        add(phy, "u0", Some(PortNo(1)));
+        underlay.add_address("phy", Cidr::new(IpAddr::from(own), 24).unwrap());
+        let mut site = Site { switch, model, over, phy, underlay, events };
+        site.rule(site.phy, "in_port=LOCAL", output(PortNo(1)));
+        site.rule(site.phy, "in_port=1", output(PortNo::LOCAL));
+        site
+    }
+
+    /// The Ethernet address of the host with this address.
+    fn mac([.., last]: [u8; 4]) -> [u8; 6] {
+        [2, 0, 0, 0, 0, last]
+    }
+
+    fn rule(&mut self, bridge: BridgeIndex, text: &str, actions: Vec<Action>) {
+        let ports = |name: &str| (name == "LOCAL").then_some(PortNo::LOCAL.0);
+        let matching: Match = flow::text::parse_match(text, &ports).unwrap();
+        self.switch.flow_mod(bridge, &FlowMod::add(1, matching, &actions)).unwrap();
+        self.switch.publish();
+    }
+
+    fn tunnel(&mut self, name: &str, config: Config) -> Result<PortNo, String> {
+        let spec = port(name, PortKind::Tunnel(config.kind));
+        let tunnel = Some(Arc::new(config));
+        let request = PortRequest { spec, tunnel, ..PortRequest::default() };
+        let added = self.switch.add_port(self.over, &request).map_err(|e| e.to_string());
+        self.switch.publish();
+        added
+    }
+
+    fn datapath_port(&self, bridge: BridgeIndex, number: PortNo) -> DpPort {
+        self.switch.bridge(bridge).unwrap().ports[&number].dp_port.unwrap()
+    }
+
+    fn names(&self) -> Vec<String> {
+        self.model.ports().into_iter().map(|p| p.name).collect()
+    }
+
+    /// The frames that left by `u0`.
+    fn outer_frames(&self) -> Vec<Packet> {
+        self.model.take_sent(self.datapath_port(self.phy, PortNo(1)))
+    }
+}
+
+fn to(remote: [u8; 4]) -> Config {
+    Config::new(TunnelKind::Vxlan, OrFlow::Fixed(IpAddr::from(remote)))
+}
+
+fn packet() -> Packet {
+    Frame::ethernet([2, 0, 0, 0, 1, 2], [2, 0, 0, 0, 1, 1])
+        .ipv4([10, 1, 0, 1].into(), [10, 1, 0, 2].into(), 64)
+        .udp(5, 6)
+        .payload(&[7; 40])
+        .packet()
+}
+
+#[test]
+fn tunnel_ports_of_one_kind_and_port_share_a_datapath_port() {
+    let mut site = Site::new(HOST);
+    let a = site.tunnel("a", to(OTHER)).unwrap();
+    let b = site.tunnel("b", to([10, 0, 0, 3])).unwrap();
+    let c = site.tunnel("c", Config { port: 4790, ..to(OTHER) }).unwrap();
+    let at = |site: &Site, port| site.datapath_port(site.over, port);
+    assert_eq!(at(&site, a), at(&site, b));
+    assert_ne!(at(&site, a), at(&site, c));
+    assert!(site.names().contains(&"vxlan_sys_4790".to_owned()));
+    site.switch.remove_port(site.over, a).unwrap();
+    assert!(site.names().contains(&"vxlan_sys_4789".to_owned()), "b uses it");
+    site.switch.remove_port(site.over, b).unwrap();
+    assert!(!site.names().contains(&"vxlan_sys_4789".to_owned()));
+}
+
+#[test]
+fn a_second_port_with_one_configuration_is_refused() {
+    let mut site = Site::new(HOST);
+    site.tunnel("a", to(OTHER)).unwrap();
+    let error = site.tunnel("b", Config { dont_fragment: false, ..to(OTHER) }).unwrap_err();
+    assert!(
+        error.starts_with(
+            "b: attempting to add tunnel port with same config as port 'a' (::->10.0.0.2, key=0, legacy_l2, dp port="
+        ),
+        "{error}"
+    );
+    let gbp = Extensions { gbp: true, ..Extensions::default() };
+    let error = site.tunnel("b", Config { extensions: gbp, ..to([10, 0, 0, 3]) }).unwrap_err();
+    assert!(error.contains("VXLAN-GBP, and non-VXLAN-GBP"), "{error}");
+}
+
+#[test]
+fn options_change_in_place() {
+    let mut site = Site::new(HOST);
+    let a = site.tunnel("a", to(OTHER)).unwrap();
+    let b = site.tunnel("b", to([10, 0, 0, 3])).unwrap();
+    let other = Arc::new(Config { port: 8472, ..to(OTHER) });
+    site.switch.set_tunnel(site.over, a, other, None).unwrap();
+    assert!(site.names().contains(&"vxlan_sys_8472".to_owned()));
+    assert!(site.names().contains(&"vxlan_sys_4789".to_owned()), "b uses it");
+    let same = Arc::new(Config { port: 8472, ..to(OTHER) });
+    assert!(site.switch.set_tunnel(site.over, b, same, None).is_err());
+    site.switch.remove_port(site.over, b).unwrap();
+    assert!(!site.names().contains(&"vxlan_sys_4789".to_owned()));
+}
+
+#[test]
+fn a_packet_goes_through_a_tunnel_to_another_switch() {
+    let (mut a, mut b) = (Site::new(HOST), Site::new(OTHER));
+    for (site, other) in [(&mut a, OTHER), (&mut b, HOST)] {
+        let tunnel = site.tunnel("t", to(other)).unwrap();
+        site.rule(site.over, "in_port=1", output(tunnel));
+        site.rule(site.over, &format!("in_port={}", tunnel.0), output(PortNo(1)));
+    }
+    // The first packet asks for the neighbour.
+    let from = a.datapath_port(a.over, PortNo(1));
+    a.model.inject(packet(), from);
+    assert!(a.outer_frames().is_empty());
+    let asks = |e: &Event| matches!(e, Event::Solicit { port: PortNo::LOCAL, .. });
+    assert!(a.events.lock().unwrap().iter().any(asks));
+    // Once it is known, the megaflow follows.
+    a.underlay.learn("phy", IpAddr::from(OTHER), Mac(Site::mac(OTHER)));
+    a.switch.publish();
+    a.model.inject(packet(), from);
+    let outer = a.outer_frames();
+    assert_eq!(outer.len(), 1);
+    assert_eq!(outer[0].len(), packet().len() + 50);
+    // The other switch takes the headers off, and has learned the neighbour.
+    let arrives = b.datapath_port(b.phy, PortNo(1));
+    b.model.inject(outer[0].clone(), arrives);
+    let inner = b.model.take_sent(b.datapath_port(b.over, PortNo(1)));
+    assert_eq!(inner.len(), 1);
+    assert_eq!(inner[0].data(), packet().data());
+    assert_eq!(b.underlay.neighbour("phy", IpAddr::from(HOST)), Some(Mac(Site::mac(HOST))));
+    // Another neighbour's address is in the frames that follow.
+    a.underlay.learn("phy", IpAddr::from(OTHER), Mac([2, 0, 0, 0, 0, 99]));
+    a.switch.publish();
+    a.model.inject(packet(), from);
+    assert_eq!(a.outer_frames()[0].data()[..6], [2, 0, 0, 0, 0, 99]);
+    // Statistics of the tunnel ports count inner packets, those of the underlay's rules outer ones.
+    a.switch.collect_statistics();
+    let stats = |site: &Site, name| {
+        let bridge = site.switch.bridge(site.over).unwrap();
+        bridge.port_by_name(name).unwrap().stats(site.switch.now())
+    };
+    assert_eq!(
+        (stats(&a, "t").tx_packets, stats(&a, "t").tx_bytes),
+        (3, 3 * packet().len() as u64)
+    );
+    b.switch.collect_statistics();
+    assert_eq!((stats(&b, "t").rx_packets, stats(&b, "t").rx_bytes), (1, packet().len() as u64));
+}
+
+#[test]
+fn a_removed_tunnel_receives_no_more() {
+    let mut site = Site::new(HOST);
+    let tunnel = site.tunnel("t", to(OTHER)).unwrap();
+    let listeners = |site: &Site| {
+        let snapshot = site.switch.slow_path().published.newest();
+        snapshot.tunnels.listening.listeners().len()
+    };
+    assert_eq!(listeners(&site), 1);
+    site.switch.remove_port(site.over, tunnel).unwrap();
+    site.switch.publish();
+    assert_eq!(listeners(&site), 0);
+}
