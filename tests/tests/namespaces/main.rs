@@ -10,6 +10,7 @@ mod full;
 mod handover;
 mod lifecycle;
 mod objects;
+mod overlay;
 mod ovn;
 mod peer;
 mod survival;

@@ -24,3 +24,4 @@ mod found;
 mod megaflows;
 mod normal;
 mod openflow;
+mod tunnels;
