@@ -8,7 +8,7 @@ mod cloud;
 
 use crate::tools::SOON;
 use cloud::{Chassis, Cloud};
-use slipswitch_tests::harness::{Host, Kind, Process, patient, wait_until};
+use slipswitch_tests::harness::{Host, Kind, Process, Switch, patient, wait_until};
 use std::time::Duration;
 
 /// Two logical switches, blue (10.0.1.0/24) and green (10.0.2.0/24), and a router that leads to
@@ -151,6 +151,37 @@ fn works(cloud: &Cloud, containers: &Containers, at_client1: usize) {
     assert_eq!(balanced, ["web1\n", "web2\n"]);
     let length = said(client1, "curl -sS http://10.0.2.11/large | wc -c");
     assert_eq!(length.trim(), (20 << 20).to_string());
+}
+
+/// Ties the switches of two chassis by a cable between their bridges br-phy, which have the addresses
+/// of the tunnels.
+fn cable(chassis: &[Switch]) {
+    let [a, b] = chassis else { panic!("two are needed") };
+    let target = b.netns().path();
+    a.netns().sh(&format!("ip link add eth0 type veth peer name eth0 netns {}", target.display()));
+    for (switch, address) in [(a, "192.168.77.2/24"), (b, "192.168.77.3/24")] {
+        switch.vsctl(
+            "add-br br-phy -- set bridge br-phy datapath_type=netdev -- add-port br-phy eth0",
+        );
+        switch.netns().sh(&format!(
+            "ip addr add {address} dev br-phy; ip link set br-phy up; ip link set eth0 up"
+        ));
+    }
+}
+
+#[test]
+fn two_chassis_share_a_cloud_over_geneve() {
+    let commands = "external_ids:ovn-bridge-mappings=physnet:br-ex \
+                    -- add-br br-ex -- set bridge br-ex datapath_type=netdev";
+    let chassis = ["192.168.77.2", "192.168.77.3"].map(|address| Chassis { address, commands });
+    let Some(cloud) = Cloud::new(&chassis) else { return };
+    cable(&cloud.chassis);
+    let containers = populate(&cloud, [0, 1, 0, 1]);
+    works(&cloud, &containers, 0);
+    for switch in &cloud.chassis {
+        let ports = switch.appctl("tnl/ports/show");
+        assert!(ports.contains("genev_sys_6081"), "{ports}");
+    }
 }
 
 #[test]

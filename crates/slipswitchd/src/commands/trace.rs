@@ -165,7 +165,7 @@ fn step(
             daemon.switch.datapath().execute(packet, &key, &actions);
         }
     }
-    let TraceInput { bridge, in_port, key } = input;
+    let TraceInput { bridge, in_port, key, .. } = input;
     Traced { bridge, in_port, key, translation, tracer, packet, snapshot }
 }
 
