@@ -33,7 +33,8 @@ pub const MILLION: Experiment = Experiment {
             one counts; and 50,000 frames a second pass, which in userspace are sent by a thread \
             of the daemon.",
     repeats: "none of the papers' tables",
-    seconds: [150, 200],
+    long: true,
+    seconds: [300, 350],
     run,
     ..Experiment::BASE
 };

@@ -32,8 +32,8 @@ pub mod seeds;
 mod session;
 mod tracking;
 mod translation;
-mod tuple;
 mod tunnel;
+mod tuple;
 mod unixctl;
 mod words;
 

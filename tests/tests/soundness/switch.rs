@@ -179,7 +179,9 @@ pub fn effects(t: &Translation) -> Vec<String> {
         Effect::Table { stats, matched } => format!("table {:p} {matched}", Arc::as_ptr(stats)),
         Effect::Bucket { group, bucket } => format!("group {} {bucket:?}", group.id),
         Effect::AllBuckets(group) => format!("group {}", group.id),
-        Effect::VirtualPort(stats, direction) => format!("virtual port {:p} {direction:?}", Arc::as_ptr(stats)),
+        Effect::VirtualPort(stats, direction) => {
+            format!("virtual port {:p} {direction:?}", Arc::as_ptr(stats))
+        }
         Effect::Learn { macs, vlan, mac, port, gratuitous_arp } => {
             format!("mac {:?} {vlan} {mac:?} {port} {gratuitous_arp}", macs.bridge())
         }
