@@ -5,11 +5,7 @@
 # make lint    formatting, Clippy, rustdoc, words, licences; what CI runs before the tests
 # make build   target/release/slipswitchd and target/release/slipswitch
 # make install, make uninstall   after make build; below PREFIX (/usr/local), staged in DESTDIR
-<<<<<<< HEAD
 # make bench   measures this machine and writes docs/benchmarks.md, in about 30 minutes
-=======
-# make bench   measures this machine and writes docs/benchmarks.md, in about 25 minutes
->>>>>>> 51a6f437 (fixup! bench: UDP of established connections, and a million of them)
 # make bench-full   the same with all points to target/benchmarks-full.md, in an hour and a half or two
 # make bench-kernel   the kernel's Open vSwitch and Slipswitch in an emulated guest, to docs/benchmarks-kernel.md
 

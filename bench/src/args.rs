@@ -18,11 +18,7 @@ It needs root, clang at build time, and Debian's openvswitch packages. All traff
 namespaces that are removed at the end. The exit status is 2 when an experiment could not be run.
 
 Examples:
-<<<<<<< HEAD
-  make bench                                                  the page, in about 26 minutes
-=======
-  make bench                                                  the page, in about 25 minutes
->>>>>>> 51a6f437 (fixup! bench: UDP of established connections, and a million of them)
+  make bench                                                  the page, in about 30 minutes
   cargo run --release -p slipswitch-bench -- --only setup --systems slipswitch,ovs --quick";
 
 /// Measures Slipswitch against other switches and against the limits of the machine it runs on.

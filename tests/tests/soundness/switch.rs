@@ -172,8 +172,13 @@ fn group_mod((group_id, kind, method, buckets): (u32, GroupKind, &str, &[&str]))
     }
 }
 
-/// Other effects of a megaflow's packets, as far as they can be observed.
+/// Other effects of a megaflow's packets, as far as they can be observed. A neighbour that a packet
+/// shows is no effect of the others.
 pub fn effects(t: &Translation) -> Vec<String> {
+    effect_texts(&t.effects)
+}
+
+fn effect_texts(effects: &[Effect]) -> Vec<String> {
     let text = |e: &Effect| match e {
         Effect::Rule(rule) => format!("rule {}", rule.id),
         Effect::Table { stats, matched } => format!("table {:p} {matched}", Arc::as_ptr(stats)),
@@ -187,6 +192,12 @@ pub fn effects(t: &Translation) -> Vec<String> {
         }
         Effect::LearnFlow { bridge, flow } => format!("learn {bridge:?} {flow:?}"),
         Effect::FinTimeout { rule, .. } => format!("fin {}", rule.id),
+        Effect::Encapsulated { added, effects } => {
+            format!("encapsulated {added} {:?}", effect_texts(effects))
+        }
+        Effect::UseNeighbour { device, address, .. } => format!("uses {device} {address}"),
+        Effect::LearnNeighbour { .. } => String::new(),
+        Effect::Solicit { bridge, port, packet } => format!("asks {bridge:?} {port} {packet:?}"),
     };
-    t.effects.iter().map(text).collect()
+    effects.iter().map(text).filter(|text| !text.is_empty()).collect()
 }
