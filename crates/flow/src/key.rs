@@ -205,6 +205,14 @@ impl Key {
         self.as_mut_bytes()
     }
 
+    /// The key's bytes in pieces, without those of the tunnel where there is none: most packets have
+    /// none, and it is more than half of a key.
+    pub fn used_bytes(&self) -> [&[u8]; 3] {
+        let (before, rest) = self.bytes().split_at(std::mem::offset_of!(Key, tunnel));
+        let (tunnel, after) = rest.split_at(size_of::<Tunnel>());
+        [before, if self.tunnel.is_some() { tunnel } else { &[] }, after]
+    }
+
     /// Takes the fields that the bytes of a packet do not contain from another key.
     pub fn set_metadata(&mut self, from: &Key) {
         let [metadata_end, ..] = STAGE_STARTS;
