@@ -50,8 +50,11 @@ const FIGURES: [Figure; 3] = [
 
 /// The reference first.
 const RULES: [Rules; 2] = [Rules::Normal, Rules::Firewall];
-/// Label of the reference, in place of a system's name.
-const AGAINST: &str = "the same without connection tracking";
+/// Returns the label of a system's reference, in place of a system's name. Each system has its own: by a
+/// reference in common, two systems would be compared with each other.
+fn reference(system: System) -> String {
+    format!("{} without connection tracking", system.name())
+}
 
 fn run(run: &mut Run) -> Result<()> {
     for system in run.selected_of(&SYSTEMS) {
@@ -96,7 +99,8 @@ fn measure(run: &mut Run, testbeds: &[HostTestbed], (metric, work): &Figure) {
     });
     let entries = entries.collect();
     let turns = turns_in(run.plan.window());
-    run.turns((run.plan, turns), Some((0, AGAINST)), entries, &[*metric]);
+    let reference = testbeds.first().map(|testbed| reference(testbed.system));
+    run.turns((run.plan, turns), reference.as_deref().map(|name| (0, name)), entries, &[*metric]);
 }
 
 fn named(rules: Rules) -> Parameters {

@@ -286,6 +286,20 @@ mod tests {
     }
 
     #[test]
+    fn systems_with_references_of_their_own_are_compared_by_medians() {
+        let mut results = results(8.0, 10.0);
+        let ours = results.points.pop().unwrap();
+        let bare = results.points.remove(1);
+        let without = |name: &str| format!("{name} without rules");
+        let series = Series(vec![10.0; 3]);
+        let bare_name = bare.system.clone();
+        let our_name = ours.system.clone();
+        results.points.push(bare.against(&without(&bare_name), &series));
+        results.points.push(ours.against(&without(&our_name), &Series(vec![80.0; 3])));
+        assert_eq!(GOAL.judge(&results), Verdict::Met(0.8));
+    }
+
+    #[test]
     fn a_limit_is_compared_by_the_system_that_took_turns_with_it() {
         // The limit was measured again when the clock was half as fast.
         let mut results = results(8.0, 5.0);

@@ -12,9 +12,9 @@ use slipswitch_tests::harness::Netns;
 const DEVICE: &str = "br0";
 /// The rules of [`Rules::Firewall`] for nftables, by the hosts' addresses.
 const FIREWALL: &str = "add table ip firewall; \
-     add chain ip firewall all { type filter hook forward priority 0; policy drop; }; \
-     add rule ip firewall all ct state established accept; \
-     add rule ip firewall all ip saddr 10.0.0.1 ct state new accept";
+     add chain ip firewall forwarded { type filter hook forward priority 0; policy drop; }; \
+     add rule ip firewall forwarded ct state established accept; \
+     add rule ip firewall forwarded ip saddr 10.0.0.1 ct state new accept";
 /// Hands packets of bridges of a namespace to nftables.
 const TO_NFTABLES: &str = "sysctl -q net.bridge.bridge-nf-call-iptables";
 

@@ -35,7 +35,7 @@ const EMC_BYTES: usize = 64 << 20;
 const EMC_LINES: RangeInclusive<usize> = 1 << 10..=1 << 18;
 
 /// Size in bytes that the results of chains of all CPUs take together, about.
-const CHAINS_BYTES: usize = 48 << 20;
+const CHAINS_BYTES: usize = 16 << 20;
 /// Range of the number of results of one CPU, whatever [`CHAINS_BYTES`] gives.
 const CHAINS: RangeInclusive<usize> = 1 << 8..=1 << 17;
 
