@@ -381,6 +381,7 @@ mod tests {
             *byte = i as u8;
         }
         key.regs = Key::ZERO.regs;
+        key.tunnel = Key::ZERO.tunnel;
         for field in LEFT_OUT {
             field.store(&mut key, 0);
         }
