@@ -180,6 +180,17 @@ static __always_inline __u32 chain_epoch(__u32 slot)
 	return e->of[slot % EPOCHS];
 }
 
+/* Makes sure that `at`, a __u64, is below `end`; returns 0 from the function otherwise. The compiler may
+ * have saved an older copy of a number on the stack, about which Linux 6.1 does not learn from a
+ * comparison, so it must not know that both are one. */
+#define CHAIN_CHECK(at, end)      \
+	do {                      \
+		opaque(at);       \
+		if (at >= (end))  \
+			return 0; \
+		opaque(at);       \
+	} while (0)
+
 #define CHAIN_REFUSED (COLD_BITS | BIT(W_CT_LABEL0) | BIT(W_CT_LABEL1))
 
 /**
@@ -197,13 +208,14 @@ static __always_inline struct slot *chain_add_flow(struct chain *c, __u32 at, __
 						   const __u8 flag)
 {
 	__u32 epoch = chain_epoch(number), after = epoch, place = number, mask_number;
+	__u64 index = at;
 	struct slot *slot;
 	struct mask *mask;
 
 	asm volatile("%0 ^= %0" : "+r"(after));
 	place += after;
 	slot = bpf_map_lookup_elem(&slots, &place);
-	if (!slot || at >= CHAIN_FLOWS || slot->dead || slot->flags & FLOW_NO_GSO)
+	if (!slot || slot->dead || slot->flags & FLOW_NO_GSO)
 		return 0;
 	if (flag ? !(slot->flags & flag) : slot->output == NO_PORT)
 		return 0;
@@ -213,7 +225,8 @@ static __always_inline struct slot *chain_add_flow(struct chain *c, __u32 at, __
 		return 0;
 	if (mask->words[W_CT] & PLACE(~0u, 4, 4))
 		c->flags |= CHAIN_MARKS;
-	c->flows[at] = number;
+	CHAIN_CHECK(index, CHAIN_FLOWS);
+	c->flows[index] = number;
 	c->epochs = at ? c->epochs + epoch : epoch;
 	return slot;
 }
@@ -237,11 +250,12 @@ __noinline int chain_add(hook_ctx *ctx, __u32 conn, __u64 head, __u32 reply)
 	struct chain *c = chain_begun_here();
 	struct state *st = state_here();
 	struct chain_packet p;
+	__u64 index;
 	__u32 at;
 
 	if (!c || !st)
 		return 0;
-	at = st->chain;
+	index = at = st->chain;
 	if (at >= CHAIN_CONNS || head >> CT_FLAGS_SHIFT & CT_RELATED)
 		return 0;
 	if (!at) {
@@ -255,9 +269,10 @@ __noinline int chain_add(hook_ctx *ctx, __u32 conn, __u64 head, __u32 reply)
 	}
 	if (!chain_add_flow(c, at, st->flow, FLOW_CHAIN))
 		return 0;
-	c->conns[at].slot = conn;
-	c->conns[at].head = head >> 32;
-	c->conns[at].mark = bpf_ntohl(((__be32 *)&st->key[W_CT])[1]);
+	CHAIN_CHECK(index, CHAIN_CONNS);
+	c->conns[index].slot = conn;
+	c->conns[index].head = head >> 32;
+	c->conns[index].mark = bpf_ntohl(((__be32 *)&st->key[W_CT])[1]);
 	c->flags |= (reply & 1) << at;
 	st->chain = at + 1;
 	return 0;
