@@ -8,9 +8,8 @@
 /* Candidates that are tried here; the daemon tries more. */
 #define CT_CANDIDATES 16
 
-/* Results in addition to enum ct_made. */
-#define CT_NOT_TRIED (-1) /* the daemon has to try */
-#define CT_TAKEN (-2)     /* another connection has the reply tuple of the candidate */
+/* A result in addition to enum ct_made: the daemon has to try. */
+#define CT_NOT_TRIED (-1)
 
 /* The range of an OP_CT. */
 struct ct_range {
@@ -162,7 +161,7 @@ static __always_inline bool ct_set_candidate(struct ct_new *n, const struct ct_r
 }
 
 /**
- * ct_try_candidate - Makes the connection `new` of the scratch memory with a candidate's reply tuple.
+ * ct_choose - Writes the reply tuple of a candidate into `new` of the scratch memory.
  * @flags: CT_OP_* of the instruction, with CT_OP_SRC or CT_OP_DST
  * @o: its operands
  * @hash: by which to choose
@@ -170,27 +169,18 @@ static __always_inline bool ct_set_candidate(struct ct_new *n, const struct ct_r
  *
  * A function of its own, for the verifier.
  *
- * Return: enum ct_made, CT_NOT_TRIED, or CT_TAKEN.
+ * Return: 1, or 0 when there are no more candidates here.
  */
-__noinline int ct_try_candidate(__u32 flags, const struct operands *o, __u32 hash, __u32 number)
+__noinline int ct_choose(__u32 flags, const struct operands *o, __u32 hash, __u32 number)
 {
 	struct ct_scratch *w = ct_scratch_here();
 	struct ct_range r;
-	int made;
 
 	if (!w || !o)
-		return CT_NOT_TRIED;
+		return 0;
 	ct_read_range(&r, flags, o);
-	if (!ct_pick_address(&w->new, &r, flags, hash) ||
-	    !ct_set_candidate(&w->new, &r, flags, hash, number))
-		return CT_NOT_TRIED;
-	if (ct_find(&w->new.reply, w->new.now, &w->found))
-		return CT_TAKEN;
-	made = ct_create(&w->new);
-	/* When the original tuple is taken no candidate can succeed. */
-	if (made == CT_CLASH && !ct_find(&w->new.original, w->new.now, &w->found))
-		return CT_TAKEN;
-	return made;
+	return ct_pick_address(&w->new, &r, flags, hash) &&
+	       ct_set_candidate(&w->new, &r, flags, hash, number);
 }
 
 /**
@@ -204,7 +194,6 @@ __noinline int ct_try_candidate(__u32 flags, const struct operands *o, __u32 has
 static __always_inline int ct_create_natted(struct ct_scratch *w, __u32 flags,
 					    const struct operands *o)
 {
-	int made = CT_TAKEN;
 	__u32 hash;
 
 	if (w->new.original.proto == IPPROTO_SCTP)
@@ -212,9 +201,17 @@ static __always_inline int ct_create_natted(struct ct_scratch *w, __u32 flags,
 	hash = ct_choice(&w->new.original, flags);
 	w->new.flags |= flags & CT_OP_SRC ? CT_NAT_SRC : CT_NAT_DST;
 #pragma clang loop unroll(disable)
-	for (__u32 i = 0; i < CT_CANDIDATES && made == CT_TAKEN; i++)
-		made = ct_try_candidate(flags, o, hash, i);
-	return made == CT_TAKEN ? CT_NOT_TRIED : made;
+	for (__u32 i = 0; i < CT_CANDIDATES && ct_choose(flags, o, hash, i); i++) {
+		int made;
+
+		if (ct_find(&w->new.reply, w->new.now, &w->found))
+			continue;
+		made = ct_create(&w->new);
+		/* When the original tuple is taken no candidate can succeed. */
+		if (made != CT_CLASH || ct_find(&w->new.original, w->new.now, &w->found))
+			return made;
+	}
+	return CT_NOT_TRIED;
 }
 
 #endif

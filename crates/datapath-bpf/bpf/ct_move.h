@@ -387,7 +387,8 @@ __noinline int ct_judge(hook_ctx *ctx)
 }
 
 /**
- * ct_settle - Runs OP_CT for any packet.
+ * ct_settle - Runs OP_CT for any packet. It reads the zone from the scratch memory where it can: Linux
+ * 6.1 allows 512 bytes of stack for it and all that it calls.
  * @ctx: the packet; pointers into it become invalid
  * @st: its state
  * @flags: CT_OP_* of the instruction
@@ -419,7 +420,7 @@ static __always_inline int ct_settle(hook_ctx *ctx, struct state *st, __u32 flag
 	if (result == CT_NO_TUPLE)
 		return CT_LEAVE;
 	if (result == CT_INVALID) {
-		ct_put_invalid(st, zone);
+		ct_put_invalid(st, w->tuple.zone);
 		return EDITED;
 	}
 	natted = state & (CT_STATE_SNAT | CT_STATE_DNAT);
@@ -466,7 +467,7 @@ static __always_inline int ct_settle(hook_ctx *ctx, struct state *st, __u32 flag
 	}
 	st->tracked = 1;
 	st->ct_cached = 0;
-	f->zone = bpf_htons(zone);
+	f->zone = bpf_htons(w->tuple.zone);
 	if (!found) {
 		f->state = state | CT_STATE_TRK;
 		ct_put_none(f, &w->tuple);
@@ -476,7 +477,7 @@ static __always_inline int ct_settle(hook_ctx *ctx, struct state *st, __u32 flag
 		if (!(state & (CT_STATE_SNAT | CT_STATE_DNAT)))
 			nat = ct_nat_bit(&w->found);
 	} else if (!error) {
-		ct_remember(st, zone, &w->found);
+		ct_remember(st, w->tuple.zone, &w->found);
 	}
 	f->state = state | nat | CT_STATE_TRK;
 	ct_put_conn(w->found.slot, w->found.head);

@@ -75,8 +75,17 @@ static __always_inline int ct_set_addresses(hook_ctx *ctx, const struct ct_tuple
 	return exec_edit_ip(ctx, OP_SET_IPV4, 0, 0, o);
 }
 
-/* Gives an ICMP message another identifier; returns EDITED, or the reason to drop plus one. */
-static __always_inline int ct_set_icmp_id(hook_ctx *ctx, __u16 from, __u16 to)
+/**
+ * ct_set_icmp_id - Gives an ICMP message another identifier.
+ * @ctx: the packet; pointers into it become invalid
+ * @from: the identifier that it has
+ * @to: the other one
+ *
+ * A function of its own: its callers need their stack for functions with much more.
+ *
+ * Return: EDITED, or the reason to drop plus one.
+ */
+__noinline int ct_set_icmp_id(hook_ctx *ctx, __u32 from, __u32 to)
 {
 	struct ip ip = {};
 	__be16 old = bpf_htons(from), new = bpf_htons(to);
