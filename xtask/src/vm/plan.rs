@@ -45,8 +45,9 @@ pub fn suites() -> String {
 /// run, attached in each way, and carry packets for the daemon.
 const SMOKE: &[Row] = &[(
     "datapath-bpf",
-    &["lib", "kernel", "prog_run", "actions"],
+    &["lib", "kernel", "prog_run", "actions", "verifier"],
     &[
+        "loads_every_program",
         "where_there_is_no_tcx",
         "flows_are_run_counted_and_removed",
         "every_way_to_attach",
