@@ -81,7 +81,7 @@ pub const ODP_FLOWS: &[&str] = &[
     "in_port(1),eth_type(0/0xffff)",
     "recirc_id(0x7),in_port(1),ct_state(+trk+est-inv),ct_zone(0x5),ct_mark(0x1/0x3),ct_label(0x5/0xff),eth_type(0x0800),ipv4(proto=6)",
     "recirc_id(0x7),in_port(1),ct_state(0x21/0x3f),ct_tuple4(src=10.0.0.1,dst=10.0.0.0/255.0.0.0,proto=17,tp_src=5,tp_dst=0/0),eth_type(0x0800)",
-    "in_port(1),ct_tuple6(src=fc00::1,dst=fc00::2,proto=58,tp_src=128,tp_dst=0),eth_type(0x86dd)",
+    "in_port(1),ct_tuple6(src=fc00::1,dst=fc00::2,proto=58,src_port=128,dst_port=0),eth_type(0x86dd)",
 ];
 
 /// Actions in it.
@@ -106,7 +106,7 @@ pub const ODP_ACTIONS: &[&str] = &[
     "userspace(pid=0,flow_sample(probability=123,collector_set_id=1234,obs_domain_id=2345,obs_point_id=3456,output_port=10)),2",
     "set(skb_priority(0x1)),set(skb_mark(0x1/0xf)),3",
     "ct,ct_clear,2",
-    "ct(commit,zone=5,mark=0x1/0xf,label=0x5/0xff,timeout=policy,nat(src=10.0.0.1-10.0.0.9:1-65535,random)),recirc(0x8)",
+    "ct(commit,zone=5,mark=0x1/0xf,label=0x5/0xff,timeout=7,nat(src=10.0.0.1-10.0.0.9:1-65535,random)),recirc(0x8)",
     "ct(force_commit,helper=ftp,nat(dst=[fc00::1]-[fc00::9]:80,hash,persistent)),2",
     "ct(nat),ct(commit,helper=tftp,nat(src)),2",
 ];
