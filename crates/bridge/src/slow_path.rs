@@ -19,7 +19,7 @@ use clock::{Clock, Millis, OncePer};
 use datapath::scratch::Scratch;
 use datapath::shards::Groups;
 use datapath::{
-    Action, Actions, Datapath, DropReason, FlowStats, Megaflow, Refusal, Ufid, exact_mask,
+    Action, Actions, Datapath, DropReason, FlowStats, Megaflow, PortNo, Refusal, Ufid, exact_mask,
 };
 use flow::{Field, Key, Mask, Match};
 use hashbrown::HashSet;
@@ -336,7 +336,7 @@ impl SlowPath {
             invalid_options,
             ..Request::new(snapshot, place.bridge, place.key, &self.recirc, now)
         });
-        if key.tunnel.options_len > 0 {
+        if key.tunnel.is_some() {
             let mask = &mut translation.mask.0.tunnel;
             match snapshot.bridge(place.bridge) {
                 Some(bridge) if !invalid_options => {
@@ -346,7 +346,11 @@ impl SlowPath {
                 _ => {
                     let exact = Mask::EXACT.0.tunnel;
                     (mask.options, mask.options_len) = (exact.options, exact.options_len);
+                    mask.present.set(0);
                 }
+            }
+            if !snapshot.tunnels.may_have_options(PortNo(key.in_port.get())) {
+                mask.options_len = 0;
             }
         }
         Some(translation)

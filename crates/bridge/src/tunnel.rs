@@ -25,7 +25,7 @@ pub use listening::{AddressedDevice, Listener, Listening};
 pub use vports::{Outer, Vport, VportMatch, Vports};
 
 use ::tunnel::SourcePorts;
-use datapath::TunnelKind;
+use datapath::{PortNo, TunnelKind};
 use std::sync::Arc;
 use underlay::Underlay;
 
@@ -55,6 +55,15 @@ pub struct Tunnels {
     pub output: Output,
     /// UDP source ports of outer headers.
     pub source_ports: SourcePorts,
+}
+
+impl Tunnels {
+    /// Returns false when no packet of this datapath port has tunnel options: the port stands for
+    /// tunnels of another kind than Geneve.
+    pub(crate) fn may_have_options(&self, backing: PortNo) -> bool {
+        let listener = self.listening.listeners().iter().find(|l| l.number == backing);
+        listener.is_none_or(|l| l.kind == TunnelKind::Geneve)
+    }
 }
 
 /// TTL of outer headers where no option says otherwise.

@@ -9,7 +9,7 @@ use bridge::tunnel::{Config, Extensions, OrFlow};
 use clock::Clock;
 use datapath::{Packets, PortKind, PortNo as DpPort, PortSpec, Ports, TunnelKind};
 use datapath_model::Model;
-use flow::Match;
+use flow::{Match, TlvMapping, TlvTable};
 use openflow::message::FlowMod;
 use openflow::{Action, PortNo};
 use packet::build::Frame;
@@ -80,10 +80,34 @@ impl Site {
     }
 
     fn rule(&mut self, bridge: BridgeIndex, text: &str, actions: Vec<Action>) {
+        self.rule_at(bridge, (0, 1), text, actions);
+    }
+
+    /// Adds a rule with this table and priority.
+    fn rule_at(
+        &mut self,
+        bridge: BridgeIndex,
+        (table_id, priority): (u8, u16),
+        text: &str,
+        actions: Vec<Action>,
+    ) {
         let ports = |name: &str| (name == "LOCAL").then_some(PortNo::LOCAL.0);
         let matching: Match = flow::text::parse_match(text, &ports).unwrap();
-        self.switch.flow_mod(bridge, &FlowMod::add(1, matching, &actions)).unwrap();
+        let added = FlowMod { table_id, ..FlowMod::add(priority, matching, &actions) };
+        self.switch.flow_mod(bridge, &added).unwrap();
         self.switch.publish();
+    }
+
+    /// Adds the port `p2` of the overlay, with the number 2.
+    fn add_second_port(&mut self) {
+        let spec = port("p2", PortKind::Dummy);
+        let request = PortRequest { spec, ofport: Some(PortNo(2)), ..PortRequest::default() };
+        self.switch.add_port(self.over, &request).unwrap();
+    }
+
+    /// Numbers of packets that left by `p1` and `p2`.
+    fn sent(&self) -> [usize; 2] {
+        [1, 2].map(|n| self.model.take_sent(self.datapath_port(self.over, PortNo(n))).len())
     }
 
     fn tunnel(&mut self, name: &str, config: Config) -> Result<PortNo, String> {
@@ -111,6 +135,23 @@ impl Site {
 
 fn to(remote: [u8; 4]) -> Config {
     Config::new(TunnelKind::Vxlan, OrFlow::Fixed(IpAddr::from(remote)))
+}
+
+/// The packet in Geneve with these options, from [`OTHER`] to [`HOST`].
+fn geneve(options: &[u8]) -> Packet {
+    let header = [&[(options.len() / 4) as u8, 0, 0x65, 0x58, 0, 0, 0, 0], options].concat();
+    Frame::ethernet(Site::mac(HOST), Site::mac(OTHER))
+        .ipv4(OTHER.into(), HOST.into(), 64)
+        .udp(5, 6081)
+        .payload(&[&header, packet().data()].concat())
+        .packet()
+}
+
+/// The table that maps `tun_metadata0` to an option of class 1 and type 2.
+fn options() -> Arc<TlvTable> {
+    let mut table = TlvTable::default();
+    table.add(0, TlvMapping { class: 1, kind: 2, bytes: 4 }).unwrap();
+    Arc::new(table)
 }
 
 fn packet() -> Packet {
@@ -227,4 +268,43 @@ fn a_removed_tunnel_receives_no_more() {
     site.switch.remove_port(site.over, tunnel).unwrap();
     site.switch.publish();
     assert_eq!(listeners(&site), 0);
+}
+
+#[test]
+fn packets_with_other_options_share_no_megaflow() {
+    const MAPPED: [u8; 8] = [0, 1, 2, 1, 0, 0, 0, 5];
+    const CRITICAL: [u8; 8] = [0, 9, 0x80, 1, 0, 0, 0, 0];
+    const CUT_OFF: [u8; 4] = [0, 9, 0, 1];
+    // Behind empty options of class and type 0.
+    let padded = [&[0; 140][..], &MAPPED].concat();
+    let table = options();
+    // The options, whether the rule for the option matches, and whether the packet is dropped.
+    let all: [(&[u8], bool, bool); 5] = [
+        (&[], false, false),
+        (&MAPPED, true, false),
+        (&padded, true, false),
+        (&CRITICAL, false, true),
+        (&CUT_OFF, false, true),
+    ];
+    let config = || Config::new(TunnelKind::Geneve, OrFlow::Fixed(IpAddr::from(OTHER)));
+    for (has_rule, first) in [false, true].into_iter().flat_map(|r| all.map(|first| (r, first))) {
+        let mut site = Site::new(HOST);
+        site.switch.bridge_mut(site.over).unwrap().tlv_table = Arc::clone(&table);
+        site.add_second_port();
+        let tunnel = site.tunnel("t", config()).unwrap();
+        site.rule(site.over, &format!("in_port={}", tunnel.0), output(PortNo(1)));
+        if has_rule {
+            site.rule_at(site.over, (0, 2), "tun_metadata0=5", output(PortNo(2)));
+        }
+        let arrives = site.datapath_port(site.phy, PortNo(1));
+        for (options, matches, is_dropped) in [first].into_iter().chain(all) {
+            site.model.inject(geneve(options), arrives);
+            let wanted = match (is_dropped, has_rule && matches) {
+                (true, _) => [0, 0],
+                (false, false) => [1, 0],
+                (false, true) => [0, 1],
+            };
+            assert_eq!(site.sent(), wanted, "{options:?} after {:?}, {has_rule}", first.0);
+        }
+    }
 }

@@ -220,15 +220,12 @@ impl TlvTable {
 
     /// Returns the mask of a datapath's key for the mask of a bridge's key. `raw` are the fields of
     /// the packet in the datapath's key: its options, their order and their lengths are exact, as
-    /// all of them decide about the decoded fields.
+    /// all of them decide about the decoded fields. So is their absence: an option may be critical
+    /// or cut off.
     pub fn encode_mask(&self, mask: &Tunnel, raw: &Tunnel) -> Tunnel {
         let mut out = *mask;
         out.options = Tunnel::NONE.options;
         out.present.set(0);
-        out.options_len = 0;
-        if raw.options_len == 0 && mask.present.get() == 0 {
-            return out;
-        }
         out.options_len = Mask::EXACT.0.tunnel.options_len;
         let mut at = 0;
         for tlv in tlvs(raw.raw_options()).map_while(Result::ok) {

@@ -39,6 +39,10 @@ fn options_are_read_and_written() {
     let header = [0xff, 0xff, 0xff, 0x1f];
     let expected = [&header[..], &[0; 4], &header, &header, &[0, 0, 0, 0, 0, 0, 0xff, 0]].concat();
     assert_eq!(mask.options[..tlvs.len()], expected);
+
+    // The absence of options is exact, too.
+    let mask = table.encode_mask(&Tunnel::NONE, &Tunnel::NONE);
+    assert_eq!((mask.options_len, mask.present.get()), (0xff, 0));
 }
 
 #[test]
