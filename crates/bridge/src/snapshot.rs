@@ -74,6 +74,16 @@ pub struct BridgeView {
     pub config: BridgeConfig,
 }
 
+impl BridgeView {
+    /// Returns the datapath port from which a packet that the switch itself sends as from port
+    /// `number` seems to come. There is none for a tunnel port: the packet has no outer header, and
+    /// its megaflows must not hold for packets that come out of a tunnel.
+    pub(crate) fn origin_of(&self, number: PortNo) -> DpPort {
+        let port = self.ports.get(&number).filter(|port| port.tunnel.is_none());
+        port.and_then(|port| port.dp_port).unwrap_or(DpPort::NONE)
+    }
+}
+
 /// All tables of a bridge. A clone shares them, and a change copies only the few tables next to the
 /// changed one, as a snapshot is made for each flow mod that a barrier follows. Three levels keep
 /// the number of neighbours low: a copy counts a reference to each of them.

@@ -443,8 +443,7 @@ impl Switch {
         let (bytes, tcp_flags) = (packet.len() as u64, key.tcp_flags.get());
         let seen = FlowStats { packets: 1, bytes, used: now, tcp_flags };
         effect::apply_but_learning(&translation.effects, &seen, &self.slow.events);
-        let port = snapshot.bridge(index).and_then(|bridge| bridge.ports.get(&in_port));
-        let dp_in = port.and_then(|p| p.dp_port).unwrap_or(datapath::PortNo::NONE);
+        let dp_in = snapshot.bridge(index).map_or(datapath::PortNo::NONE, |b| b.origin_of(in_port));
         let mut dp_key = flow::extract::key_of(packet.data(), dp_in.0);
         dp_key.set_connection(&key);
         self.datapath.execute(packet, &dp_key, &translation.actions);

@@ -10,6 +10,7 @@ use clock::Clock;
 use datapath::{Packets, PortKind, PortNo as DpPort, PortSpec, Ports, TunnelKind};
 use datapath_model::Model;
 use flow::{Match, TlvMapping, TlvTable};
+use openflow::action::{Ct, CtZone};
 use openflow::message::FlowMod;
 use openflow::{Action, PortNo};
 use packet::build::Frame;
@@ -306,5 +307,42 @@ fn packets_with_other_options_share_no_megaflow() {
             };
             assert_eq!(site.sent(), wanted, "{options:?} after {:?}, {has_rule}", first.0);
         }
+    }
+}
+
+#[test]
+fn packets_that_a_controller_sends_as_from_a_tunnel_share_no_megaflow_with_received_ones() {
+    let mut site = Site::new(HOST);
+    site.add_second_port();
+    let config = Config::new(TunnelKind::Geneve, OrFlow::Fixed(IpAddr::from(OTHER)));
+    let tunnel = site.tunnel("t", config).unwrap();
+    let track = Ct {
+        commit: false,
+        force: false,
+        zone: CtZone::Number(1),
+        table: Some(1),
+        alg: 0,
+        actions: Vec::new(),
+    };
+    let track = [Action::Ct(Box::new(track))];
+    site.rule(site.over, &format!("in_port={}", tunnel.0), track.to_vec());
+    site.rule_at(site.over, (1, 1), "", output(PortNo(2)));
+    site.rule_at(site.over, (1, 2), "tun_src=10.0.0.2", output(PortNo(1)));
+    site.rule_at(site.over, (1, 3), "tun_id=7", output(PortNo(1)));
+    let metadata = |text| flow::text::parse_match(text, &|_| None).unwrap();
+    let arrives = site.datapath_port(site.phy, PortNo(1));
+    for _ in 0..2 {
+        for (fields, wanted) in [
+            ("", [0, 1]),
+            ("tun_id=7", [1, 0]),
+            ("tun_src=10.0.0.2,tun_dst=10.0.0.1", [1, 0]),
+            ("tun_src=10.0.0.3,tun_dst=10.0.0.1", [0, 1]),
+        ] {
+            let over = site.over;
+            site.switch.packet_out(over, packet(), &metadata(fields), tunnel, &track).unwrap();
+            assert_eq!(site.sent(), wanted, "{fields:?}");
+        }
+        site.model.inject(geneve(&[]), arrives);
+        assert_eq!(site.sent(), [1, 0]);
     }
 }

@@ -254,11 +254,7 @@ impl Connections {
         let snapshot = slow.published.newest();
         let bridge = snapshot.bridge(origin.bridge).ok_or(OfError::OFPBRC_EPERM)?;
         let packet = Packet::from_slice(&packet_in.data);
-        let dp_in = bridge
-            .ports
-            .get(&packet_in.in_port())
-            .and_then(|p| p.dp_port)
-            .unwrap_or(datapath::PortNo::NONE);
+        let dp_in = bridge.origin_of(packet_in.in_port());
         let mut key = flow::extract::key_of(packet.data(), packet_in.in_port().0);
         key.pkt_mark = told.pkt_mark;
         key.set_connection(told);

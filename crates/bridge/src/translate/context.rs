@@ -87,7 +87,7 @@ pub(super) struct Context<'a> {
     pub received: Option<ReceivedOuter>,
     /// The packet has got the congestion mark of its outer header.
     pub is_congestion_marked: bool,
-    /// Tunnel fields of the packet as received.
+    /// Tunnel fields of the datapath's packet.
     pub original_tunnel: flow::Tunnel,
     /// `skb_priority` of the packet as received.
     pub original_priority: u32,
@@ -177,7 +177,11 @@ impl<'a> Context<'a> {
             is_mpls_endless: is_mpls(&original) && !super::mpls::mpls_complete(&original),
             received: ReceivedOuter::of(&original),
             is_congestion_marked: false,
-            original_tunnel: original.tunnel,
+            // Those of a packet-out are set, too: the datapath's packet comes out of no tunnel.
+            original_tunnel: match request.actions {
+                Some(_) => flow::Tunnel::NONE,
+                None => original.tunnel,
+            },
             original_priority: original.skb_priority.get(),
             out: Vec::new(),
             emitted: 0,
