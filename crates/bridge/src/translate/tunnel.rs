@@ -225,7 +225,7 @@ impl<'a> Context<'a> {
                 }
                 Output::Set => {
                     self.report(Kind::Detail, || "output to kernel tunnel".to_string());
-                    self.commit_tunnel(config.kind);
+                    self.commit_tunnel(config);
                     self.commit();
                     if let Some(max_len) = truncate {
                         self.emit(DpAction::Trunc(max_len));
@@ -376,19 +376,20 @@ fn set_source(t: &mut Tunnel, address: Option<IpAddr>) {
 
 impl<'a> Context<'a> {
     /// Emits `set(tunnel(...))` when the datapath's packet has other tunnel fields.
-    fn commit_tunnel(&mut self, kind: TunnelKind) {
-        let tunnel = self.sent_fields(kind);
+    fn commit_tunnel(&mut self, config: &Config) {
+        let tunnel = self.sent_fields(config);
         if tunnel != self.base.tunnel {
             self.base.tunnel = tunnel;
             self.emit(DpAction::SetTunnel(Box::new(tunnel)));
         }
     }
 
-    /// Returns the tunnel fields in a datapath's form, without those that headers of `kind` do not
-    /// have.
-    fn sent_fields(&self, kind: TunnelKind) -> Tunnel {
+    /// Returns the tunnel fields in a datapath's form, without those that the headers of a vport
+    /// with these options do not have.
+    fn sent_fields(&self, config: &Config) -> Tunnel {
+        let kind = config.kind;
         let mut t = self.key.tunnel;
-        if kind != TunnelKind::Vxlan {
+        if kind != TunnelKind::Vxlan || !config.extensions.gbp {
             (t.gbp_id, t.gbp_flags) = (0.into(), 0);
         }
         if !matches!(kind, TunnelKind::Erspan | TunnelKind::Ip6Erspan) {
@@ -410,7 +411,7 @@ impl<'a> Context<'a> {
 
     /// Emits `tnl_push`, and what the bridge underneath does with the outer frame.
     fn push_headers(&mut self, config: &Config, backing: DpPort, truncate: Option<u32>) {
-        let tunnel = self.sent_fields(config.kind);
+        let tunnel = self.sent_fields(config);
         let Some(path) = self.path(&tunnel) else { return };
         let Some(header) = self.header(config, &tunnel, &path) else { return };
         let Some(out_port) = path.port.dp_port else { return };

@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::testing::BACKING;
-use crate::tunnel::{Config, OrFlow, Output, Tos, Ttl};
+use crate::tunnel::{Config, Extensions, OrFlow, Output, Tos, Ttl};
 use datapath::{Action as Dp, TunnelKind};
 use flow::{Key, Mask, Tunnel};
 use packet::Mac;
@@ -306,4 +306,20 @@ fn packets_of_other_ports_have_no_tunnel_fields_in_their_megaflows() {
     w.rule("priority=40000,tun_id=5", [out(2)]);
     let t = w.translate(&key(INNER));
     assert_eq!(t.mask.0.tunnel, Mask::WILDCARD.0.tunnel);
+}
+
+#[test]
+fn a_group_policy_leaves_only_by_ports_with_the_extension() {
+    let run = |extensions, output| {
+        let (mut w, _) = world(Config { extensions, ..vxlan() });
+        Arc::make_mut(&mut w.snapshot.tunnels).output = output;
+        w.clear_rules();
+        w.rule("in_port=1", [set(Field::TunGbpId, 5), out(3)]);
+        w.dp(INNER)
+    };
+    let gbp = Extensions { gbp: true, ..Extensions::default() };
+    assert!(run(Extensions::default(), Output::Push).contains("vxlan(flags=0x8000000,vni=0x7)"));
+    assert!(run(gbp, Output::Push).contains("vxlan(flags=0x88000005,vni=0x7)"));
+    assert!(!run(Extensions::default(), Output::Set).contains("gbp"));
+    assert!(run(gbp, Output::Set).contains("gbp(id=5"));
 }
