@@ -244,6 +244,7 @@ impl<'a> Context<'a> {
         let is_ethernet = self.key.packet_type.get() == ETHERNET;
         match config.mode {
             PacketTypeMode::LegacyL3 if is_ethernet => {
+                self.expose_vlans(); // each tag is taken off
                 self.key.packet_type.set(ETHERTYPES | u32::from(self.key.dl_type.get()));
                 self.key.vlans = [Vlan::default(); flow::VLANS];
             }

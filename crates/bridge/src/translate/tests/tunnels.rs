@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::testing::BACKING;
-use crate::tunnel::{Config, Extensions, OrFlow, Output, Tos, Ttl};
+use crate::tunnel::{Config, Extensions, OrFlow, Output, PacketTypeMode, Tos, Ttl};
 use datapath::{Action as Dp, TunnelKind};
 use flow::{Key, Mask, Tunnel};
 use packet::Mac;
@@ -322,4 +322,25 @@ fn a_group_policy_leaves_only_by_ports_with_the_extension() {
     assert!(run(gbp, Output::Push).contains("vxlan(flags=0x88000005,vni=0x7)"));
     assert!(!run(Extensions::default(), Output::Set).contains("gbp"));
     assert!(run(gbp, Output::Set).contains("gbp(id=5"));
+}
+
+#[test]
+fn tags_that_leave_with_the_ethernet_header_are_matched() {
+    let (mut w, _) = world(Config { mode: PacketTypeMode::LegacyL3, ..vxlan() });
+    Arc::make_mut(&mut w.snapshot.tunnels).output = Output::Set;
+    let tagged = |tags: usize| {
+        let mut key = key(INNER);
+        for vlan in key.vlans.iter_mut().take(tags) {
+            *vlan = flow::Vlan { tpid: 0x8100.into(), tci: 0x1005.into() };
+        }
+        key
+    };
+    for tags in 0..=2 {
+        let t = w.translate(&tagged(tags));
+        let pops = t.actions.iter().filter(|a| matches!(a, Dp::PopVlan)).count();
+        assert_eq!(pops, tags);
+        let matching = flow::Match::new(&tagged(tags), &t.mask);
+        let covered: Vec<usize> = (0..=2).filter(|n| matching.matches(&tagged(*n))).collect();
+        assert_eq!(covered, [tags]);
+    }
 }
