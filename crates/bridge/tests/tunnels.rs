@@ -9,8 +9,8 @@ use bridge::tunnel::{Config, Extensions, OrFlow};
 use clock::Clock;
 use datapath::{Packets, PortKind, PortNo as DpPort, PortSpec, Ports, TunnelKind};
 use datapath_model::Model;
-use flow::{Match, TlvMapping, TlvTable};
-use openflow::action::{Ct, CtZone};
+use flow::{Field, Match, TlvMapping, TlvTable};
+use openflow::action::{Ct, CtZone, SetSpelling};
 use openflow::message::FlowMod;
 use openflow::{Action, PortNo};
 use packet::build::Frame;
@@ -344,5 +344,34 @@ fn packets_that_a_controller_sends_as_from_a_tunnel_share_no_megaflow_with_recei
         }
         site.model.inject(geneve(&[]), arrives);
         assert_eq!(site.sent(), [1, 0]);
+    }
+}
+
+#[test]
+fn options_that_no_header_can_carry_drop_the_packet() {
+    let mut table = TlvTable::default();
+    // With their headers the options of all of them have 256 bytes.
+    for n in 1..=32 {
+        table.add(n, TlvMapping { class: 1, kind: n as u8, bytes: 4 }).unwrap();
+    }
+    let table = Arc::new(table);
+    for (count, frames) in [(31, 1), (32, 0)] {
+        let mut site = Site::new(HOST);
+        site.switch.bridge_mut(site.over).unwrap().tlv_table = Arc::clone(&table);
+        let config = Config::new(TunnelKind::Geneve, OrFlow::Fixed(IpAddr::from(OTHER)));
+        let tunnel = site.tunnel("t", config).unwrap();
+        site.underlay.learn("phy", IpAddr::from(OTHER), Mac(Site::mac(OTHER)));
+        let mut actions: Vec<Action> = (1..=count)
+            .map(|n| Action::SetField {
+                field: Field::of_option(n).unwrap(),
+                value: 9,
+                mask: 0xffff_ffff,
+                spelled: SetSpelling::SetField,
+            })
+            .collect();
+        actions.extend(output(tunnel));
+        site.rule(site.over, "in_port=1", actions);
+        site.model.inject(packet(), site.datapath_port(site.over, PortNo(1)));
+        assert_eq!(site.outer_frames().len(), frames, "{count} options");
     }
 }

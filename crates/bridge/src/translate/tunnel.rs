@@ -225,12 +225,13 @@ impl<'a> Context<'a> {
                 }
                 Output::Set => {
                     self.report(Kind::Detail, || "output to kernel tunnel".to_string());
-                    self.commit_tunnel(config);
-                    self.commit();
-                    if let Some(max_len) = truncate {
-                        self.emit(DpAction::Trunc(max_len));
+                    if self.commit_tunnel(config) {
+                        self.commit();
+                        if let Some(max_len) = truncate {
+                            self.emit(DpAction::Trunc(max_len));
+                        }
+                        self.emit(DpAction::Output(backing));
                     }
-                    self.emit(DpAction::Output(backing));
                 }
             }
         }
@@ -376,18 +377,21 @@ fn set_source(t: &mut Tunnel, address: Option<IpAddr>) {
 }
 
 impl<'a> Context<'a> {
-    /// Emits `set(tunnel(...))` when the datapath's packet has other tunnel fields.
-    fn commit_tunnel(&mut self, config: &Config) {
-        let tunnel = self.sent_fields(config);
+    /// Emits `set(tunnel(...))` when the datapath's packet has other tunnel fields. Returns false
+    /// when no header can carry them.
+    fn commit_tunnel(&mut self, config: &Config) -> bool {
+        let Some(tunnel) = self.sent_fields(config) else { return false };
         if tunnel != self.base.tunnel {
             self.base.tunnel = tunnel;
             self.emit(DpAction::SetTunnel(Box::new(tunnel)));
         }
+        true
     }
 
     /// Returns the tunnel fields in a datapath's form, without those that the headers of a vport
-    /// with these options do not have.
-    fn sent_fields(&self, config: &Config) -> Tunnel {
+    /// with these options do not have; `None` when there are more options of Geneve than a header
+    /// can carry.
+    fn sent_fields(&mut self, config: &Config) -> Option<Tunnel> {
         let kind = config.kind;
         let mut t = self.key.tunnel;
         if kind != TunnelKind::Vxlan || !config.extensions.gbp {
@@ -406,13 +410,16 @@ impl<'a> Context<'a> {
         t.present.set(0);
         t.options = Tunnel::NONE.options;
         t.options_len = 0;
-        t.set_raw_options(&options);
-        t
+        if !t.set_raw_options(&options) {
+            self.report(Kind::Warning, || "tunnel options do not fit the header".to_string());
+            return None;
+        }
+        Some(t)
     }
 
     /// Emits `tnl_push`, and what the bridge underneath does with the outer frame.
     fn push_headers(&mut self, config: &Config, backing: DpPort, truncate: Option<u32>) {
-        let tunnel = self.sent_fields(config);
+        let Some(tunnel) = self.sent_fields(config) else { return };
         let Some(path) = self.path(&tunnel) else { return };
         let Some(header) = self.header(config, &tunnel, &path) else { return };
         let Some(out_port) = path.port.dp_port else { return };
