@@ -186,23 +186,33 @@ impl TlvTable {
     /// # Errors
     /// The options are not valid: such a packet is dropped.
     pub fn decode(&self, raw: &Tunnel) -> Result<Tunnel, OptionsError> {
-        let mut out = *raw;
-        (out.options, out.options_len) = (Tunnel::NONE.options, 0);
         for tlv in tlvs(raw.raw_options()) {
             let Tlv { class, kind, value } = tlv?;
             match self.find(class, kind) {
                 Some((_, mapping)) if usize::from(mapping.bytes) != value.len() => {
                     return Err(OptionsError::Length);
                 }
-                Some((index, _)) => {
-                    out.set_option(index, &Wide::from_bytes(value));
-                    out.set_present(index, true);
-                }
                 None if kind & CRITICAL != 0 => return Err(OptionsError::Critical),
-                None => {}
+                Some(_) | None => {}
             }
         }
-        Ok(out)
+        Ok(self.decode_known(raw))
+    }
+
+    /// Does the same as [`TlvTable::decode`] for a packet whose options another bridge has found to
+    /// be valid: those that this table does not have, or has with another length, are left out.
+    pub fn decode_known(&self, raw: &Tunnel) -> Tunnel {
+        let mut out = *raw;
+        (out.options, out.options_len) = (Tunnel::NONE.options, 0);
+        for Tlv { class, kind, value } in tlvs(raw.raw_options()).map_while(Result::ok) {
+            if let Some((index, mapping)) = self.find(class, kind)
+                && usize::from(mapping.bytes) == value.len()
+            {
+                out.set_option(index, &Wide::from_bytes(value));
+                out.set_present(index, true);
+            }
+        }
+        out
     }
 
     /// Returns the TLVs of the options that a bridge's key has, and whether one is critical.
@@ -235,7 +245,8 @@ impl TlvTable {
                 header.copy_from_slice(&[u8::MAX, u8::MAX, u8::MAX, LENGTH]);
             }
             at = value + tlv.value.len();
-            if let Some((index, _)) = self.find(tlv.class, tlv.kind)
+            if let Some((index, mapping)) = self.find(tlv.class, tlv.kind)
+                && usize::from(mapping.bytes) == tlv.value.len()
                 && let Some(place) = out.options.get_mut(value..at)
             {
                 place.copy_from_slice(mask.option(index).bytes(tlv.value.len()));

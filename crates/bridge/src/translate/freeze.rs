@@ -284,8 +284,9 @@ pub fn locate(
     if id != 0 {
         let frozen = recirc.state(id).ok_or(LocateError::UnknownRecirculation(id))?;
         key.in_port = frozen.metadata.in_port;
-        let invalid_options = !decode_options(snapshot, frozen.bridge, &mut key);
-        return Ok(Located { bridge: frozen.bridge, key, frozen: Some(frozen), invalid_options });
+        decode_known_options(snapshot, frozen.bridge, &mut key);
+        let bridge = frozen.bridge;
+        return Ok(Located { bridge, key, frozen: Some(frozen), invalid_options: false });
     }
     let dp_port = datapath::PortNo(key.in_port.get());
     let (bridge, port) = match outer_of(&key) {
@@ -312,12 +313,21 @@ pub(crate) fn of_packet_in(
 ) -> Key {
     let mut key = *key;
     if let Userdata::Controller { recirc_id, .. } = userdata
-        && key.tunnel.options_len > 0
         && let Some(state) = recirc.state(*recirc_id)
     {
-        decode_options(snapshot, state.bridge, &mut key);
+        decode_known_options(snapshot, state.bridge, &mut key);
     }
     key
+}
+
+/// Gives the tunnel's options the form of a bridge's key. The bridge of the vport has found them to
+/// be valid; the bridge of a frozen pipeline may be another one, behind a patch port.
+fn decode_known_options(snapshot: &Snapshot, bridge: BridgeIndex, key: &mut Key) {
+    if key.tunnel.options_len > 0
+        && let Some(bridge) = snapshot.bridge(bridge)
+    {
+        key.tunnel = bridge.tlv_table.decode_known(&key.tunnel);
+    }
 }
 
 /// Gives the tunnel's options the form of a bridge's key. Returns false when they are not valid.

@@ -5,7 +5,8 @@ use super::*;
 use crate::testing::BACKING;
 use crate::tunnel::{Config, Extensions, OrFlow, Output, PacketTypeMode, Tos, Ttl};
 use datapath::{Action as Dp, TunnelKind};
-use flow::{Key, Mask, Tunnel};
+use flow::{Key, Mask, TlvMapping, TlvTable, Tunnel};
+use openflow::action::{Ct, CtZone};
 use packet::Mac;
 use std::net::IpAddr;
 use underlay::Underlay;
@@ -343,4 +344,39 @@ fn tags_that_leave_with_the_ethernet_header_are_matched() {
         let covered: Vec<usize> = (0..=2).filter(|n| matching.matches(&tagged(*n))).collect();
         assert_eq!(covered, [tags]);
     }
+}
+
+#[test]
+fn options_are_judged_by_the_bridge_of_the_vport_alone() {
+    // Class 1, type 0x82, of four bytes.
+    const CRITICAL: [u8; 8] = [0, 1, 0x82, 1, 0, 0, 0, 5];
+    let config = Config { kind: TunnelKind::Geneve, ..vxlan() };
+    let (mut w, _) = world(config.clone());
+    let mut table = TlvTable::default();
+    table.add(60, TlvMapping { class: 1, kind: 0x82, bytes: 4 }).unwrap();
+    w.br0().tlv_table = Arc::new(table);
+    w.patch((BridgeIndex(0), 4), (UNDERLAY, 3));
+    w.rule("in_port=3", [out(4)]);
+    let track = Ct {
+        commit: false,
+        force: false,
+        zone: CtZone::Number(1),
+        table: Some(1),
+        alg: 0,
+        actions: Vec::new(),
+    };
+    w.rule_on(UNDERLAY, "in_port=3", [Action::Ct(Box::new(track))]);
+    w.rule_on(UNDERLAY, "table=1", [out(2)]);
+    let mut packet = received(&config);
+    assert!(packet.tunnel.set_raw_options(&CRITICAL));
+    let first = w.translate_dp(&packet).unwrap();
+    let mut again = packet;
+    again.recirc_id.set(recirculation(&first));
+    again.ct_state = flow::ct_state::TRK;
+    let second = w.translate_dp(&again).unwrap();
+    assert_eq!((text(&second), second.error), ("102".to_owned(), None));
+    // A packet that the vport's bridge does not know goes nowhere.
+    packet.tunnel.set_raw_options(&[0, 1, 0x83, 0]);
+    let unknown = w.translate_dp(&packet).unwrap();
+    assert_eq!(unknown.error, Some(TranslationError::InvalidTunnelMetadata));
 }
