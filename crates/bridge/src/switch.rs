@@ -76,8 +76,6 @@ pub struct Switch {
     underlay: Option<Arc<Underlay>>,
     /// Its sequence number at the last publication.
     underlay_sequence: u64,
-    /// A route or a rule names a mark.
-    routes_by_mark: bool,
     tunnel_output: tunnel::Output,
     source_ports: SourcePorts,
     revalidator: Option<Revalidator>,
@@ -134,7 +132,6 @@ impl Switch {
             backings: tunnel::Backings::default(),
             underlay: None,
             underlay_sequence: 0,
-            routes_by_mark: false,
             tunnel_output: tunnel::Output::default(),
             source_ports: SourcePorts::default(),
             revalidator,

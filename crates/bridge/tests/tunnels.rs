@@ -7,7 +7,7 @@ use bridge::snapshot::BridgeIndex;
 use bridge::switch::{PortRequest, Switch};
 use bridge::tunnel::{Config, Extensions, OrFlow};
 use clock::Clock;
-use datapath::{Packets, PortKind, PortNo as DpPort, PortSpec, Ports, TunnelKind};
+use datapath::{Flows, Packets, PortKind, PortNo as DpPort, PortSpec, Ports, TunnelKind};
 use datapath_model::Model;
 use flow::{Field, Match, TlvMapping, TlvTable};
 use openflow::action::{Ct, CtZone, SetSpelling};
@@ -17,7 +17,7 @@ use packet::build::Frame;
 use packet::{Mac, Packet};
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex};
-use underlay::{Cidr, Underlay};
+use underlay::{Cidr, Underlay, UserRoute};
 
 const HOST: [u8; 4] = [10, 0, 0, 1];
 const OTHER: [u8; 4] = [10, 0, 0, 2];
@@ -255,6 +255,68 @@ fn a_packet_goes_through_a_tunnel_to_another_switch() {
     );
     b.switch.collect_statistics();
     assert_eq!((stats(&b, "t").rx_packets, stats(&b, "t").rx_bytes), (1, packet().len() as u64));
+}
+
+/// Returns an ARP reply to the site's host.
+fn arp_reply() -> Packet {
+    let [host, other] = [HOST, OTHER].map(Into::into);
+    let frame = Frame::ethernet(Site::mac(HOST), Site::mac(OTHER));
+    frame
+        .arp(packet::ethertype::ARP, 2, (Site::mac(OTHER), other), (Site::mac(HOST), host))
+        .packet()
+}
+
+#[test]
+fn a_host_without_tunnels_has_wide_megaflows() {
+    let mut site = Site::new(HOST);
+    let arrives = site.datapath_port(site.phy, PortNo(1));
+    let megaflow = |site: &Site| {
+        site.model.flush();
+        site.model.inject(arp_reply(), arrives);
+        let flows = site.model.dump();
+        assert_eq!(flows.len(), 1);
+        *flows[0].flow.matching.mask()
+    };
+    let mask = megaflow(&site);
+    assert_eq!((mask.0.nw_src.get(), mask.0.nw_proto, mask.0.arp_sha), (0, 0, [0; 6]));
+    let tunnel = site.tunnel("t", to(OTHER)).unwrap();
+    assert_eq!(megaflow(&site).0.nw_src.get(), u32::MAX, "neighbours are learned from now on");
+    site.switch.remove_port(site.over, tunnel).unwrap();
+    site.switch.publish();
+    assert_eq!(megaflow(&site), mask);
+}
+
+#[test]
+fn the_underlay_matters_with_tunnels_alone() {
+    let mut site = Site::new(HOST);
+    let revalidations = |site: &Site| site.switch.counters.revalidations.reconfigured;
+    site.switch.publish();
+    let before = revalidations(&site);
+    site.underlay.add_address("u0", Cidr::new(IpAddr::from([10, 9, 0, 1]), 24).unwrap());
+    let marked = UserRoute {
+        table: underlay::TABLE_MAIN,
+        prefix: Cidr::new(IpAddr::from([10, 8, 0, 0]), 16).unwrap(),
+        device: "phy".to_owned(),
+        gateway: Some(IpAddr::from(OTHER)),
+        source: None,
+        mark: 5,
+    };
+    site.underlay.add_route(&marked).unwrap();
+    site.switch.publish();
+    assert_eq!(revalidations(&site), before, "no megaflow goes into a tunnel");
+    // The first tunnel port finds what has changed.
+    site.tunnel("t", to(OTHER)).unwrap();
+    let snapshot = site.switch.slow_path().published.newest();
+    assert!(snapshot.tunnels.routes_by_mark);
+    assert!(snapshot.tunnels.listening.terminates("u0"));
+    let before = revalidations(&site);
+    site.underlay.remove_route(marked.table, marked.prefix, marked.mark);
+    site.switch.publish();
+    assert_eq!(revalidations(&site), before + 1);
+    // Neighbours that no tunnel goes to change nothing.
+    site.underlay.learn("phy", IpAddr::from([10, 0, 0, 77]), Mac([2; 6]));
+    site.switch.publish();
+    assert_eq!(revalidations(&site), before + 1);
 }
 
 #[test]

@@ -32,7 +32,8 @@
 //! 1. [`Routes`] is immutable. A change publishes another one, then raises the sequence number. A
 //!    reader that reads the number first never misses a change.
 //! 2. The sequence number is raised only by a change: a kernel that reports the same state again, or a
-//!    neighbour that answers with the same address, changes nothing.
+//!    neighbour that answers with the same address, changes nothing. A neighbour that nobody has asked
+//!    for changes no answer.
 //! 3. No lookup finds a learned neighbour that has expired.
 //!
 //! # The side on which it errs

@@ -42,6 +42,8 @@ pub struct NeighbourCounters {
 struct Entry {
     mac: Mac,
     expires: Millis,
+    /// It was the answer to a question.
+    is_used: bool,
 }
 
 /// A value for each device and address.
@@ -54,8 +56,8 @@ pub(crate) struct Neighbours {
     /// Number of entries of `learned`.
     count: usize,
     kernel: ByDevice<Mac>,
-    /// Neighbours that the kernel's table decided about, with the time of the last question. Changes
-    /// of others matter to nobody.
+    /// Neighbours that no learned entry decided about, with the time when the question is forgotten.
+    /// Changes of other neighbours matter to nobody, unless a learned entry was used.
     asked: ByDevice<Millis>,
     /// Number of entries of `asked`. At [`MOST`], all of the kernel's neighbours count as asked for.
     questions: usize,
@@ -90,7 +92,7 @@ impl Neighbours {
         let expires = now + in_millis(self.aging);
         let learned = self.learned.get_mut(device).and_then(|at| at.get_mut(&address));
         if let Some(entry) = learned.filter(|e| e.expires > now) {
-            entry.expires = expires;
+            (entry.expires, entry.is_used) = (expires, true);
             return Some(entry.mac);
         }
         let mac = self.kernel.get(device).and_then(|at| at.get(&address)).copied();
@@ -117,18 +119,21 @@ impl Neighbours {
         self.questions >= MOST || self.asked.get(device).is_some_and(|at| at.contains_key(&address))
     }
 
-    /// Learns or confirms a neighbour. Returns true when its Ethernet address is new.
+    /// Learns or confirms a neighbour. Returns true when its Ethernet address is new and somebody
+    /// has asked for it: any host can announce neighbours that no tunnel goes to.
     pub(crate) fn learn(&mut self, device: &str, address: IpAddr, mac: Mac, now: Millis) -> bool {
         let expires = now + in_millis(self.aging);
+        let mut is_used = false;
         let at = entry_of(&mut self.learned, device);
         if let Some(entry) = at.get_mut(&address) {
             let is_same = entry.mac == mac && entry.expires > now;
-            *entry = Entry { mac, expires };
+            is_used = entry.is_used;
+            *entry = Entry { mac, expires, is_used };
             if is_same {
                 return false;
             }
         } else if self.count < MOST {
-            at.insert(address, Entry { mac, expires });
+            at.insert(address, Entry { mac, expires, is_used });
             self.count += 1;
         } else {
             self.counters.refused += 1;
@@ -136,7 +141,7 @@ impl Neighbours {
         }
         self.counters.learned += 1;
         self.next_expiry = Some(self.next_expiry.map_or(expires, |t| t.min(expires)));
-        true
+        is_used || self.was_asked(device, address)
     }
 
     /// Sets or removes an entry of the kernel's table. Returns true when it changed and was asked for.
@@ -200,16 +205,20 @@ impl Neighbours {
         self.count != before
     }
 
-    /// Removes learned neighbours that have expired. Returns true when there were some.
+    /// Removes learned neighbours and questions that have expired. Returns true when an answer may
+    /// have depended on one of them. The questions are then asked again where they still matter.
     pub(crate) fn expire(&mut self, now: Millis) -> bool {
         if self.next_expiry.is_none_or(|next| next > now) {
             return false;
         }
-        let before = self.count;
+        let mut learned = self.learned.values().flat_map(HashMap::values);
+        let mut asked = self.asked.values().flat_map(HashMap::values);
+        let is_answer = learned.any(|entry| entry.is_used && entry.expires <= now)
+            || asked.any(|until| *until <= now);
         retain(&mut self.learned, |entry| entry.expires > now);
         retain(&mut self.asked, |until| *until > now);
         self.recount();
-        self.count != before
+        is_answer
     }
 
     fn recount(&mut self) {

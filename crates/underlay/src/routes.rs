@@ -145,6 +145,12 @@ impl Routes {
         &self.rules
     }
 
+    /// Returns true when a rule or a route names a mark. The kernel's routes have none.
+    pub fn name_marks(&self) -> bool {
+        let mut of_user = self.user.values().flat_map(Table::iter);
+        self.rules.iter().any(|rule| rule.mark.is_some()) || of_user.any(|route| route.mark != 0)
+    }
+
     /// Returns the numbers of the tables that have routes.
     pub fn tables(&self) -> Vec<u32> {
         let with_next_hop = |number: &u32| !self.in_table(*number).is_empty();

@@ -118,10 +118,17 @@ fn only_changes_raise_the_sequence() {
     other.devices.get_mut("eth0").unwrap().mtu = 1400;
     underlay.set_system(other);
     assert!(is_raised(&underlay));
+    underlay.learn("br0", ip("10.0.0.6"), mac(6));
+    underlay.learn("br0", ip("10.0.0.6"), mac(7));
+    assert!(!is_raised(&underlay), "nobody asked");
+    assert_eq!(underlay.neighbour("br0", ip("10.0.0.9")), None);
     underlay.learn("br0", ip("10.0.0.9"), mac(9));
     assert!(is_raised(&underlay));
     underlay.learn("br0", ip("10.0.0.9"), mac(9));
     assert!(!is_raised(&underlay), "confirmed");
+    assert_eq!(underlay.neighbour("br0", ip("10.0.0.6")), Some(mac(7)));
+    underlay.learn("br0", ip("10.0.0.6"), mac(6));
+    assert!(is_raised(&underlay), "it was used");
     underlay.learn("br0", ip("10.0.0.9"), mac(8));
     assert!(is_raised(&underlay));
     underlay.flush_neighbours();
@@ -139,7 +146,7 @@ fn only_changes_raise_the_sequence() {
     assert!(!is_raised(&underlay));
     underlay.set_kernel_neighbours([]);
     assert!(is_raised(&underlay));
-    assert_eq!(calls.load(Ordering::Relaxed), 7);
+    assert_eq!(calls.load(Ordering::Relaxed), 8);
 }
 
 #[test]
@@ -186,10 +193,16 @@ fn marks_are_exact() {
         .unwrap();
     let asked = |mark| shown(underlay.lookup(&Query { mark, ..Query::to(ip("10.1.1.1")) }));
     assert_eq!((asked(0), asked(4)), ("none".into(), "none".into()));
+    assert!(underlay.routes().name_marks());
     assert_eq!(asked(5), "br0 192.0.2.5 192.0.2.1");
     let from = |source| Query { source: Some(ip(source)), mark: 5, destination: ip("10.1.1.1") };
     assert_eq!(shown(underlay.lookup(&from("192.0.2.1"))), "br0 192.0.2.5 192.0.2.1");
     assert_eq!(shown(underlay.lookup(&from("198.51.100.1"))), "none", "not an address of ours");
+    assert!(underlay.remove_route(TABLE_MAIN, cidr("10.0.0.0/8"), 5));
+    assert!(!underlay.routes().name_marks());
+    let marked = Rule { mark: Some((5, u32::MAX)), ..Rule::standard()[0] };
+    underlay.add_rule(marked, None);
+    assert!(underlay.routes().name_marks());
 }
 
 #[test]
@@ -297,6 +310,7 @@ fn learned_neighbours_age() {
     assert_eq!(underlay.aging(), Duration::from_secs(900));
     underlay.learn("br0", ip("10.0.0.9"), mac(9));
     underlay.learn("br1", ip("10.0.0.9"), mac(8));
+    assert_eq!(underlay.neighbour("br1", ip("10.0.0.9")), Some(mac(8)));
     clock.advance(800_000);
     assert_eq!(underlay.neighbour("br0", ip("10.0.0.9")), Some(mac(9)));
     clock.advance(100_000);
@@ -315,6 +329,21 @@ fn learned_neighbours_age() {
     assert!(underlay.learned().is_empty());
     let counters = underlay.neighbour_counters();
     assert_eq!(counters, NeighbourCounters { learned: 2, refused: 0, misses: 1 });
+}
+
+#[test]
+fn the_end_of_an_unused_neighbour_changes_nothing_but_that_of_a_question_does() {
+    let (clock, underlay) = stopped();
+    underlay.learn("br0", ip("10.0.0.9"), mac(9));
+    clock.advance(900_000);
+    let before = underlay.sequence();
+    underlay.expire();
+    assert_eq!((underlay.sequence(), underlay.learned().len()), (before, 0));
+    assert_eq!(underlay.neighbour("br0", ip("10.0.0.9")), None);
+    clock.advance(900_000);
+    underlay.expire();
+    // A later answer would raise the number no more, so that the question is to be asked again.
+    assert_eq!(underlay.sequence(), before + 1);
 }
 
 #[test]

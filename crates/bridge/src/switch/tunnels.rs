@@ -127,19 +127,18 @@ impl Switch {
     }
 
     /// Marks all bridges for publication when routes, neighbours or addresses have changed: the
-    /// actions of megaflows that go into tunnels have them.
+    /// actions of megaflows that go into tunnels have them. Without tunnels there are none such, and
+    /// the first tunnel port is published with the present state.
     pub(super) fn follow_underlay(&mut self) {
         let Some(underlay) = &self.underlay else { return };
         let sequence = underlay.sequence();
         if self.underlay_sequence == sequence {
             return;
         }
-        let routes = underlay.routes();
-        let names_mark = |table: u32| routes.in_table(table).iter().any(|route| route.mark != 0);
-        self.routes_by_mark = routes.rules().iter().any(|rule| rule.mark.is_some())
-            || routes.tables().into_iter().any(names_mark);
         self.underlay_sequence = sequence;
-        self.mark_all_dirty();
+        if !self.backings.is_empty() {
+            self.mark_all_dirty();
+        }
     }
 
     /// Returns all about tunnels that translation reads.
@@ -149,9 +148,11 @@ impl Switch {
             let (config, backing) = (port.tunnel.as_ref()?, port.dp_port?);
             Some((VportMatch::of(config, backing), Vport { bridge, port: port.number }))
         });
+        let listeners = self.backings.listeners();
+        let routes = self.underlay.as_ref().filter(|_| !listeners.is_empty()).map(|u| u.routes());
         let mut devices = Vec::new();
-        if let Some(underlay) = &self.underlay {
-            for (name, device) in underlay.routes().devices() {
+        if let Some(routes) = &routes {
+            for (name, device) in routes.devices() {
                 // The switch knows the addresses of its own devices, dummies among them.
                 let own = ports().find(|(_, port)| port.name == **name && !port.is_virtual());
                 devices.push(AddressedDevice {
@@ -163,9 +164,9 @@ impl Switch {
         }
         Tunnels {
             vports: Vports::new(vports),
-            listening: Listening::new(self.backings.listeners(), &devices),
+            listening: Listening::new(listeners, &devices),
             underlay: self.underlay.clone(),
-            routes_by_mark: self.routes_by_mark,
+            routes_by_mark: routes.is_some_and(|routes| routes.name_marks()),
             output: self.tunnel_output,
             source_ports: self.source_ports,
         }

@@ -610,6 +610,7 @@ impl<'a> Context<'a> {
     /// `port`. Learns neighbours from the packet.
     pub(super) fn terminate(&mut self, port: &PortView) -> Option<DpPort> {
         let tunnels = &self.snapshot.tunnels;
+        // The mask stays as wide as it is where no tunnel receives.
         if tunnels.output != Output::Push || !tunnels.listening.terminates(&port.name) {
             return None;
         }

@@ -18,6 +18,11 @@ struct Backing {
 }
 
 impl Backings {
+    /// Returns true when there is no tunnel port.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// Returns the number of the port that stands for `config`, when it is there.
     pub(crate) fn number(&self, config: &Config) -> Option<PortNo> {
         self.0.get(&config.backing_name()).map(|backing| backing.number)

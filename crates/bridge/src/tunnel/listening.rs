@@ -99,13 +99,18 @@ pub struct Listening {
 }
 
 impl Listening {
-    /// Returns the table of these tunnel ports at these devices.
+    /// Returns the table of these tunnel ports at these devices. Without tunnel ports, no packet is
+    /// looked up.
     pub fn new(
         listeners: impl IntoIterator<Item = Listener>,
         devices: &[AddressedDevice],
     ) -> Listening {
         let mut listening = Listening::default();
-        let received = listeners.into_iter().filter(|listener| !listener.protocols().is_empty());
+        let mut listeners = listeners.into_iter().peekable();
+        if listeners.peek().is_none() {
+            return listening;
+        }
+        let received = listeners.filter(|listener| !listener.protocols().is_empty());
         listening.listeners.extend(received.map(Arc::new));
         let addressed = devices.iter().filter(|device| !device.addresses.is_empty());
         listening.devices.extend(addressed.map(|device| device.name.clone()));
@@ -248,5 +253,8 @@ mod tests {
         assert!(!table().terminates("br1"));
         let bare = AddressedDevice { name: "br1".to_owned(), mac: MAC, addresses: Vec::new() };
         assert!(!Listening::new([vxlan()], &[bare]).terminates("br1"));
+        let addresses = vec!["1.1.2.88".parse().unwrap()];
+        let alone = AddressedDevice { name: "br0".to_owned(), mac: MAC, addresses };
+        assert!(!Listening::new([], &[alone]).terminates("br0"), "there is no tunnel port");
     }
 }
