@@ -257,7 +257,7 @@ impl Switch {
         // The device is opened first, so that a failure uses up no number.
         let dp_port = match (spec.kind, &request.tunnel) {
             (PortKind::Patch, _) => None,
-            (_, Some(config)) => Some(self.back_tunnel(&spec.name, config, spec.wanted, None)?),
+            (_, Some(config)) => Some(self.back_tunnel(&spec.name, config, spec.wanted)?),
             _ => Some(self.datapath.add_port(spec)?),
         };
         let bridge =
@@ -316,12 +316,15 @@ impl Switch {
         self.mark_all_dirty();
         // Publishes first, because packet threads must not translate to a closed port.
         self.publish();
-        if let Some(config) = &port.tunnel {
-            self.release_backing(config);
-        } else if let Some(dp_port) = port.dp_port
-            && let Err(e) = self.datapath.remove_port(dp_port)
-        {
-            tracing::warn!(target: "bridge", "could not remove port {} from the datapath ({e})", port.name);
+        match (port.dp_port, &port.tunnel) {
+            (Some(_), Some(config)) => self.release_backing(config),
+            (Some(dp_port), None) => {
+                if let Err(e) = self.datapath.remove_port(dp_port) {
+                    let name = &port.name;
+                    tracing::warn!(target: "bridge", "could not remove port {name} from the datapath ({e})");
+                }
+            }
+            (None, _) => {}
         }
         Some(port)
     }

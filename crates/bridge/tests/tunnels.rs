@@ -210,6 +210,58 @@ fn options_change_in_place() {
     assert!(!site.names().contains(&"vxlan_sys_4789".to_owned()));
 }
 
+/// Returns the packet in a VXLAN header with a group policy.
+fn with_group_policy() -> Packet {
+    let mut inside = vec![0x88, 0, 0, 5, 0, 0, 0, 0];
+    inside.extend_from_slice(packet().data());
+    Frame::ethernet(Site::mac(HOST), Site::mac(OTHER))
+        .ipv4(OTHER.into(), HOST.into(), 64)
+        .udp(1234, 4789)
+        .payload(&inside)
+        .packet()
+}
+
+#[test]
+fn extensions_change_in_place() {
+    let mut site = Site::new(HOST);
+    let a = site.tunnel("a", to(OTHER)).unwrap();
+    site.rule(site.over, "tun_gbp_id=5", output(PortNo(1)));
+    let received = |site: &Site| {
+        site.model.inject(with_group_policy(), site.datapath_port(site.phy, PortNo(1)));
+        site.model.take_sent(site.datapath_port(site.over, PortNo(1))).len()
+    };
+    assert_eq!(received(&site), 0, "the datapath port knows no group policies");
+    let extensions = Extensions { gbp: true, ..Extensions::default() };
+    let gbp = Arc::new(Config { extensions, ..to(OTHER) });
+    site.switch.set_tunnel(site.over, a, Arc::clone(&gbp), None).unwrap();
+    site.switch.publish();
+    assert_eq!(received(&site), 1);
+    assert_eq!(site.names().iter().filter(|name| name.starts_with("vxlan_sys")).count(), 1);
+    site.switch.remove_port(site.over, a).unwrap();
+    assert!(!site.names().contains(&"vxlan_sys_4789".to_owned()));
+}
+
+#[test]
+fn options_of_a_shared_datapath_port_do_not_change() {
+    let mut site = Site::new(HOST);
+    let bareudp = |last, payload_type| Config {
+        port: 6635,
+        payload_type: Some(payload_type),
+        ..Config::new(TunnelKind::Bareudp, OrFlow::Fixed(IpAddr::from([10, 0, 0, last])))
+    };
+    let a = site.tunnel("a", bareudp(2, 0x8847)).unwrap();
+    let b = site.tunnel("b", bareudp(3, 0x8847)).unwrap();
+    let changed = Arc::new(bareudp(2, 0x0800));
+    let refused = site.switch.set_tunnel(site.over, a, Arc::clone(&changed), None).unwrap_err();
+    let text = "a: port 'b' uses the same dst_port with another exts or payload_type";
+    assert_eq!(refused.to_string(), text);
+    let error = site.tunnel("c", bareudp(4, 0x0800)).unwrap_err();
+    assert!(error.starts_with("c: port '"), "{error}");
+    site.switch.remove_port(site.over, b).unwrap();
+    site.switch.set_tunnel(site.over, a, changed, None).unwrap();
+    assert!(site.tunnel("c", bareudp(4, 0x0800)).is_ok());
+}
+
 #[test]
 fn a_packet_goes_through_a_tunnel_to_another_switch() {
     let (mut a, mut b) = (Site::new(HOST), Site::new(OTHER));

@@ -16,10 +16,14 @@ impl Switch {
     /// Changes the options of a tunnel port, which keeps its number. `wanted` is the wanted number
     /// of the datapath port, when another one must stand for the tunnel from now on.
     ///
+    /// A datapath port cannot change its options. It is closed and opened again, if this tunnel port
+    /// is its only one.
+    ///
     /// # Errors
     ///
-    /// There is no such tunnel port, or the options collide with those of another one. The port
-    /// stays as it was.
+    /// There is no such tunnel port, or the options collide with those of another one: the port stays
+    /// as it was. Or the datapath cannot open the port with the new options, after it has closed the
+    /// earlier one: then no datapath port stands for the tunnel.
     pub fn set_tunnel(
         &mut self,
         index: BridgeIndex,
@@ -33,31 +37,62 @@ impl Switch {
         if before == config {
             return Ok(());
         }
-        let name = port.name.clone();
-        let backing = self.back_tunnel(&name, &config, wanted, Some((index, number)))?;
+        let (name, mut held) = (port.name.clone(), port.dp_port);
+        self.check_tunnel(&name, &config, Some((index, number)))?;
+        if self.backings.has_other_options(&config) {
+            self.change_tunnel(index, number, Arc::clone(&before), None);
+            if held.take().is_some() {
+                self.release_backing(&before);
+            }
+        }
+        let backing = self.backings.acquire(&*self.datapath, &config, wanted)?;
+        self.change_tunnel(index, number, config, Some(backing));
+        if held.is_some() {
+            self.release_backing(&before);
+        }
+        Ok(())
+    }
+
+    /// Publishes a tunnel port with these options and this datapath port. Packet threads then do not
+    /// translate to the earlier datapath port, which may be closed.
+    fn change_tunnel(
+        &mut self,
+        index: BridgeIndex,
+        number: PortNo,
+        config: Arc<Config>,
+        backing: Option<DpPort>,
+    ) {
         let bridge = self.bridges.get_mut(index.0).and_then(Option::as_mut);
         if let Some(port) = bridge.and_then(|b| b.ports.get_mut(&number)) {
             port.kind = datapath::PortKind::Tunnel(config.kind);
             port.tunnel = Some(config);
-            port.dp_port = Some(backing);
+            port.dp_port = backing;
         }
         self.counters.port_updates += 1;
         mark(&mut self.dirty, index, Dirty::All);
-        // Packet threads must not translate to a datapath port that is closed below.
         self.publish();
-        self.release_backing(&before);
-        Ok(())
     }
 
-    /// Returns the datapath port that stands for a tunnel with these options, from now on for one
-    /// vport more. `own` is the vport itself, when it exists.
+    /// Returns the datapath port that stands for a new tunnel with these options, from now on for one
+    /// vport more.
     pub(super) fn back_tunnel(
         &mut self,
         name: &str,
         config: &Config,
         wanted: Option<DpPort>,
-        own: Option<(BridgeIndex, PortNo)>,
     ) -> Result<DpPort, PortError> {
+        self.check_tunnel(name, config, None)?;
+        self.backings.acquire(&*self.datapath, config, wanted)
+    }
+
+    /// Checks that a tunnel with these options collides with no other one. `own` is the vport itself,
+    /// when it exists.
+    fn check_tunnel(
+        &self,
+        name: &str,
+        config: &Config,
+        own: Option<(BridgeIndex, PortNo)>,
+    ) -> Result<(), PortError> {
         let error = |problem| PortError::Option { name: name.to_owned(), problem };
         let others: Vec<_> = self
             .bridges()
@@ -81,6 +116,14 @@ impl Switch {
         }
         // Only vports of the same datapath port can be equal.
         if let Some(backing) = self.backings.number(config) {
+            let user = others.iter().find(|(_, _, at)| *at == backing);
+            if let Some((other, _, _)) = user.filter(|_| self.backings.has_other_options(config)) {
+                tracing::warn!(target: "netdev", "{name}: could not set configuration (File exists)");
+                return Err(error(format!(
+                    "port '{}' uses the same dst_port with another exts or payload_type",
+                    other.name
+                )));
+            }
             let wanted = VportMatch::of(config, backing);
             let equal = others.iter().find(|(_, other, at)| VportMatch::of(other, *at) == wanted);
             if let Some((other, _, _)) = equal {
@@ -90,7 +133,7 @@ impl Switch {
                 )));
             }
         }
-        self.backings.acquire(&*self.datapath, config, wanted)
+        Ok(())
     }
 
     /// Ends the use of a datapath port by one vport.

@@ -14,6 +14,8 @@ struct Backing {
     number: PortNo,
     kind: TunnelKind,
     port: u16,
+    /// The options with which it was opened.
+    options: BTreeMap<String, String>,
     vports: usize,
 }
 
@@ -28,8 +30,15 @@ impl Backings {
         self.0.get(&config.backing_name()).map(|backing| backing.number)
     }
 
+    /// Returns true when the port that stands for `config` was opened with other options than those
+    /// of `config`.
+    pub(crate) fn has_other_options(&self, config: &Config) -> bool {
+        let backing = self.0.get(&config.backing_name());
+        backing.is_some_and(|backing| backing.options != config.backing_options())
+    }
+
     /// Returns the number of the port that stands for `config`, for one vport more. Adds the port
-    /// to the datapath when it is the first one.
+    /// to the datapath when it is the first one. A port that is there has the options of `config`.
     pub(crate) fn acquire(
         &mut self,
         datapath: &dyn Datapath,
@@ -41,15 +50,16 @@ impl Backings {
             backing.vports += 1;
             return Ok(backing.number);
         }
+        let options = config.backing_options();
         let number = datapath.add_port(&PortSpec {
             name: name.clone(),
             kind: PortKind::Tunnel(config.kind),
-            options: config.backing_options(),
+            options: options.clone(),
             wanted,
             ..PortSpec::default()
         })?;
         let Config { kind, port, .. } = *config;
-        self.0.insert(name, Backing { number, kind, port, vports: 1 });
+        self.0.insert(name, Backing { number, kind, port, options, vports: 1 });
         Ok(number)
     }
 
@@ -58,7 +68,7 @@ impl Backings {
         let mut all: Vec<Listener> = self
             .0
             .iter()
-            .map(|(name, &Backing { number, kind, port, vports })| Listener {
+            .map(|(name, &Backing { number, kind, port, vports, .. })| Listener {
                 name: name.clone(),
                 number,
                 kind,
