@@ -181,6 +181,7 @@ impl World {
             port: 4789,
             vports: 1,
         };
+        tunnels.devices.insert(port.name.clone(), (bridge, PortNo(number)));
         let device = AddressedDevice { name: port.name, mac: port.mac, addresses: vec![address] };
         tunnels.listening = Listening::new([listener], &[device]);
         underlay

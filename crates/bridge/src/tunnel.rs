@@ -24,8 +24,11 @@ pub use config::{Config, Erspan, Extensions, OrFlow, PacketTypeMode, Tos, Ttl};
 pub use listening::{AddressedDevice, Listener, Listening};
 pub use vports::{Outer, Vport, VportMatch, Vports};
 
+use crate::snapshot::BridgeIndex;
 use ::tunnel::SourcePorts;
-use datapath::{PortNo, TunnelKind};
+use datapath::TunnelKind;
+use hashbrown::HashMap;
+use openflow::PortNo;
 use std::sync::Arc;
 use underlay::Underlay;
 
@@ -47,6 +50,9 @@ pub struct Tunnels {
     pub vports: Vports,
     /// Addresses of the host to which packets of tunnels come.
     pub listening: Listening,
+    /// The ports of devices, by the names of the devices: a port of the bridge with this name, or else
+    /// that of the first bridge. Empty without tunnels.
+    pub devices: HashMap<String, (BridgeIndex, PortNo)>,
     /// Routes and neighbours.
     pub underlay: Option<Arc<Underlay>>,
     /// A route or a rule names a mark of packets.
@@ -60,7 +66,7 @@ pub struct Tunnels {
 impl Tunnels {
     /// Returns false when no packet of this datapath port has tunnel options: the port stands for
     /// tunnels of another kind than Geneve.
-    pub(crate) fn may_have_options(&self, backing: PortNo) -> bool {
+    pub(crate) fn may_have_options(&self, backing: datapath::PortNo) -> bool {
         let listener = self.listening.listeners().iter().find(|l| l.number == backing);
         listener.is_none_or(|l| l.kind == TunnelKind::Geneve)
     }

@@ -339,6 +339,23 @@ fn a_host_without_tunnels_has_wide_megaflows() {
 }
 
 #[test]
+fn a_device_is_the_port_of_the_bridge_with_its_name_before_others() {
+    let mut site = Site::new(HOST);
+    let devices = |site: &Site| {
+        let snapshot = site.switch.slow_path().published.newest();
+        let at = |name| snapshot.tunnels.devices.get(name).copied();
+        [at("phy"), at("u0"), at("t")]
+    };
+    assert_eq!(devices(&site), [None; 3], "there is no tunnel");
+    site.tunnel("t", to(OTHER)).unwrap();
+    let u0 = Some((site.phy, PortNo(1)));
+    assert_eq!(devices(&site), [Some((site.phy, PortNo::LOCAL)), u0, None]);
+    // A bridge before it has a tunnel port with the name of a device.
+    site.tunnel("u0", to([10, 0, 0, 3])).unwrap();
+    assert_eq!(devices(&site)[1], u0);
+}
+
+#[test]
 fn the_underlay_matters_with_tunnels_alone() {
     let mut site = Site::new(HOST);
     let revalidations = |site: &Site| site.switch.counters.revalidations.reconfigured;

@@ -8,6 +8,7 @@ use crate::tunnel::{
 };
 use ::tunnel::SourcePorts;
 use datapath::{PortError, PortNo as DpPort, TunnelKind};
+use hashbrown::HashMap;
 use openflow::PortNo;
 use std::sync::Arc;
 use underlay::Underlay;
@@ -184,6 +185,20 @@ impl Switch {
         }
     }
 
+    fn ports_of_devices(&self) -> HashMap<String, (BridgeIndex, PortNo)> {
+        let mut all = HashMap::new();
+        for bridge in self.bridges() {
+            for port in bridge.ports.values().filter(|port| !port.is_virtual()) {
+                let at = (bridge.index, port.number);
+                let entry = all.entry_ref(port.name.as_str()).or_insert(at);
+                if port.name == bridge.name {
+                    *entry = at;
+                }
+            }
+        }
+        all
+    }
+
     /// Returns all about tunnels that translation reads.
     pub(super) fn tunnels(&self) -> Tunnels {
         let ports = || self.bridges().flat_map(|b| b.ports.values().map(move |p| (b.index, p)));
@@ -193,14 +208,19 @@ impl Switch {
         });
         let listeners = self.backings.listeners();
         let routes = self.underlay.as_ref().filter(|_| !listeners.is_empty()).map(|u| u.routes());
+        let ports_of_devices = match &routes {
+            Some(_) => self.ports_of_devices(),
+            None => HashMap::new(),
+        };
         let mut devices = Vec::new();
         if let Some(routes) = &routes {
             for (name, device) in routes.devices() {
                 // The switch knows the addresses of its own devices, dummies among them.
-                let own = ports().find(|(_, port)| port.name == **name && !port.is_virtual());
+                let own = ports_of_devices.get(&**name);
+                let own = own.and_then(|(index, number)| self.bridge(*index)?.ports.get(number));
                 devices.push(AddressedDevice {
                     name: name.to_string(),
-                    mac: own.map_or(device.mac.0, |(_, port)| port.status.mac),
+                    mac: own.map_or(device.mac.0, |port| port.status.mac),
                     addresses: device.addresses.iter().map(|a| a.address()).collect(),
                 });
             }
@@ -208,6 +228,7 @@ impl Switch {
         Tunnels {
             vports: Vports::new(vports),
             listening: Listening::new(listeners, &devices),
+            devices: ports_of_devices,
             underlay: self.underlay.clone(),
             routes_by_mark: routes.is_some_and(|routes| routes.name_marks()),
             output: self.tunnel_output,

@@ -680,26 +680,14 @@ fn octets(address: IpAddr) -> [u8; 16] {
     }
 }
 
-/// Returns the bridge and the port of a device that a route names: the port of the bridge with this
-/// name, or any port with it.
+/// Returns the bridge and the port of a device that a route names.
 fn port_of_device<'a>(
     snapshot: &'a crate::snapshot::Snapshot,
     device: &str,
 ) -> Option<(BridgeIndex, &'a BridgeView, &'a PortView)> {
-    let named = |b: &&(BridgeIndex, &'a BridgeView)| b.1.name == device;
-    let all: Vec<(BridgeIndex, &BridgeView)> = snapshot
-        .bridges
-        .iter()
-        .enumerate()
-        .filter_map(|(i, b)| Some((BridgeIndex(i), &**b.as_ref()?)))
-        .collect();
-    let (own, others): (Vec<_>, Vec<_>) = all.iter().partition(named);
-    own.into_iter().chain(others).find_map(|(index, bridge)| {
-        let mut ports: Vec<&PortView> =
-            bridge.ports.values().filter(|p| p.name == device && p.tunnel.is_none()).collect();
-        ports.sort_unstable_by_key(|p| p.number);
-        Some((index, bridge, ports.first().copied()?))
-    })
+    let (index, number) = *snapshot.tunnels.devices.get(device)?;
+    let bridge = snapshot.bridge(index)?;
+    Some((index, bridge, bridge.ports.get(&number)?))
 }
 
 const fn is_udp(kind: TunnelKind) -> bool {
