@@ -245,9 +245,13 @@ impl Table {
         now: Ticks,
     ) -> Result<Found<'t>, CreateError> {
         let mut result = self.try_create(pinned.number(), new, now);
-        if matches!(result, Err(CreateError::Exceeded(Exceeded::HalfOpen) | CreateError::NoSlot))
-            && self.evict(new, now)
-        {
+        // The limit of one zone ends no connection of another.
+        let zone = match result {
+            Err(CreateError::Exceeded(Exceeded::HalfOpen) | CreateError::NoSlot) => None,
+            Err(CreateError::Exceeded(Exceeded::ZoneHalfOpen)) => Some(new.original.zone),
+            _ => return result,
+        };
+        if self.evict(new, zone, now) {
             result = self.try_create(pinned.number(), new, now);
         }
         result
@@ -282,8 +286,9 @@ impl Table {
         Err(last)
     }
 
-    /// Ends the oldest half-open connection in the buckets of a connection that found no room.
-    fn evict(&self, new: &NewConn, now: Ticks) -> bool {
+    /// Ends the oldest half-open connection, of `zone` or of any, in the buckets of a connection that
+    /// found no room.
+    fn evict(&self, new: &NewConn, zone: Option<u16>, now: Ticks) -> bool {
         let Some(key) = new.original.canonical() else {
             return false;
         };
@@ -294,6 +299,9 @@ impl Table {
                 let Some(conn) = self.slot(slot) else { return };
                 let head = conn.head();
                 if head.phase() != Phase::Live || !head.has(flags::HALF_OPEN) {
+                    return;
+                }
+                if zone.is_some_and(|zone| conn.key(head).zone() != zone) {
                     return;
                 }
                 let age = now.since(conn.made());

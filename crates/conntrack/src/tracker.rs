@@ -464,7 +464,9 @@ fn counter_of(error: NatError) -> Counter {
             Counter::Full
         }
         NatError::Create(CreateError::Exceeded(Exceeded::Zone)) => Counter::ZoneFull,
-        NatError::Create(CreateError::Exceeded(Exceeded::HalfOpen)) => Counter::HalfOpenFull,
+        NatError::Create(CreateError::Exceeded(Exceeded::HalfOpen | Exceeded::ZoneHalfOpen)) => {
+            Counter::HalfOpenFull
+        }
         NatError::Create(CreateError::BucketFull) => Counter::BucketFull,
         NatError::Create(CreateError::Clash | CreateError::Overtaken | CreateError::BadTuple) => {
             Counter::Overtaken

@@ -12,8 +12,10 @@ pub enum Exceeded {
     Total,
     /// The zone has as many connections as it may.
     Zone,
-    /// The table or the zone has as many half-open connections as it may.
+    /// The table has as many half-open connections as it may.
     HalfOpen,
+    /// The zone has as many half-open connections as it may.
+    ZoneHalfOpen,
 }
 
 /// The counts and limits in a table's memory.
@@ -157,7 +159,7 @@ impl<'a> Counts<'a> {
         if cap.is_some_and(|cap| before >= cap) {
             halves.fetch_sub(1, Ordering::Relaxed);
             count.fetch_sub(1, Ordering::Relaxed);
-            return Err(Exceeded::HalfOpen);
+            return Err(Exceeded::ZoneHalfOpen);
         }
         total_halves.fetch_add(1, Ordering::Relaxed);
         total.fetch_add(1, Ordering::Relaxed);

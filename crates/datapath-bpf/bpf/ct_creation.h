@@ -30,10 +30,11 @@ enum ct_made {
 	CT_CLASH,          /* another live connection has one of the tuples */
 	CT_FULL,           /* the table has as many connections as it may */
 	CT_FULL_ZONE,      /* the zone has as many as it may */
-	CT_FULL_HALF_OPEN, /* the table or the zone has as many half-open ones as it may */
+	CT_FULL_HALF_OPEN, /* the table has as many half-open ones as it may */
 	CT_NO_SLOT,        /* no slot is free */
 	CT_FULL_BUCKET,    /* the buckets of a tuple are full */
 	CT_OVERTAKEN,      /* other creators ended this one each time */
+	CT_FULL_ZONE_HALF_OPEN, /* the zone has as many half-open ones as it may */
 };
 
 /* A connection to make. All members must have values. */
@@ -123,7 +124,7 @@ __noinline int ct_reserve(__u32 zone, __u32 shard)
 	if (limit > CT_SMALL_LIMIT && halves >= (limit - 1) * percent / 100) {
 		ct_add(&z->words[CT_ZONE_HALF_OPEN], -1);
 		ct_add(&z->words[CT_ZONE_COUNT], -1);
-		return CT_FULL_HALF_OPEN;
+		return CT_FULL_ZONE_HALF_OPEN;
 	}
 	shard = CT_CONFIG_TOTALS + shard % CT_CONFIG_SHARDS * CT_CONFIG_LINE;
 	ct_add(&config->words[shard + 1], 1);
@@ -408,10 +409,11 @@ __noinline int ct_try_create(struct ct_new *n)
  * ct_evict - Ends the oldest half-open connection in the buckets of a tuple.
  * @t: the tuple
  * @now: ct_now()
+ * @of_zone: 1: one of the tuple's zone alone; 0: one of any zone
  *
  * Return: 1 when one was ended, else 0.
  */
-__noinline int ct_evict(const struct ct_tuple *t, __u32 now)
+__noinline int ct_evict(const struct ct_tuple *t, __u32 now, __u32 of_zone)
 {
 	struct ct_config *config = ct_config_here();
 	__u32 oldest = CT_NO_SLOT_NUMBER;
@@ -440,7 +442,8 @@ __noinline int ct_evict(const struct ct_tuple *t, __u32 now)
 			if (!c)
 				continue;
 			head = ct_load(c->words[CT_CONN_HEAD]);
-			if (ct_phase(head) != CT_LIVE || !(ct_flags(head) & CT_HALF_OPEN))
+			if (ct_phase(head) != CT_LIVE || !(ct_flags(head) & CT_HALF_OPEN) ||
+			    (of_zone && ct_zone(c) != t->zone))
 				continue;
 			age = now - (__u32)ct_load(c->words[CT_CONN_MADE]);
 			if (oldest != CT_NO_SLOT_NUMBER && age <= most)
@@ -458,7 +461,8 @@ __noinline int ct_evict(const struct ct_tuple *t, __u32 now)
  * ct_create - Makes a connection.
  * @n: the connection; the member `made` becomes what a lookup would find
  *
- * Makes room by ending a half-open connection where there is none.
+ * Makes room by ending a half-open connection where there is none: one of the same zone when the
+ * zone has too many of them.
  *
  * Return: enum ct_made.
  */
@@ -472,9 +476,10 @@ __noinline int ct_create(struct ct_new *n)
 #pragma clang loop unroll(disable)
 	for (int i = 0; i < CT_CREATE_TRIES; i++) {
 		made = ct_try_create(n);
-		if ((made == CT_FULL_HALF_OPEN || made == CT_NO_SLOT) && !evicted) {
+		if ((made == CT_FULL_HALF_OPEN || made == CT_FULL_ZONE_HALF_OPEN ||
+		     made == CT_NO_SLOT) && !evicted) {
 			evicted = true;
-			if (ct_evict(&n->original, n->now))
+			if (ct_evict(&n->original, n->now, made == CT_FULL_ZONE_HALF_OPEN))
 				continue;
 		}
 		if (made != CT_OVERTAKEN)

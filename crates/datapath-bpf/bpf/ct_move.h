@@ -270,6 +270,7 @@ static __always_inline void ct_count_failure(int made)
 	case CT_FULL_ZONE:
 		return ct_event(CT_EVENT_ZONE_FULL);
 	case CT_FULL_HALF_OPEN:
+	case CT_FULL_ZONE_HALF_OPEN:
 		return ct_event(CT_EVENT_HALF_OPEN_FULL);
 	case CT_FULL_BUCKET:
 		return ct_event(CT_EVENT_BUCKET_FULL);

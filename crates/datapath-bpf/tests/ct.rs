@@ -595,6 +595,35 @@ fn a_flood_ends_no_established_connection() {
 }
 
 #[test]
+fn a_flood_in_a_limited_zone_ends_no_half_open_connection_of_another() {
+    if without_root() {
+        return;
+    }
+    const VICTIMS: u16 = 500;
+    let mut rng = Rng::with_seed(0x5e);
+    let mut twins = Twins::new(Hook::Tc);
+    let commit = [Request { zone: 4, commit: Commit::Yes, ..Request::default() }];
+    let limited = [Request { zone: 5, ..commit[0] }];
+    let table = twins.daemon.table().clone();
+    table.counts().set_limit(5, Some(200));
+    for n in 1..=VICTIMS {
+        twins.send_here(&tcp((0x0a00_0100, n), SERVER, (100, 0), SYN), &commit);
+    }
+    let victims = table.counts().zone_half_open(4);
+    assert_eq!(victims, u64::from(VICTIMS));
+    // Of 65,536 buckets those of the victims hold about one in a hundred.
+    for n in 0..20_000 {
+        let source = (rng.u32(0x0b00_0000..0x0c00_0000), rng.u16(1..));
+        twins.send_here(&tcp(source, SERVER, (rng.u32(..), 0), SYN), &limited);
+        if n % 256 == 0 {
+            twins.sweepers[0].slice(now());
+        }
+    }
+    assert_eq!(table.counts().zone_half_open(4), victims);
+    assert!(table.counts().zone_half_open(5) <= 100);
+}
+
+#[test]
 fn packets_to_be_tracked_have_an_account_of_their_own() {
     if without_root() {
         return;

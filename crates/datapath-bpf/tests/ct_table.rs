@@ -139,7 +139,8 @@ fn made(result: &Result<conntrack::Found<'_>, CreateError>) -> u32 {
         Err(CreateError::NoSlot) => 5,
         Err(CreateError::BucketFull) => 6,
         Err(CreateError::Overtaken) => 7,
-        Err(CreateError::BadTuple) => 8,
+        Err(CreateError::Exceeded(Exceeded::ZoneHalfOpen)) => 8,
+        Err(CreateError::BadTuple) => 9,
     }
 }
 

@@ -156,3 +156,25 @@ fn check(
     }
     Ok(())
 }
+
+#[test]
+fn a_flood_in_a_limited_zone_ends_no_connection_of_another() {
+    let (table, mut sweeper) = table(SIZES);
+    table.counts().set_limit(1, Some(80));
+    let mut worker = table.worker();
+    let in_zone_2 = |port| Tuple { zone: 2, ..udp(5, 6, port, 80) };
+    for port in 1..60 {
+        let new = NewConn::new(in_zone_2(port), 1000);
+        assert!(table.create(&worker.pin(), &new, Ticks(1)).is_ok());
+        sweeper.pass(Ticks(1));
+    }
+    let mut made = 0;
+    for port in 1..2000 {
+        let new = NewConn::new(udp(1, 2, port, 80), 1000);
+        made += u32::from(table.create(&worker.pin(), &new, Ticks(2)).is_ok());
+        sweeper.pass(Ticks(2));
+    }
+    assert!(made > 40, "connections of the zone itself make room: {made}");
+    assert_eq!(table.counts().zone_half_open(1), 40);
+    assert_eq!(table.counts().zone_half_open(2), 59);
+}
