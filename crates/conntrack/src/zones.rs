@@ -22,6 +22,11 @@ pub enum Exceeded {
 #[derive(Clone, Copy, Debug)]
 pub struct Counts<'a>(pub(crate) &'a dyn Memory);
 
+/// Returns a count; zero for one that threads that were killed left below zero.
+fn at_least_zero(count: u64) -> u64 {
+    (count as i64).max(0) as u64
+}
+
 /// A zone without one of its own has the default limit.
 pub type Limit = Option<u32>;
 
@@ -59,22 +64,22 @@ impl<'a> Counts<'a> {
 
     /// Returns the number of connections.
     pub fn conns(&self) -> u64 {
-        self.sum(0).try_into().unwrap_or(0)
+        at_least_zero(self.sum(0) as u64)
     }
 
     /// Returns the number of half-open connections.
     pub fn half_open(&self) -> u64 {
-        self.sum(1).try_into().unwrap_or(0)
+        at_least_zero(self.sum(1) as u64)
     }
 
     /// Returns the number of connections of a zone.
     pub fn zone(&self, zone: u16) -> u64 {
-        self.load_zone(zone, zone::COUNT)
+        at_least_zero(self.load_zone(zone, zone::COUNT))
     }
 
     /// Returns the number of half-open connections of a zone.
     pub fn zone_half_open(&self, zone: u16) -> u64 {
-        self.load_zone(zone, zone::HALF_OPEN)
+        at_least_zero(self.load_zone(zone, zone::HALF_OPEN))
     }
 
     /// Returns the largest number of connections.
@@ -146,13 +151,13 @@ impl<'a> Counts<'a> {
         ) else {
             return Err(Exceeded::Total);
         };
-        let before = count.fetch_add(1, Ordering::Relaxed);
+        let before = at_least_zero(count.fetch_add(1, Ordering::Relaxed));
         let limit = self.limit_in_force(zone).map(u64::from);
         if limit.is_some_and(|limit| before >= limit) {
             count.fetch_sub(1, Ordering::Relaxed);
             return Err(Exceeded::Zone);
         }
-        let before = halves.fetch_add(1, Ordering::Relaxed);
+        let before = at_least_zero(halves.fetch_add(1, Ordering::Relaxed));
         let cap = limit
             .filter(|limit| *limit >= zone::SMALL_LIMIT)
             .map(|limit| limit.saturating_mul(percent) / 100);
@@ -269,6 +274,21 @@ mod tests {
         assert!(table.create(&worker.pin(), &more, Ticks(1)).is_err());
         counts.set_limit(1, None);
         assert!(table.create(&worker.pin(), &more, Ticks(1)).is_ok());
+    }
+
+    #[test]
+    fn a_count_below_zero_does_not_close_a_zone() {
+        let (table, _sweeper) = table(SIZES);
+        table.counts().set_limit(1, Some(100));
+        table.counts().correct_zone(1, (2, 2));
+        assert_eq!((table.counts().zone(1), table.counts().zone_half_open(1)), (0, 0));
+        let mut worker = table.worker();
+        let pinned = worker.pin();
+        for port in 1..4 {
+            let new = NewConn::new(udp(1, 2, port, 9), 100);
+            assert!(table.create(&pinned, &new, Ticks(1)).is_ok());
+        }
+        assert_eq!((table.counts().zone(1), table.counts().zone_half_open(1)), (1, 1));
     }
 
     #[test]

@@ -116,12 +116,13 @@ __noinline int ct_reserve(__u32 zone, __u32 shard)
 		limit = limit ? limit + 1 : 0;
 	}
 	conns = __sync_fetch_and_add(&z->words[CT_ZONE_COUNT], 1);
-	if (limit && conns >= limit - 1) {
+	/* So may the count of a zone. */
+	if (limit && (__s64)conns >= (__s64)(limit - 1)) {
 		ct_add(&z->words[CT_ZONE_COUNT], -1);
 		return CT_FULL_ZONE;
 	}
 	halves = __sync_fetch_and_add(&z->words[CT_ZONE_HALF_OPEN], 1);
-	if (limit > CT_SMALL_LIMIT && halves >= (limit - 1) * percent / 100) {
+	if (limit > CT_SMALL_LIMIT && (__s64)halves >= (__s64)((limit - 1) * percent / 100)) {
 		ct_add(&z->words[CT_ZONE_HALF_OPEN], -1);
 		ct_add(&z->words[CT_ZONE_COUNT], -1);
 		return CT_FULL_ZONE_HALF_OPEN;
