@@ -116,8 +116,10 @@ pub struct Tracker {
 }
 
 impl Tracker {
-    /// Makes the tracker of a table.
+    /// Makes the tracker of a table, the only one. It has no expectations yet; those that an earlier
+    /// daemon counted in the table are gone.
     pub fn new(table: Arc<Table>) -> Tracker {
+        table.counts().forget_expectations();
         let counters = Counters::new(table.shared_memory());
         Tracker { table, expectations: Expectations::default(), counters }
     }

@@ -222,6 +222,13 @@ impl<'a> Counts<'a> {
         }
     }
 
+    /// Sets the number of expectations of each zone to zero.
+    pub(crate) fn forget_expectations(&self) {
+        for zone in (0..=u16::MAX).filter(|zone| self.has_expectations(*zone)) {
+            self.set_expectations(zone, 0);
+        }
+    }
+
     /// Returns the answer of `dpctl/ct-get-limits` for the zones `asked`, or, when none is asked
     /// for, for all that have a limit of their own. There is no newline at the end.
     pub fn limits_text(&self, asked: &[u16]) -> String {

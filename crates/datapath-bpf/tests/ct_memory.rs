@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use clock::Clock;
 use conntrack::layout::{self, CHUNKS, INDEX_GENERATIONS, RINGS, VERSION, config};
-use conntrack::{Memory as _, NewConn, Ports, Sweeper, Table, Ticks, Tuple};
+use conntrack::{Expectation, Memory as _, NewConn, Ports, Sweeper, Table, Ticks, Tracker, Tuple};
 use datapath_bpf::ct_memory::{Adoption, BpfMemory};
 use datapath_bpf::grace::Grace;
 use datapath_bpf::{BpfDatapath, Config, Pins, Unavailable, discard, sys};
@@ -98,6 +98,39 @@ fn another_daemon_continues_with_the_connections() {
     assert_eq!(shelf.sweeper.free_slots(), slots - 1900, "the pool is not whole");
     assert_eq!(shelf.sweeper.pass(Ticks(20_000)), 1900);
     assert_eq!(shelf.sweeper.free_slots(), slots);
+}
+
+/// Programs send packets of new connections up while their zone has expectations.
+#[test]
+fn expectations_end_with_their_daemon() {
+    let Some((_bpffs, directory)) = pins() else { return };
+    const ZONE: u16 = 9;
+    let expectations = |shelf: &Shelf| {
+        let at = usize::from(ZONE) * layout::zone::WORDS + layout::zone::EXPECTATIONS;
+        shelf.memory.zones()[at].load(Ordering::SeqCst)
+    };
+    let shelf = Shelf::open(Some(&directory));
+    let tracker = Tracker::new(shelf.table.clone());
+    let client = Tuple { proto: 6, zone: ZONE, ..udp(1) };
+    let mut worker = shelf.table.worker();
+    let made = shelf.table.create(&worker.pin(), &NewConn::new(client, 10_000), Ticks(1)).unwrap();
+    let expectation = Expectation {
+        tuple: client.reversed(),
+        parent: made.conn.id(made.head),
+        parent_tuple: client,
+        mark: 0,
+        label: 0,
+        translation: None,
+    };
+    tracker.expectations().add(&shelf.table, expectation, Ticks(1)).unwrap();
+    assert_eq!(expectations(&shelf), 1);
+    drop((worker, tracker, shelf));
+    let shelf = Shelf::open(Some(&directory));
+    assert_eq!((&shelf.adoption, expectations(&shelf)), (&Adoption::Done, 1));
+    let tracker = Tracker::new(shelf.table.clone());
+    assert!(tracker.expectations().is_empty());
+    assert_eq!(expectations(&shelf), 0);
+    assert_eq!(shelf.table.counts().conns(), 1);
 }
 
 #[test]
