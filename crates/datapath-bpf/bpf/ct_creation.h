@@ -463,7 +463,8 @@ __noinline int ct_evict(const struct ct_tuple *t, __u32 now, __u32 of_zone)
  * @n: the connection; the member `made` becomes what a lookup would find
  *
  * Makes room by ending a half-open connection where there is none: one of the same zone when the
- * zone has too many of them.
+ * zone has too many of them. Without a free slot none is ended: its slot would not be free before the
+ * daemon's next sweep, and the daemon has more of them.
  *
  * Return: enum ct_made.
  */
@@ -477,8 +478,7 @@ __noinline int ct_create(struct ct_new *n)
 #pragma clang loop unroll(disable)
 	for (int i = 0; i < CT_CREATE_TRIES; i++) {
 		made = ct_try_create(n);
-		if ((made == CT_FULL_HALF_OPEN || made == CT_FULL_ZONE_HALF_OPEN ||
-		     made == CT_NO_SLOT) && !evicted) {
+		if ((made == CT_FULL_HALF_OPEN || made == CT_FULL_ZONE_HALF_OPEN) && !evicted) {
 			evicted = true;
 			if (ct_evict(&n->original, n->now, made == CT_FULL_ZONE_HALF_OPEN))
 				continue;

@@ -593,3 +593,24 @@ fn programs_find_connections_while_the_index_grows() {
         assert!(shelf.compare(&programs, &tuple(n), Ticks(2)), "{n} is lost");
     }
 }
+
+/// An ended connection's slot is not free before the daemon sweeps.
+#[test]
+fn no_connection_ends_for_want_of_a_slot() {
+    if testing::without_root() {
+        return;
+    }
+    let shelf = Shelf::open(None);
+    let programs = Programs::load(&shelf.memory);
+    let create = |n: u32| {
+        let ports = Ports::Pair { src: n as u16, dst: 80 };
+        let src = Ipv4Addr::from_bits(n).into();
+        let dst = Ipv4Addr::from_bits(99).into();
+        let tuple = Tuple { src, dst, ports, proto: 17, zone: 0 };
+        programs.create(&NewConn::new(tuple, 1000), Ticks(1)).result
+    };
+    let made = (1..100_000).take_while(|n| create(*n) == 0).count() as u64;
+    assert!(made > 100 && made < 99_000, "{made}");
+    assert!((100_000..101_000).all(|n| create(n) == 5));
+    assert_eq!(shelf.table.counts().conns(), made);
+}
