@@ -359,6 +359,11 @@ __noinline int ct_judge(hook_ctx *ctx)
 	extracted = ct_extract(ctx, &w->tuple, &w->segment);
 	if (extracted == CT_NO_TUPLE)
 		return CT_NO_TUPLE;
+	if (extracted == CT_WRONG_IP) {
+		ct_event(CT_EVENT_IP_CHECKSUM_WRONG);
+		w->tuple.kind = 0;
+		extracted = CT_INVALID;
+	}
 	if (extracted == CT_ERROR) {
 		w->to = w->tuple;
 		w->sought.zone = w->tuple.zone;

@@ -31,50 +31,51 @@ struct ct_tcp_header {
 	__be16 flags, window;
 };
 
-/* Takes addresses and version of IPv4. Returns false for a header with options or a wrong checksum. */
-static __always_inline bool ct_take_ipv4(hook_ctx *ctx, __u32 l3, struct ct_tuple *t)
-{
-	__u32 words[5];
-	__u64 sum = 0;
-
-	if (edit_load(ctx, l3, words, sizeof(words)))
-		return false;
-	if ((bpf_ntohl(words[0]) >> 24) != 0x45)
-		return false;
-	for (int i = 0; i < 5; i++)
-		sum += words[i];
-	if (checksum_fold(sum) != 0xffff)
-		return false;
-	t->src[0] = 0;
-	t->src[1] = bpf_ntohl(words[3]);
-	t->dst[0] = 0;
-	t->dst[1] = bpf_ntohl(words[4]);
-	t->kind = 0;
-	return true;
-}
-
-/* Takes addresses and version of IPv6. */
-static __always_inline bool ct_take_ipv6(hook_ctx *ctx, __u32 l3, struct ct_tuple *t)
-{
-	__be64 words[5];
-
-	if (edit_load(ctx, l3, words, sizeof(words)))
-		return false;
-	if (bpf_be64_to_cpu(words[0]) >> 60 != 6)
-		return false;
-	t->src[0] = bpf_be64_to_cpu(words[1]);
-	t->src[1] = bpf_be64_to_cpu(words[2]);
-	t->dst[0] = bpf_be64_to_cpu(words[3]);
-	t->dst[1] = bpf_be64_to_cpu(words[4]);
-	t->kind = CT_KIND_V6;
-	return true;
-}
-
 /* Results of ct_extract(). */
 #define CT_NO_TUPLE 0 /* the daemon has to track the packet */
 #define CT_TUPLE 1
 #define CT_INVALID 2  /* the packet cannot be tracked */
 #define CT_ERROR 3    /* an ICMP error: the tuple is the reverse of that of the packet in it */
+#define CT_WRONG_IP 4 /* the checksum of the IPv4 header is wrong: the packet cannot be tracked */
+
+/* Takes addresses and version of IPv4. A header with options is for the daemon. */
+static __always_inline int ct_take_ipv4(hook_ctx *ctx, __u32 l3, struct ct_tuple *t)
+{
+	__u32 words[5];
+	__u64 sum = 0;
+
+	if (edit_load(ctx, l3, words, sizeof(words)))
+		return CT_NO_TUPLE;
+	if ((bpf_ntohl(words[0]) >> 24) != 0x45)
+		return CT_NO_TUPLE;
+	for (int i = 0; i < 5; i++)
+		sum += words[i];
+	if (checksum_fold(sum) != 0xffff)
+		return CT_WRONG_IP;
+	t->src[0] = 0;
+	t->src[1] = bpf_ntohl(words[3]);
+	t->dst[0] = 0;
+	t->dst[1] = bpf_ntohl(words[4]);
+	t->kind = 0;
+	return CT_TUPLE;
+}
+
+/* Takes addresses and version of IPv6. */
+static __always_inline int ct_take_ipv6(hook_ctx *ctx, __u32 l3, struct ct_tuple *t)
+{
+	__be64 words[5];
+
+	if (edit_load(ctx, l3, words, sizeof(words)))
+		return CT_NO_TUPLE;
+	if (bpf_be64_to_cpu(words[0]) >> 60 != 6)
+		return CT_NO_TUPLE;
+	t->src[0] = bpf_be64_to_cpu(words[1]);
+	t->src[1] = bpf_be64_to_cpu(words[2]);
+	t->dst[0] = bpf_be64_to_cpu(words[3]);
+	t->dst[1] = bpf_be64_to_cpu(words[4]);
+	t->kind = CT_KIND_V6;
+	return CT_TUPLE;
+}
 
 /* Returns true for an ICMP error, which quotes a packet. */
 static __always_inline bool ct_is_error(bool v6, __u8 type)
@@ -260,17 +261,20 @@ __noinline int ct_extract_quoted(hook_ctx *ctx, struct ct_tuple *t)
  *
  * A function of its own: for the verifier the many paths through it become one path of the caller.
  *
- * Return: CT_TUPLE, CT_INVALID, CT_NO_TUPLE, or CT_ERROR, when the tuple has addresses alone.
+ * Return: CT_TUPLE, CT_INVALID, CT_NO_TUPLE, CT_WRONG_IP, or CT_ERROR, when the tuple has addresses
+ * alone.
  */
 __noinline int ct_extract(hook_ctx *ctx, struct ct_tuple *t, struct ct_segment *s)
 {
 	struct ip ip = {};
+	int taken;
 
-	if (!t || !s || find_ip(ctx, &ip) || ip.fragment)
+	if (!t || !s || find_ip(ctx, &ip) || ip.fragment ||
+	    ip.l4 != ip.l3 + (ip.v6 ? 40 : 20))
 		return CT_NO_TUPLE;
-	if (ip.v6 ? ip.l4 != ip.l3 + 40 || !ct_take_ipv6(ctx, ip.l3, t) :
-		    ip.l4 != ip.l3 + 20 || !ct_take_ipv4(ctx, ip.l3, t))
-		return CT_NO_TUPLE;
+	taken = ip.v6 ? ct_take_ipv6(ctx, ip.l3, t) : ct_take_ipv4(ctx, ip.l3, t);
+	if (taken != CT_TUPLE)
+		return taken;
 	t->proto = ip.proto;
 	t->sport = t->dport = 0;
 	t->request = 0;

@@ -16,21 +16,25 @@ static __always_inline bool port_takes_no_ct(const struct port *port)
  * miss_admit - Decides whether one more packet of a port may go up, and counts it.
  * @st: the packet's state
  *
- * At most `upcall_limit` packets of a port are on their way to the daemon. None goes while the
- * daemon has closed the port. Misses, and packets at an OP_CT, have an account each.
+ * At most `upcall_limit` packets of a port are on their way to the daemon. Packets at an OP_CT take at
+ * most half of them, which leaves room for misses. None goes while the daemon has closed the account:
+ * misses, and packets at an OP_CT, have one each.
  *
  * Return: true when the packet may go up.
  */
 static __always_inline bool miss_admit(const struct state *st)
 {
 	struct port *port = port_of(st->in_port);
-	__s64 waiting;
+	__s64 waiting, limit;
 
 	if (!port || (st->resumes ? port_takes_no_ct(port) : port_is_closed(port)))
 		return false;
 	waiting = *(volatile __u64 *)&port->sent_up - *(volatile __u64 *)&port->taken_up;
 	/* Negative when the daemon took a packet before its program counted it. */
-	if (waiting >= (__s64)port->upcall_limit)
+	limit = port->upcall_limit;
+	if (st->resumes)
+		limit = (limit + 1) / 2;
+	if (waiting >= limit)
 		return false;
 	__sync_fetch_and_add(&port->sent_up, 1);
 	return true;

@@ -24,7 +24,7 @@ use datapath_bpf::layout::*;
 use datapath_bpf::load::Hook;
 use fastrand::Rng;
 use flow::Key;
-use flow::ct_state::{DNAT, EST, NEW, REL, RPL, SNAT, TRK};
+use flow::ct_state::{DNAT, EST, INV, NEW, REL, RPL, SNAT, TRK};
 use packet::build::Frame;
 use packet::{FromBytes as _, TcpHeader, ethertype};
 use support::*;
@@ -653,8 +653,27 @@ fn packets_to_be_tracked_have_an_account_of_their_own() {
     assert_eq!(verdict(), REDIRECT, "a packet at its ct");
     close(0, u64::MAX);
     assert_eq!(verdict(), DROP);
+    close(0, 0);
+    assert_eq!(verdict(), DROP, "half of four are on their way, the other half is for misses");
     let counters = bed.counters();
-    assert_eq!((counters.drops[8], counters.up), (2, 2));
+    assert_eq!((counters.drops[8], counters.up), (3, 2));
+}
+
+#[test]
+fn a_wrong_header_checksum_is_invalid_here() {
+    if without_root() {
+        return;
+    }
+    let mut twins = Twins::new(Hook::Tc);
+    let commit = Request { zone: 9, commit: Commit::Yes, ..Request::default() };
+    let mut frame = tcp((0x0a00_0002, 1000), SERVER, (100, 0), SYN);
+    frame[24] ^= 1;
+    let (_, meta) = twins.send(&frame, &[commit]);
+    assert_eq!((meta.state, twins.here), (INV | TRK, 1));
+    twins.compare();
+    for tracker in [&twins.daemon, &twins.alone] {
+        assert_eq!(tracker.counters().get(Counter::IpChecksumError), 1);
+    }
 }
 
 /// A client's FTP command has the server open a connection. All of it but the first packet stays in

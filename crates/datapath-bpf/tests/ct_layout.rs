@@ -42,6 +42,7 @@ fn numbers_are_the_same_in_c_and_in_rust() {
         ("CT_EVENT_HALF_OPEN_FULL", Counter::HalfOpenFull as u64),
         ("CT_EVENT_BUCKET_FULL", Counter::BucketFull as u64),
         ("CT_EVENT_OVERTAKEN", Counter::Overtaken as u64),
+        ("CT_EVENT_IP_CHECKSUM_WRONG", Counter::IpChecksumError as u64),
         ("CT_EVENT_CHECKSUM_WRONG", Counter::TransportChecksumError as u64),
         ("CT_EVENT_IP_CHECKSUM", Counter::IpChecksumChecked as u64),
         ("CT_EVENT_CHECKSUM", Counter::TransportChecksumChecked as u64),
