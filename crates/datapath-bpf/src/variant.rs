@@ -51,7 +51,8 @@ impl Station {
         }
     }
 
-    /// Fills the table of programs.
+    /// Fills the table of programs. A table that was taken over may hold programs of the earlier
+    /// daemon, for which there are none here: those leave it.
     ///
     /// # Errors
     ///
@@ -65,6 +66,10 @@ impl Station {
         program: impl Fn(&str) -> Option<BorrowedFd<'a>>,
     ) -> std::io::Result<()> {
         let Some(tails) = self.tails() else { return Ok(()) };
+        // Programs that are put in place may call them.
+        for (tail, _) in self.hook.tails().iter().filter(|(_, name)| program(name).is_none()) {
+            sys::unset(tails, *tail as u32)?;
+        }
         // The lookup is put last: the entry program finds it when the programs after it are there.
         for (tail, name) in self.hook.tails().iter().rev() {
             if let Some(program) = program(name) {
@@ -345,6 +350,29 @@ mod tests {
         let sizes = Sizes::new(&Config::default(), 1);
         let full = VariantSettings::full(&sizes, &hash::factors(), 1, false);
         (Variants::new(Vec::new(), full, sizes), Needs { words: 1, features: 0 })
+    }
+
+    #[test]
+    fn a_program_that_is_refused_leaves_no_earlier_one_in_its_place() {
+        if testing::without_root() {
+            return;
+        }
+        let sizes = Sizes::new(&Config::default(), 1);
+        let full = VariantSettings::full(&sizes, &hash::factors(), 1, false);
+        let name = Hook::Tc.optional().unwrap();
+        let (tail, _) = Hook::Tc.tails().iter().find(|(_, other)| *other == name).unwrap();
+        let loaded = load::load(Hook::Tc, Some(name), &full, &sizes, &HashMap::new()).unwrap();
+        let programs = HashMap::from([(name, loaded.program(name).unwrap())]);
+        let maps = loaded.maps().into_iter().collect();
+        let mut station = Station { hook: Hook::Tc, programs, maps };
+        let has = |station: &Station| {
+            sys::get(station.tails().unwrap(), *tail as u32).unwrap().is_some()
+        };
+        station.fill_tails().unwrap();
+        assert!(has(&station));
+        station.programs.clear();
+        station.fill_tails().unwrap();
+        assert!(!has(&station));
     }
 
     #[test]
