@@ -418,7 +418,7 @@ impl Sweeper {
         let counts = self.table.counts();
         match scope {
             Scope::All => counts.totals(),
-            Scope::Zone(zone) => (counts.zone(zone) as i64, counts.zone_half_open(zone) as i64),
+            Scope::Zone(zone) => counts.of_zone(zone),
         }
     }
 

@@ -62,6 +62,12 @@ impl<'a> Counts<'a> {
         (self.sum(0), self.sum(1))
     }
 
+    /// Returns the counts of a zone, as [`Counts::totals`].
+    pub(crate) fn of_zone(&self, zone: u16) -> (i64, i64) {
+        let load = |at: usize| self.load_zone(zone, at) as i64;
+        (load(zone::COUNT), load(zone::HALF_OPEN))
+    }
+
     /// Returns the number of connections.
     pub fn conns(&self) -> u64 {
         at_least_zero(self.sum(0) as u64)
