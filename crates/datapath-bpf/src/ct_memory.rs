@@ -65,18 +65,18 @@ impl Shape {
     }
 
     /// Checks a map that an earlier daemon left. The kernel may add flags.
-    fn check(self, name: &str, fd: BorrowedFd<'_>) -> Result<(), String> {
-        let info = sys::map_info(fd).map_err(|e| format!("{name}: {e}"))?;
+    fn check(self, name: &str, fd: BorrowedFd<'_>) -> Result<(), Obstacle> {
+        let info = sys::map_info(fd).map_err(|e| Obstacle::system(name, e))?;
         let MapInfo { kind, key_size, value_size, max_entries, flags } = info;
         let is = (kind, key_size, value_size as usize, max_entries as usize);
         if is == (self.kind, 4, self.words * 8, self.entries) && flags & self.flags == self.flags {
             return Ok(());
         }
-        Err(format!(
+        Err(Obstacle::Layout(format!(
             "{name} has {max_entries} entries of {value_size} bytes, {} of {} are wanted",
             self.entries,
             self.words * 8
-        ))
+        )))
     }
 }
 
@@ -191,8 +191,24 @@ pub enum Adoption {
     Nothing,
     /// They were taken over.
     Done,
-    /// They could not be taken over, and are gone. The text says why.
+    /// They are of another version or shape, and are gone. The text says why.
     Dropped(String),
+    /// They could not be taken over now, and stay pinned for a later daemon. The text says why.
+    Kept(String),
+}
+
+/// The reason why pinned memory is not taken over.
+enum Obstacle {
+    /// It has another version or shape, or is not complete.
+    Layout(String),
+    /// The kernel refused a step; the memory may be sound.
+    System(String),
+}
+
+impl Obstacle {
+    fn system(name: &str, error: io::Error) -> Obstacle {
+        Obstacle::System(format!("{name}: {error}"))
+    }
 }
 
 /// The memory of the table of connections, shared with BPF programs.
@@ -232,7 +248,9 @@ impl BpfMemory {
     /// as the memory exists, so no other daemon uses it.
     ///
     /// Memory that an earlier daemon left is taken over when it has the present version and shapes.
-    /// Otherwise it is removed, with a warning. `chunk_conns` is the number of connections of a
+    /// Memory of another version or shape is removed, with a warning. When the kernel refuses a step,
+    /// such as for want of descriptors, it stays pinned, and the new memory ends with the process.
+    /// `chunk_conns` is the number of connections of a
     /// chunk: [`CHUNK_CONNS`], less in tests.
     ///
     /// # Errors
@@ -248,7 +266,16 @@ impl BpfMemory {
         if let Some(pins) = pins.filter(|pins| !pins.is_empty(Part::Connections)) {
             match BpfMemory::adopt(pins, chunk_conns) {
                 Ok(memory) => return Ok((memory, Adoption::Done)),
-                Err(why) => {
+                Err(Obstacle::System(why)) => {
+                    tracing::warn!(
+                        target: "dpif",
+                        "the connections that a former daemon left in {} stay there, because they \
+                         cannot be taken over now ({why}); new ones end with this daemon",
+                        pins.directory().display()
+                    );
+                    return Ok((BpfMemory::create(chunk_conns)?, Adoption::Kept(why)));
+                }
+                Err(Obstacle::Layout(why)) => {
                     tracing::warn!(
                         target: "dpif",
                         "the connections that a former daemon left in {} are dropped: {why}",
@@ -325,18 +352,18 @@ impl BpfMemory {
     /// # Errors
     ///
     /// Returns the reason why that cannot be.
-    fn adopt(pins: &Arc<Pins>, chunk_conns: usize) -> Result<BpfMemory, String> {
+    fn adopt(pins: &Arc<Pins>, chunk_conns: usize) -> Result<BpfMemory, Obstacle> {
         let open = |name: &str, shape: Shape| {
             let fd = open_pin(pins, name)?;
             shape.check(name, fd.as_fd())?;
-            Mapped::new(fd, shape).map_err(|e| format!("{name}: {e}"))
+            Mapped::new(fd, shape).map_err(|e| Obstacle::system(name, e))
         };
         check_version(open_pin(pins, CONFIG)?.as_fd())?;
         let outer = |name: &str, entries: usize| {
             let fd = open_pin(pins, name)?;
-            let info = sys::map_info(fd.as_fd()).map_err(|e| format!("{name}: {e}"))?;
+            let info = sys::map_info(fd.as_fd()).map_err(|e| Obstacle::system(name, e))?;
             if (info.kind, info.max_entries as usize) != (ARRAY_OF_MAPS, entries) {
-                return Err(format!("{name} is of another kind"));
+                return Err(Obstacle::Layout(format!("{name} is of another kind")));
             }
             Ok(Outer::new(fd, entries))
         };
@@ -357,13 +384,14 @@ impl BpfMemory {
                 if path.exists() {
                     unpin(&path);
                 }
-                memory.index.take_out(generation).map_err(|e| format!("{INDEX}: {e}"))?;
+                memory.index.take_out(generation).map_err(|e| Obstacle::system(INDEX, e))?;
                 continue;
             }
             let shape = Shape::buckets(generation as u8);
-            let shape = shape.ok_or_else(|| format!("{CONFIG} names index {generation}"))?;
+            let shape = shape
+                .ok_or_else(|| Obstacle::Layout(format!("{CONFIG} names index {generation}")))?;
             let map = open(&name, shape)?;
-            memory.index.put(generation, map).map_err(|e| format!("{name}: {e}"))?;
+            memory.index.put(generation, map).map_err(|e| Obstacle::system(&name, e))?;
         }
         for number in 0..CHUNKS {
             let name = chunk_name(number);
@@ -371,9 +399,9 @@ impl BpfMemory {
                 break;
             }
             let map = open(&name, Shape::chunk(chunk_conns))?;
-            memory.chunks.put(number, map).map_err(|e| format!("{name}: {e}"))?;
+            memory.chunks.put(number, map).map_err(|e| Obstacle::system(&name, e))?;
         }
-        conntrack::check(&memory).map_err(|e| e.to_string())?;
+        conntrack::check(&memory).map_err(|e| Obstacle::Layout(e.to_string()))?;
         Ok(memory)
     }
 
@@ -487,20 +515,24 @@ impl Memory for BpfMemory {
     }
 }
 
-fn open_pin(pins: &Pins, name: &str) -> Result<OwnedFd, String> {
-    sys::open_pin(&pins.connections(name)).map_err(|e| format!("{name}: {e}"))
+/// Opens the pin of a map. Without one the memory is not complete.
+fn open_pin(pins: &Pins, name: &str) -> Result<OwnedFd, Obstacle> {
+    sys::open_pin(&pins.connections(name)).map_err(|e| match e.kind() {
+        io::ErrorKind::NotFound => Obstacle::Layout(format!("{name}: {e}")),
+        _ => Obstacle::system(name, e),
+    })
 }
 
 /// Checks the version of the memory whose configuration is `fd`. In each version the configuration
 /// begins with it; all else may differ.
-fn check_version(fd: BorrowedFd<'_>) -> Result<(), String> {
-    let info = sys::map_info(fd).map_err(|e| format!("{CONFIG}: {e}"))?;
+fn check_version(fd: BorrowedFd<'_>) -> Result<(), Obstacle> {
+    let info = sys::map_info(fd).map_err(|e| Obstacle::system(CONFIG, e))?;
     if info.kind != ARRAY || info.value_size < 8 || info.flags & MMAPABLE == 0 {
-        return Err(format!("{CONFIG} is of another kind"));
+        return Err(Obstacle::Layout(format!("{CONFIG} is of another kind")));
     }
-    let words = Shared::<u64>::map(fd, 1).map_err(|e| format!("{CONFIG}: {e}"))?;
+    let words = Shared::<u64>::map(fd, 1).map_err(|e| Obstacle::system(CONFIG, e))?;
     match words.all_words().first().map_or(0, |word| word.load(Ordering::Acquire)) {
         magic if magic == config::MAGIC_VALUE | VERSION => Ok(()),
-        magic => Err(WrongLayout::Version(magic).to_string()),
+        magic => Err(Obstacle::Layout(WrongLayout::Version(magic).to_string())),
     }
 }

@@ -365,9 +365,8 @@ mod tests {
         let programs = HashMap::from([(name, loaded.program(name).unwrap())]);
         let maps = loaded.maps().into_iter().collect();
         let mut station = Station { hook: Hook::Tc, programs, maps };
-        let has = |station: &Station| {
-            sys::get(station.tails().unwrap(), *tail as u32).unwrap().is_some()
-        };
+        let has =
+            |station: &Station| sys::get(station.tails().unwrap(), *tail as u32).unwrap().is_some();
         station.fill_tails().unwrap();
         assert!(has(&station));
         station.programs.clear();

@@ -225,6 +225,34 @@ fn connections_that_cannot_be_read_are_dropped() {
     }
 }
 
+#[test]
+fn connections_that_cannot_be_taken_over_now_stay() {
+    let Some((_bpffs, directory)) = pins() else { return };
+    let shelf = Shelf::open(Some(&directory));
+    let mut worker = shelf.table.worker();
+    shelf.table.create(&worker.pin(), &NewConn::new(udp(1), 10_000), Ticks(1)).unwrap();
+    drop((worker, shelf));
+    // The kernel opens no directory as a pin: EACCES.
+    for name in ["ct_zones", "ct_chunk_0", "ct_config"] {
+        let (pin, aside) = (directory.join(name), directory.join("ct_aside"));
+        std::fs::rename(&pin, &aside).unwrap();
+        std::fs::create_dir(&pin).unwrap();
+        let before = names(&directory);
+        let shelf = Shelf::open(Some(&directory));
+        assert!(
+            matches!(&shelf.adoption, Adoption::Kept(why) if why.starts_with(name)),
+            "{name}: {:?}",
+            shelf.adoption
+        );
+        assert_eq!(shelf.table.counts().conns(), 0);
+        assert_eq!(names(&directory), before);
+        std::fs::remove_dir(&pin).unwrap();
+        std::fs::rename(&aside, &pin).unwrap();
+    }
+    let shelf = Shelf::open(Some(&directory));
+    assert_eq!((&shelf.adoption, shelf.table.counts().conns()), (&Adoption::Done, 1));
+}
+
 /// Stores random words into everything that is shared. Small numbers are plausible slots.
 fn damage(memory: &BpfMemory, random: &mut fastrand::Rng, keep_config: bool) {
     let mut all: Vec<&[AtomicU64]> = vec![memory.zones(), memory.policies(), memory.extensions()];

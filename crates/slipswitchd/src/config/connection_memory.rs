@@ -39,8 +39,15 @@ pub(super) fn begin(context: &Context<'_>, state: &mut SwitchState, pins: Option
 
 /// Opens a table in memory that BPF programs can share.
 fn open(pins: Option<&Arc<Pins>>) -> anyhow::Result<(Arc<BpfMemory>, ConnectionTable)> {
+    // First, because without it the connections of an earlier daemon must not be touched.
+    let barrier = Box::new(Grace::new().inspect_err(|error| {
+        tracing::warn!(
+            target: "conntrack",
+            "the kernel gives no means to wait for BPF programs ({error})"
+        );
+    })?);
     let (memory, adoption) = BpfMemory::open(pins, CHUNK_CONNS)?;
-    let (memory, barrier) = (Arc::new(memory), Box::new(Grace::new()?));
+    let memory = Arc::new(memory);
     let [seed, multiplier, ..] = datapath_bpf::hash::factors();
     let table = Table::open(memory.clone(), [seed, multiplier])?;
     if let (Adoption::Done, Some(pins)) = (adoption, pins) {
