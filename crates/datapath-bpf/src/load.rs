@@ -178,11 +178,12 @@ impl Loaded {
         map.as_fd().try_clone_to_owned().ok()
     }
 
-    /// Returns descriptors of all maps except those of constants, with their short names.
+    /// Returns descriptors of all maps except those of constants and those without a name in the
+    /// kernel, with their short names.
     pub fn maps(&self) -> Vec<(String, OwnedFd)> {
         let maps = self.object.maps().filter_map(|m| {
             let name = short_name(m.name().to_str()?);
-            if name.contains('.') {
+            if name.contains('.') || name.is_empty() {
                 return None;
             }
             Some((name.to_owned(), m.as_fd().try_clone_to_owned().ok()?))

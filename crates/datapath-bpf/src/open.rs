@@ -244,7 +244,13 @@ fn station(
     }
     let loaded = load::load(hook, None, settings, sizes, &have)?;
     let copy = |fd: &OwnedFd| fd.try_clone().map_err(system("copying a descriptor"));
+    // Programs that are loaded later get these, too. The loader knows the maps of connections by no
+    // name: those that it is given are called as in the kernel.
     let mut maps = HashMap::new();
+    for (name, fd) in &have {
+        let fd = fd.try_clone_to_owned().map_err(system("copying a descriptor"))?;
+        maps.insert(name.clone(), fd);
+    }
     for (name, fd) in loaded.maps() {
         let owner = own.contains(&&*name).then_some(hook);
         fds.insert(key(&name, owner), copy(&fd)?);

@@ -117,16 +117,6 @@ const ALLOWED: &[Allowed] = &[
         ours: "MPLS Label add: No",
         reason: "nothing needs add_mpls: there is no encap(mpls) yet",
     },
-    Allowed {
-        real: "tun_{id,src,dst,ipv6_{src,dst},flags,gbp_{id,flags},erspan_{idx,ver,dir,hwid},metadata0...metadata63} ",
-        ours: "",
-        reason: "there are no tunnels yet",
-    },
-    Allowed {
-        real: "tun_{id,src,dst,ipv6_{src,dst},flags,gbp_{id,flags},erspan_{idx,ver,dir,hwid},gtpu_{flags,msgtype},metadata0...metadata63} ",
-        ours: "",
-        reason: "there are no tunnels yet",
-    },
     Allowed { real: " nsh_{flags,spi,si,c1...c4,ttl}", ours: "", reason: "there is no NSH yet" },
     Allowed { real: " nsh_{flags,c1...c4}", ours: "", reason: "there is no NSH yet" },
     Allowed { real: " nsh_{mdtype,np,spi,si,ttl}", ours: "", reason: "there is no NSH yet" },

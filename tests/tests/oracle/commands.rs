@@ -55,7 +55,6 @@ scenarios! {
         appctl dpif-netdev/pmd-rxq-show
         appctl ovs/route/show | grep -v Cached
         appctl dpctl/ct-get-maxconns
-        appctl ofproto/tnl-push-pop on
         appctl bridge/reconnect
         appctl bridge/reconnect br0
     "#;
@@ -65,7 +64,7 @@ scenarios! {
     "#;
     // Without those of the kernel's datapath, and those that came after 3.1.
     commands_there_are: r#"
-        appctl list-commands | grep -vE '^  (ovsdb|cluster|dpdk|odp|netlink|seq|jsonrpc|slipswitch)' | awk '{print $1}' | grep -E '/' | grep -vE '^(dpif-netlink/dispatch-mode|dpif-netdev/subtable-lookup-prio-get|dpctl/(dump-conntrack-exp|ct-[gs]et-sweep-interval)|revalidator/(pause|resume)|ovs/route/rule/(add|del|show))$' | sort
+        appctl list-commands | grep -vE '^  (ovsdb|cluster|dpdk|odp|netlink|seq|jsonrpc|slipswitch)' | awk '{print $1}' | grep -E '/' | grep -vE '^(dpif-netlink/dispatch-mode|dpif-netdev/subtable-lookup-prio-get|dpctl/(dump-conntrack-exp|ct-[gs]et-sweep-interval)|revalidator/(pause|resume)|ovs/route/rule/(add|del|show)|ofproto/tnl-push-pop)$' | sort
     "#;
     dummies: r#"
         appctl netdev-dummy/set-admin-state p1 down

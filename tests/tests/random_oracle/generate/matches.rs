@@ -12,8 +12,7 @@ pub fn matching(g: &mut Gen, any: bool) -> Match {
     let key = flow::extract::key_of(&frame, port);
     for _ in 0..g.below(5) {
         let field = g.pick(&Field::ALL);
-        // A bridge has no mappings of options.
-        if field.option().is_some() {
+        if is_left_out(field) {
             continue;
         }
         let is_of_datapath = matches!(
@@ -86,4 +85,19 @@ fn require(m: &mut Match, p: Prerequisite, key: &flow::Key) {
 /// `value` as far as it fits.
 pub fn fitted(field: Field, value: FieldValue) -> FieldValue {
     value & field.all_ones()
+}
+
+/// True for fields that are in no match: a bridge has no mappings of options, and to OVS a field of
+/// ERSPAN or GTP-U that is 0 is no match.
+pub fn is_left_out(field: Field) -> bool {
+    field.option().is_some()
+        || matches!(
+            field,
+            Field::TunErspanIdx
+                | Field::TunErspanVer
+                | Field::TunErspanDir
+                | Field::TunErspanHwid
+                | Field::TunGtpuFlags
+                | Field::TunGtpuMsgtype
+        )
 }

@@ -5,7 +5,7 @@ pub mod actions;
 mod connections;
 mod groups;
 pub mod left_out;
-mod matches;
+pub mod matches;
 mod packets;
 mod truncation;
 mod world;
