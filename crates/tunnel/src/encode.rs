@@ -4,9 +4,7 @@
 use crate::header::{Encapsulation, HeaderParts, OuterIp, Udp};
 use crate::metadata::{Erspan, Payload};
 use crate::{ETHERTYPE_NSH, ETHERTYPE_TEB};
-use packet::{
-    EthernetHeader, IntoBytes, Ipv4Header, Ipv6Header, UdpHeader, checksum, ethertype, ip_proto,
-};
+use packet::{EthernetHeader, IntoBytes, Ipv4Header, Ipv6Header, UdpHeader, checksum, ethertype};
 use zerocopy::network_endian::{U16, U32};
 
 /// IP protocols of packets in IP (RFC 2003, RFC 2473) and of GRE (RFC 2784).
@@ -170,14 +168,7 @@ pub(crate) fn encode(parts: &HeaderParts) -> Vec<u8> {
 }
 
 fn ip(out: &mut Vec<u8>, parts: &HeaderParts) {
-    let proto = match parts.encapsulation {
-        Encapsulation::Vxlan { .. }
-        | Encapsulation::Geneve { .. }
-        | Encapsulation::Gtpu { .. }
-        | Encapsulation::Bareudp { .. } => ip_proto::UDP,
-        Encapsulation::Gre { .. } | Encapsulation::Erspan { .. } => PROTO_GRE,
-        Encapsulation::Srv6 { .. } => ip_proto::ROUTING,
-    };
+    let proto = parts.encapsulation.protocol();
     let kind = match parts.ip {
         OuterIp::V4 { .. } => ethertype::IPV4,
         OuterIp::V6 { .. } => ethertype::IPV6,

@@ -4,7 +4,7 @@
 use crate::encode::{self, encode};
 use crate::metadata::{Erspan, Extension, Gbp, Gtpu, Metadata, Payload, flags};
 use crate::{Kind, Options};
-use packet::Ipv4Header;
+use packet::{Ipv4Header, ip_proto};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// Most segments of a route: the length of a routing header is one octet, in units of 8.
@@ -158,6 +158,20 @@ pub enum Encapsulation {
         /// Flow label of the IPv6 header. Not in texts, where it is [`FlowLabel::Copy`].
         flow_label: FlowLabel,
     },
+}
+
+impl Encapsulation {
+    /// Returns the IP protocol that announces the header.
+    pub fn protocol(&self) -> u8 {
+        match self {
+            Encapsulation::Vxlan { .. }
+            | Encapsulation::Geneve { .. }
+            | Encapsulation::Gtpu { .. }
+            | Encapsulation::Bareudp { .. } => ip_proto::UDP,
+            Encapsulation::Gre { .. } | Encapsulation::Erspan { .. } => encode::PROTO_GRE,
+            Encapsulation::Srv6 { .. } => ip_proto::ROUTING,
+        }
+    }
 }
 
 /// The values in which headers differ.

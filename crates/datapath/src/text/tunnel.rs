@@ -9,13 +9,10 @@ use ::tunnel::{
     Tlv, Udp,
 };
 use flow::text::odp;
-use packet::{ethertype, ip_proto};
+use packet::ethertype;
 use std::fmt::Write as _;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
-
-/// IP protocol of GRE.
-const PROTO_GRE: u8 = 47;
 
 // Bits of a GRE header (RFC 2784, RFC 2890).
 const GRE_CHECKSUM: u16 = 0x8000;
@@ -32,7 +29,7 @@ pub(super) fn push_header(out: &mut String, header: &Header) {
     };
     let (dst, src) = (Mac(*eth_dst), Mac(*eth_src));
     put!(out, "header(size={size},type={number},eth(dst={dst},src={src},dl_type=0x{kind:04x}),");
-    let proto = protocol(encapsulation);
+    let proto = encapsulation.protocol();
     match ip {
         OuterIp::V4 { src, dst, tos, ttl, fragment } => {
             let tos = Hex(u64::from(*tos));
@@ -103,18 +100,6 @@ pub(super) fn push_header(out: &mut String, header: &Header) {
         }
     }
     out.push(')');
-}
-
-/// The IP protocol that announces the header.
-fn protocol(encapsulation: &Encapsulation) -> u8 {
-    match encapsulation {
-        Encapsulation::Vxlan { .. }
-        | Encapsulation::Geneve { .. }
-        | Encapsulation::Gtpu { .. }
-        | Encapsulation::Bareudp { .. } => ip_proto::UDP,
-        Encapsulation::Gre { .. } | Encapsulation::Erspan { .. } => PROTO_GRE,
-        Encapsulation::Srv6 { .. } => ip_proto::ROUTING,
-    }
 }
 
 fn push_udp(out: &mut String, udp: &Udp) {
@@ -188,7 +173,7 @@ impl<'a> Parser<'a> {
         let encapsulation = self.encapsulation(kind)?;
         self.skip_separators();
         self.expect(")")?;
-        if protocol(&encapsulation) != proto {
+        if encapsulation.protocol() != proto {
             return Err(bad(start, format!("proto={proto} does not announce {kind}")));
         }
         let header = Header::new(HeaderParts { eth_dst, eth_src, ip, encapsulation })
