@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The outer headers of a packet from a tunnel, or of a packet that goes to one.
 
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use zerocopy::network_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -87,6 +88,33 @@ impl Tunnel {
         self.dst.get() != 0 || self.ipv6_dst != [0; 16]
     }
 
+    /// Returns the outer source; `None` when it is open.
+    pub fn source(&self) -> Option<IpAddr> {
+        match (self.src.get(), self.ipv6_src) {
+            (0, v6) if v6 != [0; 16] => Some(Ipv6Addr::from(v6).into()),
+            (0, _) => None,
+            (v4, _) => Some(Ipv4Addr::from_bits(v4).into()),
+        }
+    }
+
+    /// Returns the outer destination; 0.0.0.0 without a tunnel.
+    pub fn destination(&self) -> IpAddr {
+        match self.dst.get() {
+            0 if self.ipv6_dst != [0; 16] => Ipv6Addr::from(self.ipv6_dst).into(),
+            v4 => Ipv4Addr::from_bits(v4).into(),
+        }
+    }
+
+    /// Sets the outer source; `None` leaves it open.
+    pub fn set_source(&mut self, address: Option<IpAddr>) {
+        (self.src, self.ipv6_src) = fields(address);
+    }
+
+    /// Sets the outer destination.
+    pub fn set_destination(&mut self, address: IpAddr) {
+        (self.dst, self.ipv6_dst) = fields(Some(address));
+    }
+
     /// The TLVs of a datapath's key.
     pub fn raw_options(&self) -> &[u8] {
         self.options.get(..usize::from(self.options_len)).unwrap_or_default()
@@ -104,6 +132,15 @@ impl Tunnel {
         place.copy_from_slice(tlvs);
         self.options_len = tlvs.len() as u8; // at most 252
         true
+    }
+}
+
+/// Returns the IPv4 and the IPv6 field of an address.
+fn fields(address: Option<IpAddr>) -> (U32, [u8; 16]) {
+    match address {
+        Some(IpAddr::V4(v4)) => (v4.to_bits().into(), [0; 16]),
+        Some(IpAddr::V6(v6)) => (0.into(), v6.octets()),
+        None => (0.into(), [0; 16]),
     }
 }
 

@@ -62,14 +62,8 @@ impl Metadata {
     pub fn fields(&self) -> Tunnel {
         let mut fields = Tunnel::NONE;
         fields.id.set(self.tun_id);
-        match self.src {
-            IpAddr::V4(src) => fields.src.set(src.to_bits()),
-            IpAddr::V6(src) => fields.ipv6_src = src.octets(),
-        }
-        match self.dst {
-            IpAddr::V4(dst) => fields.dst.set(dst.to_bits()),
-            IpAddr::V6(dst) => fields.ipv6_dst = dst.octets(),
-        }
+        fields.set_source(Some(self.src));
+        fields.set_destination(self.dst);
         fields.flags.set(self.flags);
         (fields.tos, fields.ttl) = (self.tos, self.ttl);
         fields.tp_src.set(self.tp_src);

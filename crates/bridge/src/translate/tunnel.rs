@@ -20,7 +20,7 @@ use crate::effect::{Direction, Effect};
 use crate::snapshot::{BridgeIndex, BridgeView, PortView};
 use crate::trace::Kind;
 use crate::tunnel::{Config, OrFlow, Outer, Output, PacketTypeMode, Tos, Ttl};
-use ::tunnel::{Extension, Gbp, Gtpu, Header, Metadata, Options, Payload, Request, flags};
+use ::tunnel::{Header, Metadata, Payload, Request, flags};
 use clock::OncePer;
 use datapath::{Action as DpAction, DropReason, PortNo as DpPort, TunnelKind};
 use flow::tun_metadata::Wide;
@@ -60,22 +60,7 @@ impl ReceivedOuter {
         let tunnel = &key.tunnel;
         tunnel
             .is_some()
-            .then(|| ReceivedOuter { destination: destination(tunnel), tos: tunnel.tos })
-    }
-}
-
-fn destination(tunnel: &Tunnel) -> IpAddr {
-    match tunnel.dst.get() {
-        0 if tunnel.ipv6_dst != [0; 16] => Ipv6Addr::from(tunnel.ipv6_dst).into(),
-        v4 => Ipv4Addr::from_bits(v4).into(),
-    }
-}
-
-fn source(tunnel: &Tunnel) -> Option<IpAddr> {
-    match (tunnel.src.get(), tunnel.ipv6_src) {
-        (0, v6) if v6 != [0; 16] => Some(Ipv6Addr::from(v6).into()),
-        (0, _) => None,
-        (v4, _) => Some(Ipv4Addr::from_bits(v4).into()),
+            .then(|| ReceivedOuter { destination: tunnel.destination(), tos: tunnel.tos })
     }
 }
 
@@ -83,7 +68,7 @@ fn source(tunnel: &Tunnel) -> Option<IpAddr> {
 /// packet that came out of no tunnel.
 pub(super) fn outer_of(key: &Key) -> Option<Outer> {
     let tunnel = &key.tunnel;
-    let destination = tunnel.is_some().then(|| destination(tunnel))?;
+    let destination = tunnel.is_some().then(|| tunnel.destination())?;
     let unspecified = match destination {
         IpAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
         IpAddr::V6(_) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
@@ -91,7 +76,7 @@ pub(super) fn outer_of(key: &Key) -> Option<Outer> {
     Some(Outer {
         backing: DpPort(key.in_port.get()),
         key: tunnel.id.get(),
-        source: source(tunnel).unwrap_or(unspecified),
+        source: tunnel.source().unwrap_or(unspecified),
         destination,
         is_ethernet: key.packet_type.get() == ETHERNET,
     })
@@ -178,7 +163,6 @@ impl<'a> Context<'a> {
 
     /// Makes all received fields exact that OpenFlow has.
     fn mask_openflow_fields(&mut self) {
-        let table = &self.bridge.tlv_table;
         let m = &mut self.mask.0.tunnel;
         let exact = Mask::EXACT.0.tunnel;
         let (options, present) = (m.options, m.present.get());
@@ -186,7 +170,15 @@ impl<'a> Context<'a> {
         *m = exact;
         (m.ttl, m.tos, m.tp_src, m.tp_dst) = kept;
         (m.options, m.options_len) = (options, 0);
-        m.present.set(present | table.fields());
+        m.present.set(present);
+        self.expose_options();
+    }
+
+    /// Makes all options of Geneve exact that the bridge knows.
+    fn expose_options(&mut self) {
+        let table = &self.bridge.tlv_table;
+        let m = &mut self.mask.0.tunnel;
+        m.present.set(m.present.get() | table.fields());
         for (n, mapping) in table.iter() {
             m.set_option(n, &Wide::ones(mapping.bytes.into()));
         }
@@ -196,9 +188,14 @@ impl<'a> Context<'a> {
     pub(super) fn enter_layer3(&mut self) {
         let mode = self.port(self.in_port()).and_then(|p| p.tunnel.as_ref()).map(|c| c.mode);
         if mode == Some(PacketTypeMode::LegacyL3) && self.key.packet_type.get() != ETHERNET {
-            self.key.packet_type.set(ETHERNET);
-            (self.key.dl_src, self.key.dl_dst) = ([0; 6], [0; 6]);
+            self.add_empty_ethernet();
         }
+    }
+
+    /// Gives a packet without an Ethernet header one whose addresses are zero.
+    fn add_empty_ethernet(&mut self) {
+        self.key.packet_type.set(ETHERNET);
+        (self.key.dl_src, self.key.dl_dst) = ([0; 6], [0; 6]);
     }
 
     /// Outputs to a vport.
@@ -213,7 +210,7 @@ impl<'a> Context<'a> {
         let saved_ethernet = (self.key.dl_src, self.key.dl_dst, self.key.dl_type, self.key.vlans);
         self.leave_layer2(config);
         self.outer_fields(config);
-        if self.received.is_some_and(|r| r.destination == destination(&self.key.tunnel)) {
+        if self.received.is_some_and(|r| r.destination == self.key.tunnel.destination()) {
             self.report(Kind::Warning, || "Not tunneling to our own address".to_string());
         } else {
             self.effect(|| Effect::VirtualPort(Arc::clone(&port.virtual_stats), Direction::Tx));
@@ -249,10 +246,7 @@ impl<'a> Context<'a> {
                 self.key.packet_type.set(ETHERTYPES | u32::from(self.key.dl_type.get()));
                 self.key.vlans = [Vlan::default(); flow::VLANS];
             }
-            PacketTypeMode::LegacyL2 if !is_ethernet => {
-                self.key.packet_type.set(ETHERNET);
-                (self.key.dl_src, self.key.dl_dst) = ([0; 6], [0; 6]);
-            }
+            PacketTypeMode::LegacyL2 if !is_ethernet => self.add_empty_ethernet(),
             PacketTypeMode::LegacyL2 | PacketTypeMode::LegacyL3 | PacketTypeMode::Aware => {}
         }
     }
@@ -275,15 +269,12 @@ impl<'a> Context<'a> {
         let inner_ttl = self.key.nw_ttl;
         let t = &mut self.key.tunnel;
         if let Some(OrFlow::Fixed(address)) = config.local {
-            set_source(t, Some(address));
+            t.set_source(Some(address));
         } else if config.local.is_none() {
-            set_source(t, None);
+            t.set_source(None);
         }
         if let OrFlow::Fixed(address) = config.remote {
-            match address {
-                IpAddr::V4(v4) => (t.dst, t.ipv6_dst) = (v4.to_bits().into(), [0; 16]),
-                IpAddr::V6(v6) => (t.dst, t.ipv6_dst) = (0.into(), v6.octets()),
-            }
+            t.set_destination(address);
         }
         t.tp_dst.set(config.port);
         match config.out_key {
@@ -330,11 +321,7 @@ impl<'a> Context<'a> {
         match config.kind {
             TunnelKind::Geneve => {
                 m.flags.set(m.flags.get() | Tunnel::OAM);
-                let mapped = self.bridge.tlv_table.fields();
-                m.present.set(m.present.get() | mapped);
-                for (n, mapping) in self.bridge.tlv_table.iter() {
-                    m.set_option(n, &Wide::ones(mapping.bytes.into()));
-                }
+                self.expose_options();
             }
             TunnelKind::Vxlan if config.extensions.gbp => {
                 m.gbp_id.set(u16::MAX);
@@ -366,14 +353,6 @@ impl<'a> Context<'a> {
             | TunnelKind::Stt => {}
         }
     }
-}
-
-fn set_source(t: &mut Tunnel, address: Option<IpAddr>) {
-    (t.src, t.ipv6_src) = match address {
-        Some(IpAddr::V4(v4)) => (v4.to_bits().into(), [0; 16]),
-        Some(IpAddr::V6(v6)) => (0.into(), v6.octets()),
-        None => (0.into(), [0; 16]),
-    };
 }
 
 impl<'a> Context<'a> {
@@ -460,7 +439,7 @@ impl<'a> Context<'a> {
     /// Finds the way of a packet with these tunnel fields; `None` when there is none yet.
     fn path(&mut self, tunnel: &Tunnel) -> Option<Path<'a>> {
         let snapshot = self.snapshot;
-        let destination = destination(tunnel);
+        let destination = tunnel.destination();
         let underlay = snapshot.tunnels.underlay.as_ref();
         // A mark decides only where a route or a rule names one.
         let mut mark = 0;
@@ -468,7 +447,7 @@ impl<'a> Context<'a> {
             self.mask.0.pkt_mark.set(u32::MAX);
             mark = self.key.pkt_mark.get();
         }
-        let query = Query { destination, source: source(tunnel), mark };
+        let query = Query { destination, source: tunnel.source(), mark };
         let found = underlay.and_then(|underlay| Some((underlay, underlay.lookup(&query)?)));
         let place = found.and_then(|(underlay, found)| {
             let (index, bridge, port) = port_of_device(snapshot, &found.device)?;
@@ -537,7 +516,12 @@ impl<'a> Context<'a> {
 
     /// Returns the header to push.
     fn header(&mut self, config: &Config, tunnel: &Tunnel, path: &Path<'_>) -> Option<Header> {
-        let mut metadata = metadata(config.kind, tunnel, path.source);
+        let mut metadata = Metadata {
+            src: path.source,
+            dst: tunnel.destination(),
+            tp_src: 0,
+            ..Metadata::of_fields(tunnel)
+        };
         // UDP over IPv6 has a checksum (RFC 8200, 8.1).
         if metadata.dst.is_ipv6() && is_udp(config.kind) {
             metadata.flags |= flags::CHECKSUM;
@@ -577,7 +561,7 @@ impl<'a> Context<'a> {
         key.pkt_mark = self.key.pkt_mark;
         key.skb_priority = self.key.skb_priority;
         (key.dl_src, key.dl_dst) = (path.port.mac, path.next_hop.0);
-        match (path.source, destination(tunnel)) {
+        match (path.source, tunnel.destination()) {
             (IpAddr::V4(from), IpAddr::V4(to)) => {
                 key.dl_type.set(ethertype::IPV4);
                 key.nw_src.set(from.to_bits());
@@ -692,51 +676,4 @@ fn port_of_device<'a>(
 
 const fn is_udp(kind: TunnelKind) -> bool {
     matches!(kind, TunnelKind::Vxlan | TunnelKind::Geneve | TunnelKind::Gtpu | TunnelKind::Bareudp)
-}
-
-/// Returns the fields of a header to push.
-fn metadata(kind: TunnelKind, t: &Tunnel, source: IpAddr) -> Metadata {
-    let dst = destination(t);
-    let has = |ours: u16, theirs: u16| if t.flags.get() & ours != 0 { theirs } else { 0 };
-    let bits = has(Tunnel::DONT_FRAGMENT, flags::DONT_FRAGMENT)
-        | has(Tunnel::CSUM, flags::CHECKSUM)
-        | has(Tunnel::KEY, flags::KEY)
-        | has(Tunnel::OAM, flags::OAM);
-    Metadata {
-        tun_id: t.id.get(),
-        src: source,
-        dst,
-        tos: t.tos,
-        ttl: t.ttl,
-        tp_src: 0,
-        tp_dst: t.tp_dst.get(),
-        flags: bits,
-        extension: extension(kind, t),
-        options: Options::new(t.raw_options()).unwrap_or_default(),
-    }
-}
-
-fn extension(kind: TunnelKind, t: &Tunnel) -> Extension {
-    match kind {
-        TunnelKind::Vxlan if t.gbp_id.get() != 0 || t.gbp_flags != 0 => {
-            Extension::Gbp(Gbp { id: t.gbp_id.get(), flags: t.gbp_flags })
-        }
-        TunnelKind::Erspan | TunnelKind::Ip6Erspan => match t.erspan_ver {
-            1 => Extension::Erspan(::tunnel::Erspan::V1 { index: t.erspan_idx.get() }),
-            2 => Extension::Erspan(::tunnel::Erspan::V2 {
-                is_egress: t.erspan_dir != 0,
-                hardware_id: t.erspan_hwid,
-            }),
-            _ => Extension::None,
-        },
-        TunnelKind::Gtpu => Extension::Gtpu(Gtpu { flags: t.gtpu_flags, msgtype: t.gtpu_msgtype }),
-        TunnelKind::Vxlan
-        | TunnelKind::Geneve
-        | TunnelKind::Gre
-        | TunnelKind::Ip6Gre
-        | TunnelKind::Bareudp
-        | TunnelKind::Lisp
-        | TunnelKind::Srv6
-        | TunnelKind::Stt => Extension::None,
-    }
 }
