@@ -95,6 +95,11 @@ impl Switch {
         own: Option<(BridgeIndex, PortNo)>,
     ) -> Result<(), PortError> {
         let error = |problem| PortError::Option { name: name.to_owned(), problem };
+        let conflict = |problem| {
+            // Scripts look for Open vSwitch's words.
+            tracing::warn!(target: "netdev", "{name}: could not set configuration (File exists)");
+            error(problem)
+        };
         let others: Vec<_> = self
             .bridges()
             .flat_map(|b| b.ports.values().map(move |port| (b.index, port)))
@@ -108,9 +113,7 @@ impl Switch {
                 && other.extensions.gbp != config.extensions.gbp
         };
         if is_vxlan && others.iter().any(|(_, other, _)| differs(other)) {
-            // Scripts look for Open vSwitch's words.
-            tracing::warn!(target: "netdev", "{name}: could not set configuration (File exists)");
-            return Err(error(
+            return Err(conflict(
                 "VXLAN-GBP, and non-VXLAN-GBP tunnels can't be configured on the same dst_port"
                     .to_owned(),
             ));
@@ -119,8 +122,7 @@ impl Switch {
         if let Some(backing) = self.backings.number(config) {
             let user = others.iter().find(|(_, _, at)| *at == backing);
             if let Some((other, _, _)) = user.filter(|_| self.backings.has_other_options(config)) {
-                tracing::warn!(target: "netdev", "{name}: could not set configuration (File exists)");
-                return Err(error(format!(
+                return Err(conflict(format!(
                     "port '{}' uses the same dst_port with another exts or payload_type",
                     other.name
                 )));
