@@ -391,6 +391,24 @@ static __always_inline int ct_leave(hook_ctx *ctx, struct state *st)
 #endif
 }
 
+/* Returns the cell of the OP_CT at which a packet is, for one more program of it; NULL when there is
+ * none. */
+static __always_inline const __u64 *ct_cell(struct state *st)
+{
+	struct program *p = bpf_map_lookup_elem(&programs, &st->program);
+	__u32 pc = st->pc;
+
+	st->calls++;
+	return p && pc < CELLS ? &p->cells[pc] : 0;
+}
+
+/* Goes on to the instruction after the OP_CT of a cell; returns the verdict. */
+static __always_inline int ct_next(hook_ctx *ctx, struct state *st, const __u64 *cell)
+{
+	st->pc += *cell >> 8 & 0xff;
+	return tail_call(ctx, TAIL_EXEC);
+}
+
 /**
  * ct - The program in TAIL_CT: runs an OP_CT, and goes on to the instruction after it.
  * @ctx: the packet
@@ -400,19 +418,14 @@ static __always_inline int ct_leave(hook_ctx *ctx, struct state *st)
 static __always_inline int ct(hook_ctx *ctx)
 {
 	struct state *st = state_here();
-	struct program *p;
 	const __u64 *cell;
-	__u32 pc;
 	int err;
 
 	if (!st)
 		return VERDICT_DROP;
-	st->calls++;
-	pc = st->pc;
-	p = bpf_map_lookup_elem(&programs, &st->program);
-	if (!p || pc >= CELLS)
+	cell = ct_cell(st);
+	if (!cell)
 		return drop(DROP_UNSUPPORTED);
-	cell = &p->cells[pc];
 	err = ct_track(ctx, st, *cell >> 16 & 0xffff, *cell >> 32 & 0xffff,
 		       (const struct operands *)(cell + 1));
 	if (err == CT_LEAVE)
@@ -421,8 +434,7 @@ static __always_inline int ct(hook_ctx *ctx)
 		deferred_counts_flush(st);
 		return drop(err - 1);
 	}
-	st->pc = pc + (*cell >> 8 & 0xff);
-	return tail_call(ctx, TAIL_EXEC);
+	return ct_next(ctx, st, cell);
 }
 
 #endif

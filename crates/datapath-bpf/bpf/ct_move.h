@@ -501,27 +501,21 @@ static __always_inline int ct_settle(hook_ctx *ctx, struct state *st, __u32 flag
 static __always_inline int ct_move(hook_ctx *ctx)
 {
 	struct state *st = state_here();
-	struct program *p;
 	const __u64 *cell;
-	__u32 pc;
 	int err;
 
 	if (!st)
 		return VERDICT_DROP;
-	st->calls++;
-	pc = st->pc;
-	p = bpf_map_lookup_elem(&programs, &st->program);
-	if (!p || pc >= CELLS)
+	cell = ct_cell(st);
+	if (!cell)
 		return drop(DROP_UNSUPPORTED);
-	cell = &p->cells[pc];
 	err = ct_settle(ctx, st, *cell >> 16 & 0xffff, *cell >> 32 & 0xffff, *cell >> 48,
 			(const struct operands *)(cell + 1));
 	if (err == CT_LEAVE)
 		return ct_go_up(ctx, st);
 	if (err)
 		return drop(err - 1);
-	st->pc = pc + (*cell >> 8 & 0xff);
-	return tail_call(ctx, TAIL_EXEC);
+	return ct_next(ctx, st, cell);
 }
 
 #endif
