@@ -10,9 +10,10 @@ use clock::Clock;
 use datapath::{Flows, Packets, PortKind, PortNo as DpPort, PortSpec, Ports, TunnelKind};
 use datapath_model::Model;
 use flow::{Field, Match, TlvMapping, TlvTable};
-use openflow::action::{Ct, CtZone, SetSpelling};
+use openflow::action::SetSpelling;
 use openflow::message::FlowMod;
-use openflow::{Action, PortNo};
+use openflow::text::parse_actions;
+use openflow::{Action, PortNo, Version};
 use packet::build::Frame;
 use packet::{Mac, Packet};
 use std::net::IpAddr;
@@ -447,16 +448,8 @@ fn packets_that_a_controller_sends_as_from_a_tunnel_share_no_megaflow_with_recei
     site.add_second_port();
     let config = Config::new(TunnelKind::Geneve, OrFlow::Fixed(IpAddr::from(OTHER)));
     let tunnel = site.tunnel("t", config).unwrap();
-    let track = Ct {
-        commit: false,
-        force: false,
-        zone: CtZone::Number(1),
-        table: Some(1),
-        alg: 0,
-        actions: Vec::new(),
-    };
-    let track = [Action::Ct(Box::new(track))];
-    site.rule(site.over, &format!("in_port={}", tunnel.0), track.to_vec());
+    let track = parse_actions("ct(zone=1,table=1)", Version::V15, &flow::text::no_numbers).unwrap();
+    site.rule(site.over, &format!("in_port={}", tunnel.0), track.clone());
     site.rule_at(site.over, (1, 1), "", output(PortNo(2)));
     site.rule_at(site.over, (1, 2), "tun_src=10.0.0.2", output(PortNo(1)));
     site.rule_at(site.over, (1, 3), "tun_id=7", output(PortNo(1)));

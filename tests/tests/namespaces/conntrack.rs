@@ -15,9 +15,7 @@ mod tftp;
 mod zones;
 
 use crate::tools::{SOON, switch};
-use slipswitch_tests::harness::{
-    Host, Kind, Output, Process, Switch, patient, wait_until, without_tool,
-};
+use slipswitch_tests::harness::{Host, Output, Process, Switch, patient, wait_until, without_tool};
 use std::io::ErrorKind;
 use std::net::UdpSocket;
 use std::time::Duration;
@@ -41,9 +39,7 @@ fn pair_of(inside: &str, outside: &str) -> Option<(Switch, Host, Host)> {
 /// A further host on the bridge.
 fn host(switch: &Switch, name: &str, address: &str) -> Host {
     let host = switch.host_on("br0", name, address);
-    if Kind::under_test() == Kind::RealOvs {
-        host.netns.sh("ethtool -K eth0 tx off");
-    }
+    host.finish_checksums();
     host
 }
 

@@ -19,16 +19,20 @@ use crate::snapshot::{BridgeIndex, PriorityTags, TableMiss, VlanMode};
 use crate::testing::{World, key, out, resubmit, set, sub, to};
 use datapath::Userdata;
 use flow::Field;
-use openflow::PortNo;
 use openflow::action::{
     Bundle, BundleAlgorithm, Controller, HashFields, Learn, LearnSource, LearnSpec, LearnTarget,
     Multipath, MultipathAlgorithm, PopSpelling,
 };
 use openflow::message::PortConfig;
+use openflow::{PortNo, Version};
 
 const POP_VLAN: Action = Action::PopVlan { spelled: PopSpelling::PopVlan };
 
 const TCP: &str = "in_port=1,tcp,dl_src=50:54:00:00:00:05,dl_dst=50:54:00:00:00:07,nw_src=10.0.0.1,nw_dst=10.0.0.2,nw_ttl=64,tp_src=1000,tp_dst=80";
+
+fn actions(text: &str) -> Vec<Action> {
+    openflow::text::parse_actions(text, Version::V15, &|_| None).unwrap() // texts in tests are right
+}
 
 fn normal() -> Vec<Action> {
     vec![to(PortNo::NORMAL)]

@@ -5,21 +5,25 @@ use super::fakes::Bench;
 use crate::miss::{self, MissQueue, RING};
 use crate::placed::PlacedDatapath;
 use datapath_userspace::MissSource;
-use netdev::{Kind, OpenSpec, PacketPool};
+use netdev::{Kind, OpenSpec, PacketPool, Sender};
 use packet::Packet;
-use std::sync::Weak;
+use std::sync::{Arc, Weak};
 use testing::in_namespace;
+
+/// A queue for the fake provider, and the sending side of its device.
+fn queue(b: &Bench) -> (MissQueue, Arc<dyn Sender>) {
+    let tap = miss::open().expect("the kernel has taps");
+    let opened = netdev::open(&OpenSpec::new(tap.name(), Kind::System)).expect("it is there");
+    let (_, provider) = b.placed.slots.present().next().expect("the fake one");
+    let listener = Weak::<PlacedDatapath>::new();
+    (MissQueue::new(tap, provider.clone(), listener, 1), opened.sender)
+}
 
 #[test]
 fn packets_without_room_in_the_device_are_counted_once() {
     in_namespace(|| {
         let b = Bench::new();
-        let tap = miss::open().expect("the kernel has taps");
-        let sender = netdev::open(&OpenSpec::new(tap.name(), Kind::System)).expect("it is there");
-        let sender = sender.sender;
-        let (_, provider) = b.placed.slots.present().next().expect("the fake one");
-        let listener = Weak::<PlacedDatapath>::new();
-        let mut queue = MissQueue::new(tap, provider.clone(), listener, 1);
+        let (mut queue, sender) = queue(&b);
         let frame = Packet::from_slice(&[2; 60]);
         let more = 96;
         for _ in 0..(RING + more) / 32 {
@@ -41,12 +45,7 @@ fn packets_without_room_in_the_device_are_counted_once() {
 fn cut_packets_do_not_count_as_the_end_of_the_queue() {
     in_namespace(|| {
         let b = Bench::new();
-        let tap = miss::open().expect("the kernel has taps");
-        let sender = netdev::open(&OpenSpec::new(tap.name(), Kind::System)).expect("it is there");
-        let sender = sender.sender;
-        let (_, provider) = b.placed.slots.present().next().expect("the fake one");
-        let listener = Weak::<PlacedDatapath>::new();
-        let mut queue = MissQueue::new(tap, provider.clone(), listener, 1);
+        let (mut queue, sender) = queue(&b);
         let frame = Packet::from_slice(&[2; 60_000]);
         let batches = 64;
         for _ in 0..batches {

@@ -141,10 +141,7 @@ impl Cloud {
         }
         // 58 bytes less than usual are left by Geneve with OVN's option.
         host.netns.sh(&format!("ip link set eth0 address {mac} mtu 1442"));
-        if Kind::under_test() == Kind::RealOvs {
-            // Its userspace datapath does not finish checksums that are left to a device.
-            host.netns.sh("ethtool -K eth0 tx off");
-        }
+        host.finish_checksums();
         switch.vsctl(&format!(
             "add-port br-int {port} -- set interface {port} external_ids:iface-id={port}"
         ));

@@ -4,13 +4,8 @@
 use super::*;
 use flow::ct_state::{EST, NEW, TRK};
 use flow::{Key, Match};
-use openflow::Version;
 use packet::Packet;
 use std::collections::HashMap;
-
-fn actions(text: &str) -> Vec<Action> {
-    openflow::text::parse_actions(text, Version::V15, &|_| None).unwrap() // texts in tests are right
-}
 
 /// The key of a packet that comes back to the pipeline in `id`.
 fn tracked(flow: &str, id: u32, state: u8) -> Key {

@@ -6,7 +6,6 @@ use crate::testing::BACKING;
 use crate::tunnel::{Config, Extensions, OrFlow, Output, PacketTypeMode, Tos, Ttl};
 use datapath::{Action as Dp, TunnelKind};
 use flow::{Key, Mask, TlvMapping, TlvTable, Tunnel};
-use openflow::action::{Ct, CtZone};
 use packet::Mac;
 use std::net::IpAddr;
 use underlay::Underlay;
@@ -357,15 +356,7 @@ fn options_are_judged_by_the_bridge_of_the_vport_alone() {
     w.br0().tlv_table = Arc::new(table);
     w.patch((BridgeIndex(0), 4), (UNDERLAY, 3));
     w.rule("in_port=3", [out(4)]);
-    let track = Ct {
-        commit: false,
-        force: false,
-        zone: CtZone::Number(1),
-        table: Some(1),
-        alg: 0,
-        actions: Vec::new(),
-    };
-    w.rule_on(UNDERLAY, "in_port=3", [Action::Ct(Box::new(track))]);
+    w.rule_on(UNDERLAY, "in_port=3", actions("ct(zone=1,table=1)"));
     w.rule_on(UNDERLAY, "table=1", [out(2)]);
     let mut packet = received(&config);
     assert!(packet.tunnel.set_raw_options(&CRITICAL));
