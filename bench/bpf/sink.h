@@ -3,6 +3,7 @@
 #ifndef BENCH_SINK_H
 #define BENCH_SINK_H
 
+#include <stdbool.h>
 #include <linux/bpf.h>
 #include <linux/if_ether.h>
 #include <linux/in.h>
@@ -13,6 +14,9 @@
 
 /* The receiver's UDP port: all frames are from or to it. */
 #define TARGET_PORT 5000
+/* Ports of VXLAN and Geneve: frames that a switch has encapsulated. */
+#define VXLAN_PORT 4789
+#define GENEVE_PORT 6081
 
 /* A frame with its stamp: 0, or the time at which it was made (bpf_ktime_get_ns). Padding aligns the
  * stamp in the frame. */
@@ -76,19 +80,24 @@ static __always_inline void arrived(void *data, void *data_end, __u64 length)
 	struct stamped *frame = data;
 	struct tally *tally;
 	__u64 now, *count;
+	bool in_tunnel;
 	__u32 key = 0;
 
 	if ((void *)(frame + 1) > data_end || frame->eth.h_proto != bpf_htons(ETH_P_IP) ||
-	    frame->ip.protocol != IPPROTO_UDP ||
-	    (frame->udp.dest != bpf_htons(TARGET_PORT) &&
-	     frame->udp.source != bpf_htons(TARGET_PORT)))
+	    frame->ip.protocol != IPPROTO_UDP)
+		return;
+	in_tunnel = frame->udp.dest == bpf_htons(VXLAN_PORT) ||
+		    frame->udp.dest == bpf_htons(GENEVE_PORT);
+	if (!in_tunnel && frame->udp.dest != bpf_htons(TARGET_PORT) &&
+	    frame->udp.source != bpf_htons(TARGET_PORT))
 		return;
 	tally = bpf_map_lookup_elem(&seen, &key);
 	if (!tally)
 		return;
 	tally->packets++;
 	tally->bytes += length;
-	if (!frame->stamp)
+	/* The stamp of a frame in a tunnel is not read. */
+	if (in_tunnel || !frame->stamp)
 		return;
 	now = bpf_ktime_get_ns();
 	key = bucket_of(now > frame->stamp ? now - frame->stamp : 0);

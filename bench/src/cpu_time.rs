@@ -4,7 +4,7 @@
 use anyhow::{Context, Result};
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// CPU time of the threads that a process has now.
 ///
@@ -22,6 +22,39 @@ pub fn of_process(pid: u32) -> Result<Duration> {
         }
     }
     Ok(sum)
+}
+
+/// Time of all CPUs since the machine started, as its ticks have sampled it.
+#[derive(Clone, Copy, Debug)]
+pub struct Machine {
+    busy: u64,
+    at: Instant,
+}
+
+/// Ticks of `/proc/stat` in a second, on every architecture.
+const TICKS: f64 = 100.0;
+
+impl Machine {
+    /// Reads `/proc/stat`.
+    ///
+    /// # Errors
+    /// When that is not possible.
+    pub fn now() -> Result<Machine> {
+        let text = fs::read_to_string("/proc/stat").context("reading /proc/stat")?;
+        let line = text.lines().next().unwrap_or_default();
+        // User, nice, system; idle and iowait; interrupts, softirqs. Stolen time is not used here.
+        let numbers: Vec<u64> = line.split_whitespace().filter_map(|n| n.parse().ok()).collect();
+        let used = [0, 1, 2, 5, 6].map(|at| numbers.get(at).copied());
+        let busy = used.into_iter().sum::<Option<u64>>();
+        let busy = busy.with_context(|| format!("/proc/stat begins with {line:?}"))?;
+        Ok(Machine { busy, at: Instant::now() })
+    }
+
+    /// The number of CPUs that were busy between an earlier reading and this one.
+    pub fn cpus_since(self, earlier: Machine) -> f64 {
+        let busy = self.busy.saturating_sub(earlier.busy) as f64 / TICKS;
+        busy / (self.at - earlier.at).as_secs_f64()
+    }
 }
 
 /// Everything that moves packets: a thread of this process, the kernel's ksoftirqd threads where
@@ -91,5 +124,16 @@ mod tests {
             sum = std::hint::black_box(sum.wrapping_add(1));
         }
         assert!(of_process(std::process::id()).unwrap() >= Duration::from_millis(5));
+    }
+
+    #[test]
+    fn a_thread_that_works_makes_a_cpu_busy() {
+        let before = Machine::now().unwrap();
+        let begin = Instant::now();
+        let mut sum = 0u64;
+        while begin.elapsed() < Duration::from_millis(100) {
+            sum = std::hint::black_box(sum.wrapping_add(1));
+        }
+        assert!(Machine::now().unwrap().cpus_since(before) > 0.0);
     }
 }

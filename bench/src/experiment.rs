@@ -12,6 +12,7 @@ mod half;
 mod hosts;
 mod million;
 mod outlive;
+mod overlay;
 mod ports;
 mod restart;
 mod rules;
@@ -34,7 +35,7 @@ use std::thread;
 use std::time::Duration;
 
 /// All experiments, in the order of the page.
-pub const ALL: [&Experiment; 19] = [
+pub const ALL: [&Experiment; 21] = [
     &frames::cases::GRID,
     &frames::cases::FLOWS,
     &frames::cases::ONE_FLOW,
@@ -46,6 +47,8 @@ pub const ALL: [&Experiment; 19] = [
     &firewall::FIREWALL,
     &tracked::TRACKED,
     &million::MILLION,
+    &overlay::OVERLAY,
+    &overlay::HEADERS,
     &flood::FLOOD,
     &setup::SETUP,
     &rules::RULES,

@@ -33,6 +33,12 @@ const BEHIND_FIREWALL: Parameters = &[("rules", "firewall")];
 const ONE_TRACKED: Parameters = &[("rules", "one zone"), ("connections", "1")];
 const MANY_TRACKED: Parameters = &[("rules", "one zone"), ("connections", "65536")];
 const PIPELINE: Parameters = &[("rules", "three zones, four lookups more"), ("connections", "1")];
+const VXLAN_WHOLE: Parameters = &[("tunnel", "VXLAN"), ("underlay", "keeps large segments")];
+const VXLAN_CUT: Parameters = &[("tunnel", "VXLAN"), ("underlay", "1,500 B on the wire")];
+const GENEVE_WHOLE: Parameters =
+    &[("tunnel", "Geneve, csum=true"), ("underlay", "keeps large segments")];
+const INTO: Parameters = &[("way", "in"), ("tunnel", "VXLAN")];
+const INTO_AND_OUT: Parameters = &[("way", "in and out"), ("tunnel", "VXLAN")];
 const IDLE: Parameters = &[("traffic", "none"), ("megaflows", "262144")];
 
 /// A goal whose bound the following calls set.
@@ -52,6 +58,19 @@ const fn goal(words: &'static str, experiment: &'static str, metric: &'static st
 /// Slipswitch at XDP in one case of the grid.
 const fn grid(words: &'static str, metric: &'static str, parameters: Parameters) -> Goal {
     Goal { system: XDP, limit: Some(LOOKUP), ..goal(words, "grid", metric).at(parameters) }
+}
+
+/// Slipswitch at tcx at both ends of a tunnel.
+const fn overlay(words: &'static str, parameters: Parameters) -> Goal {
+    let goal = goal(words, "overlay", "throughput per CPU second").at(parameters);
+    Goal { system: TCX, ..goal }
+}
+
+/// The price of a tunnel's headers at XDP, at most this many nanoseconds.
+const fn headers(words: &'static str, parameters: Parameters, most: f64) -> Goal {
+    goal(words, "headers", "time of a frame over a bare redirect")
+        .at(parameters)
+        .median(XDP, AtMost(most))
 }
 
 impl Goal {
@@ -77,7 +96,7 @@ impl Goal {
 }
 
 /// All goals, in the order of the page.
-pub const ALL: [Goal; 37] = [
+pub const ALL: [Goal; 43] = [
     goal("64 B frames that the generator sends on one core", "one-flow", "rate per core")
         .median(SENDER, AtLeast(8.0)),
     grid("64 B, 1 flow, rate against bare XDP", "rate", ONE).against(BARE, AtLeast(0.85)),
@@ -141,6 +160,22 @@ pub const ALL: [Goal; 37] = [
         Worst,
         AtMost(1.0),
     ),
+    overlay("TCP over VXLAN per CPU second against the kernel's device", VXLAN_WHOLE)
+        .against(LINUX_BRIDGE, AtLeast(1.2)),
+    overlay("the same where the wire has 1,500 bytes", VXLAN_CUT)
+        .against(LINUX_BRIDGE, AtLeast(0.98)),
+    goal("TCP over VXLAN against OVS AF_PACKET", "overlay", "throughput").at(VXLAN_WHOLE).of(
+        TCX,
+        Against(AF_PACKET),
+        AtLeast(15.0),
+    ),
+    goal("TCP over Geneve against OVS AF_PACKET", "overlay", "throughput").at(GENEVE_WHOLE).of(
+        TCX,
+        Against(AF_PACKET),
+        AtLeast(15.0),
+    ),
+    headers("64 B into a VXLAN tunnel over a bare redirect", INTO, 45.0),
+    headers("the same and out of it again", INTO_AND_OUT, 100.0),
     // Against TCP during a flood of packets that one megaflow drops.
     goal("TCP during a flood of new flows", "flood", "throughput")
         .at(&[("flood", "new flows")])

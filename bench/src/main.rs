@@ -7,6 +7,7 @@
 //! - [`system`]: the systems that are compared, and [`rules`] that they are given.
 //! - [`testbed`]: a system between the [`generator`] and a [`sink`]; [`host_testbed`]: a system
 //!   between two hosts, whose traffic is in [`endpoints`]; [`topology`]: the devices of both.
+//! - [`overlay`]: two systems that a tunnel joins; [`overlay_frames`]: a generator and a sink there.
 //! - [`report`]: the page, its tables and plots, from the file of results.
 //!
 //! A new experiment is a constant of [`experiment::Experiment`] in a file `experiment/NAME.rs` and
@@ -34,6 +35,8 @@ mod host_testbed;
 mod live;
 mod measure;
 mod netns;
+mod overlay;
+mod overlay_frames;
 mod pin;
 mod point;
 mod programs;

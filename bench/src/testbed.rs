@@ -156,7 +156,7 @@ impl Way for GeneratorOnly {
 }
 
 /// A generator that sends out of a device of the calling thread's namespace.
-fn generator(ifindex: u32, counted: Counted) -> Result<Programs> {
+pub fn generator(ifindex: u32, counted: Counted) -> Result<Programs> {
     let programs = Programs::load(Hook::Xdp, 0)?;
     programs.redirect(0, ifindex, (counted == Counted::AtDevice).then_some("leave"))?;
     Ok(programs)
