@@ -5,28 +5,42 @@
 //! buckets; an entry is in one of them.
 
 use crate::atomic::{AtomicU64, Ordering};
-use crate::layout::{BUCKET_PLACES, FIRST_ENOUGH};
+use crate::layout::{BUCKET_PLACES, FIRST_ENOUGH, KEY_WORDS};
 
 /// The secret of the hash. Without it no sender can aim at a bucket.
 #[derive(Clone, Copy, Debug)]
 pub struct HashKey {
     /// Start value.
     pub seed: u64,
-    /// Multiplier, odd.
-    pub multiplier: u64,
+    /// Odd factors: of each word of a key, and of its high half.
+    pub factors: [[u64; 2]; KEY_WORDS],
 }
 
 impl HashKey {
-    /// Returns the hash of a key's words. The third word is zero exactly in keys that have two.
-    pub fn hash(&self, words: &[u64; crate::layout::KEY_WORDS]) -> u32 {
-        let is_v6 = words[0] & u64::from(crate::layout::key_kind::V6) != 0;
-        let used = if is_v6 { words.as_slice() } else { &words[..2] };
-        let mut state = self.seed;
-        for word in used {
-            state = (state ^ word).wrapping_mul(self.multiplier);
-            state ^= state >> 32;
-        }
-        (state.wrapping_mul(self.multiplier) >> 32) as u32
+    /// Returns the key that two random numbers stand for: a start and a step of the generator
+    /// SplitMix64.
+    pub fn new([start, step]: [u64; 2]) -> HashKey {
+        let mut state = start;
+        let mut next = || {
+            state = state.wrapping_add(step | 1);
+            let mixed = (state ^ state >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+            let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+            mixed ^ mixed >> 31
+        };
+        HashKey { seed: next(), factors: [(); KEY_WORDS].map(|()| [next() | 1, next() | 1]) }
+    }
+
+    /// Returns the hash of a key's words.
+    ///
+    /// Each half of a word has a secret of its own. With fewer secrets there are keys with equal hashes
+    /// whatever the secrets are, because the high bits of a word reach the high bits of a product alone.
+    pub fn hash(&self, words: &[u64; KEY_WORDS]) -> u32 {
+        let pairs = words.iter().zip(&self.factors);
+        let sum = pairs.fold(self.seed, |sum, (word, [whole, half])| {
+            let weighed = word.wrapping_mul(*whole).wrapping_add((word >> 32).wrapping_mul(*half));
+            sum.wrapping_add(weighed)
+        });
+        ((sum ^ sum >> 32).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as u32
     }
 }
 
@@ -157,6 +171,8 @@ fn second(hash: u32) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tuple::{Canonical, Ports, Tuple};
+    use std::net::Ipv4Addr;
 
     fn places(buckets: usize) -> Vec<AtomicU64> {
         (0..buckets * BUCKET_PLACES).map(|_| AtomicU64::new(0)).collect()
@@ -194,10 +210,105 @@ mod tests {
     fn two_choices_fill_well() {
         let places = places(1024);
         let index = Index::new(&places).unwrap();
-        let key = HashKey { seed: 3, multiplier: 0x9e37_79b9_7f4a_7c15 };
+        let key = HashKey::new([3, 0x9e37_79b9_7f4a_7c15]);
         for slot in 0..8192u32 * 6 / 10 {
             let hash = key.hash(&[u64::from(slot) << 16, u64::from(slot), 0, 0, 0]);
             assert!(index.insert(entry(hash, slot), |_| false), "full at {slot}");
+        }
+    }
+
+    /// Returns the number of different hashes of `keys`.
+    fn different(keys: &[[u64; KEY_WORDS]], secret: [u64; 2]) -> usize {
+        let key = HashKey::new(secret);
+        let hashes: std::collections::HashSet<u32> = keys.iter().map(|k| key.hash(k)).collect();
+        hashes.len()
+    }
+
+    /// Secrets of several kinds.
+    fn secrets() -> impl Iterator<Item = [u64; 2]> {
+        let mut random = fastrand::Rng::with_seed(9);
+        let some = std::iter::repeat_with(move || [random.u64(..), random.u64(..)]);
+        [[0, 0], [1, 3], [u64::MAX, 1 << 63]].into_iter().chain(some.take(20))
+    }
+
+    /// A product with an odd number keeps a difference in its highest bit. A hash that multiplies a
+    /// state and folds it once for each word can take that difference back by the next word.
+    #[test]
+    fn tuples_that_differ_in_the_highest_bits_collide_for_no_secret() {
+        let udp = |low: u32, high: u32, src, dst| {
+            let [src_address, dst_address] =
+                [low, high].map(|bits| Ipv4Addr::from_bits(bits).into());
+            let ports = Ports::Pair { src, dst };
+            Tuple { src: src_address, dst: dst_address, ports, proto: 17, zone: 1 }
+        };
+        let one = udp(0x0a00_0001, 0x0a00_0002, 0x1234, 53);
+        let other = udp(0x8a00_0001, 0x8a00_0002, 0x9234, 53);
+        let keys = [one, other].map(|tuple| tuple.canonical().unwrap().words);
+        for secret in secrets() {
+            assert_eq!(different(&keys, secret), 2, "{secret:x?}");
+        }
+    }
+
+    #[test]
+    fn tuples_of_ipv6_that_differ_in_the_highest_bits_collide_for_no_secret() {
+        const TOP: u64 = 1 << 63;
+        let words = |bits: u64| {
+            let mut words = [
+                0x1234_0035_0001_1101,
+                0x2001_0db8_0000_0001,
+                0x0000_0000_0000_0001,
+                0x3fff_0db8_0000_0001,
+                0x0000_0000_0000_0002,
+            ];
+            for at in (0..4).filter(|at| bits >> at & 1 != 0) {
+                words[at] ^= TOP;
+                words[at + 1] ^= TOP | TOP >> 32;
+            }
+            words
+        };
+        let is_tuple = |words: &[u64; KEY_WORDS]| {
+            let tuple = Canonical { words: *words, high: false }.tuple().unwrap();
+            tuple.canonical().is_some_and(|key| key.words == *words)
+        };
+        let keys: Vec<_> = (0..16).map(words).filter(is_tuple).collect();
+        assert_eq!(keys.len(), 12);
+        for secret in secrets() {
+            assert_eq!(different(&keys, secret), keys.len(), "{secret:x?}");
+        }
+    }
+
+    #[test]
+    fn no_place_of_a_word_makes_keys_collide_under_all_secrets() {
+        for (a, b) in [(0, 1), (1, 2), (1, 4), (3, 4)] {
+            for shift in [0, 8, 27, 31, 32, 48, 59] {
+                let key = |n: u64| {
+                    let mut words = [0x0123_4567_89ab_cdef; KEY_WORDS];
+                    words[a] ^= (n & 31) << shift;
+                    words[b] ^= (n >> 5) << shift;
+                    words
+                };
+                let keys: Vec<_> = (0..1024).map(key).collect();
+                // Of 1,024 random numbers of 32 bits hardly two are equal.
+                let hashes = different(&keys, [7, 11]);
+                assert!(hashes >= keys.len() - 2, "words {a}, {b} at {shift}: {hashes} hashes");
+            }
+        }
+    }
+
+    /// Neither the ports of one host nor its neighbours fill few buckets.
+    #[test]
+    fn steps_of_a_port_or_an_address_spread_over_the_buckets() {
+        for secret in secrets() {
+            let key = HashKey::new(secret);
+            for shift in [0, 32, 48] {
+                let mut hit = vec![0u32; 1 << 12];
+                for n in 0..1u64 << 13 {
+                    let hash = key.hash(&[1, n << shift, 0, 0, 0]);
+                    hit[hash as usize % (1 << 12)] += 1;
+                }
+                let most = hit.iter().max().copied();
+                assert!(most < Some(16), "{secret:x?} at {shift}: {most:?} in one bucket");
+            }
         }
     }
 }

@@ -4,7 +4,7 @@
 //! All cells are 64-bit words in host byte order. No cell is ever accessed by parts.
 
 /// Version of this layout; memory of another version is not used.
-pub const VERSION: u64 = 2;
+pub const VERSION: u64 = 3;
 
 /// Words of a tuple's canonical form.
 ///
@@ -33,25 +33,26 @@ pub mod config {
     pub const MAGIC: usize = 0;
     /// The upper 48 bits of [`MAGIC`].
     pub const MAGIC_VALUE: u64 = 0x536c_6970_6374 << 16;
-    /// Secret start of the hash.
-    pub const SEED: usize = 1;
-    /// Secret odd multiplier of the hash.
-    pub const MULTIPLIER: usize = 2;
     /// Bits of [`super::config_flags`].
-    pub const FLAGS: usize = 3;
-    /// Largest number of connections.
-    pub const MAX_CONNS: usize = 4;
-    /// Largest number of half-open connections, in percent of [`MAX_CONNS`] and of zones' limits.
-    pub const HALF_OPEN_PERCENT: usize = 5;
+    pub const FLAGS: usize = 1;
     /// Generation of the index that takes new entries (8 bits), then the generation of the other
     /// index that is also searched (8 bits, [`NO_INDEX`]: none).
-    pub const INDEX: usize = 6;
+    pub const INDEX: usize = 2;
     /// "No other index" in [`INDEX`].
     pub const NO_INDEX: u64 = 0xff;
+    /// Secret start of the hash.
+    pub const SEED: usize = 3;
+    /// First of the secret odd factors of the hash. A word of a key has two: one for the word, one
+    /// for its high half. Those that IPv4 uses are in the first line.
+    pub const FACTORS: usize = 4;
+    /// Largest number of connections.
+    pub const MAX_CONNS: usize = FACTORS + 2 * super::KEY_WORDS;
+    /// Largest number of half-open connections, in percent of [`MAX_CONNS`] and of zones' limits.
+    pub const HALF_OPEN_PERCENT: usize = MAX_CONNS + 1;
     /// Limit of zones without one of their own; zero: none.
-    pub const DEFAULT_LIMIT: usize = 7;
+    pub const DEFAULT_LIMIT: usize = MAX_CONNS + 2;
     /// First of [`SHARDS`] lines with the number of connections and of half-open ones.
-    pub const TOTALS: usize = 8;
+    pub const TOTALS: usize = 24;
     /// Number of lines of totals.
     pub const SHARDS: usize = 8;
     /// Words of a line.

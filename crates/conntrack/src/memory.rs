@@ -103,7 +103,7 @@ pub fn check(memory: &dyn Memory) -> Result<(), WrongLayout> {
     let slots = chunks.map(|chunk| chunk.len() / conn::WORDS).sum::<usize>() as u64;
     let (index, other) = (load(config::INDEX) as u8, (load(config::INDEX) >> 8) as u8);
     let is_alone = u64::from(other) == config::NO_INDEX;
-    let is_plausible = load(config::MULTIPLIER) % 2 == 1
+    let is_plausible = (config::FACTORS..config::MAX_CONNS).all(|at| load(at) % 2 == 1)
         && load(config::HALF_OPEN_PERCENT) <= 100
         && u32::try_from(load(config::MAX_CONNS)).is_ok()
         && counts.conns() <= slots

@@ -49,15 +49,15 @@ pub struct Table {
 
 /// Writes the configuration of a fresh table.
 fn format(memory: &dyn Memory, secret: [u64; 2]) {
-    let [seed, multiplier] = secret;
-    for (at, value) in [
-        (config::SEED, seed),
-        (config::MULTIPLIER, multiplier | 1),
+    let key = HashKey::new(secret);
+    let factors = (config::FACTORS..).zip(key.factors.into_iter().flatten());
+    for (at, value) in factors.chain([
+        (config::SEED, key.seed),
         (config::MAX_CONNS, DEFAULT_MAX_CONNS.into()),
         (config::HALF_OPEN_PERCENT, DEFAULT_HALF_OPEN_PERCENT.into()),
         (config::INDEX, config::NO_INDEX << 8),
         (config::MAGIC, config::MAGIC_VALUE | VERSION),
-    ] {
+    ]) {
         if let Some(word) = memory.config().get(at) {
             word.store(value, Ordering::SeqCst);
         }
@@ -92,7 +92,9 @@ impl Table {
     fn adopt(memory: Arc<dyn Memory>) -> Table {
         let config = memory.config();
         let load = |at: usize| config.get(at).map_or(0, |word| word.load(Ordering::Acquire));
-        let hash = HashKey { seed: load(config::SEED), multiplier: load(config::MULTIPLIER) };
+        let factor = |word: usize, half: usize| load(config::FACTORS + 2 * word + half);
+        let factors = std::array::from_fn(|word| [factor(word, 0), factor(word, 1)]);
+        let hash = HashKey { seed: load(config::SEED), factors };
         let extensions = Extensions::adopt(&*memory);
         Table { memory, hash, epochs: Epochs::default(), extensions }
     }

@@ -20,7 +20,7 @@ const DUMP_SLICE: u64 = 1_024;
 /// Slots that a slice of a sweep may set free: they wait for each other.
 const FREED_AT_ONCE: usize = 65_536;
 
-/// Start and multiplier of the hash.
+/// The secret of the hash.
 const SECRET: [u64; 2] = [0x1234_5678_9abc_def0, 0x9e37_79b9_7f4a_7c15];
 const NOW: Ticks = Ticks(1_000);
 

@@ -15,7 +15,7 @@
 
 #include <linux/types.h>
 
-#define CT_VERSION 2
+#define CT_VERSION 3
 #define CT_MAGIC 0x536c697063740000ull /* plus CT_VERSION */
 
 /* Words of a key: the canonical form of a tuple, equal for both directions.
@@ -38,20 +38,20 @@
 #define CT_CLASS_INFORMATION 3
 
 /* Words of the configuration. */
-#define CT_CONFIG_WORDS 200
+#define CT_CONFIG_WORDS 216
 #define CT_CONFIG_MAGIC 0
-#define CT_CONFIG_SEED 1
-#define CT_CONFIG_MULTIPLIER 2
-#define CT_CONFIG_FLAGS 3
-#define CT_CONFIG_MAX_CONNS 4
-#define CT_CONFIG_HALF_OPEN_PERCENT 5
-#define CT_CONFIG_INDEX 6  /* generation that takes entries (8 bits), other that is searched (8) */
+#define CT_CONFIG_FLAGS 1
+#define CT_CONFIG_INDEX 2  /* generation that takes entries (8 bits), other that is searched (8) */
 #define CT_CONFIG_NO_INDEX 0xff
-#define CT_CONFIG_DEFAULT_LIMIT 7
-#define CT_CONFIG_TOTALS 8 /* lines: connections, half-open connections */
+#define CT_CONFIG_SEED 3
+#define CT_CONFIG_FACTORS 4 /* of the hash: for each word of a key one of it, one of its high half */
+#define CT_CONFIG_MAX_CONNS 14
+#define CT_CONFIG_HALF_OPEN_PERCENT 15
+#define CT_CONFIG_DEFAULT_LIMIT 16
+#define CT_CONFIG_TOTALS 24 /* lines: connections, half-open connections */
 #define CT_CONFIG_SHARDS 8
 #define CT_CONFIG_LINE 8
-#define CT_CONFIG_EVENTS 72 /* for each shard a line of CT_EVENTS words: what programs counted */
+#define CT_CONFIG_EVENTS 88 /* for each shard a line of CT_EVENTS words: what programs counted */
 #define CT_EVENTS 16
 #define CT_NO_SEQUENCE_CHECK 1 /* a bit of CT_CONFIG_FLAGS */
 

@@ -86,24 +86,31 @@ static __always_inline __u64 ct_icmp_bit(__u64 kind)
 	return (class | class >> 1) & 1;
 }
 
-/* Returns the hash of a key's words. */
+/**
+ * ct_hash - Returns the hash of a key's words.
+ * @config: the configuration, for the secrets
+ * @words: the words
+ *
+ * As in the index of flows (settings.h), each half of a word has a secret of its own. So the hashes of
+ * two keys differ for nearly all secrets, and no products wait for each other. The last words of IPv4
+ * are zero and add nothing.
+ */
 static __always_inline __u32 ct_hash(const struct ct_config *config, const __u64 *words)
 {
-	__u64 multiplier = config->words[CT_CONFIG_MULTIPLIER];
-	__u64 state = config->words[CT_CONFIG_SEED];
+	const __u64 *factors = &config->words[CT_CONFIG_FACTORS];
+	__u64 sum = config->words[CT_CONFIG_SEED];
 
-#define CT_MIX(x)                              \
-	state = (state ^ words[x]) * multiplier; \
-	state ^= state >> 32;
-	CT_MIX(0)
-	CT_MIX(1)
+#define CT_WEIGH(x) sum += words[x] * factors[2 * (x)] + (words[x] >> 32) * factors[2 * (x) + 1];
+	CT_WEIGH(0)
+	CT_WEIGH(1)
 	if (words[0] & CT_KIND_V6) {
-		CT_MIX(2)
-		CT_MIX(3)
-		CT_MIX(4)
+		CT_WEIGH(2)
+		CT_WEIGH(3)
+		CT_WEIGH(4)
 	}
-#undef CT_MIX
-	return state * multiplier >> 32;
+#undef CT_WEIGH
+	sum ^= sum >> 32;
+	return sum * 0x9e3779b97f4a7c15ull >> 32;
 }
 
 /**

@@ -25,7 +25,7 @@ fn numbers_are_the_same_in_c_and_in_rust() {
         ("CT_CONFIG_WORDS", config::WORDS as u64),
         ("CT_CONFIG_MAGIC", config::MAGIC as u64),
         ("CT_CONFIG_SEED", config::SEED as u64),
-        ("CT_CONFIG_MULTIPLIER", config::MULTIPLIER as u64),
+        ("CT_CONFIG_FACTORS", config::FACTORS as u64),
         ("CT_CONFIG_FLAGS", config::FLAGS as u64),
         ("CT_CONFIG_MAX_CONNS", config::MAX_CONNS as u64),
         ("CT_CONFIG_HALF_OPEN_PERCENT", config::HALF_OPEN_PERCENT as u64),

@@ -299,6 +299,29 @@ fn programs_do_what_the_daemon_does() {
     });
 }
 
+/// The places of the index have hashes.
+#[test]
+fn hashes_are_the_same_in_c_and_in_rust() {
+    if testing::without_root() {
+        return;
+    }
+    let mut random = fastrand::Rng::with_seed(5);
+    let mut twins = Twins::new();
+    for n in 0..400 {
+        let addresses = match n % 2 {
+            0 => [(); 2].map(|()| v4(random.u32(..))),
+            _ => [(); 2].map(|()| Ipv6Addr::from_bits(random.u128(..)).into()),
+        };
+        let ports = Ports::Pair { src: random.u16(..), dst: random.u16(..) };
+        let [src, dst] = addresses;
+        let tuple = Tuple { src, dst, ports, proto: UDP, zone: random.u16(..) };
+        let step = Step::Create(NewConn::new(tuple, 60));
+        assert_eq!(twins.do_here(&step).0, 0);
+        assert_eq!(twins.do_there(&step).0, 0);
+    }
+    twins.same().unwrap();
+}
+
 #[test]
 fn connections_of_either_side_are_found_by_both() {
     if testing::without_root() {

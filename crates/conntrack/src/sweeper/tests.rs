@@ -177,7 +177,7 @@ fn memory_of_another_layout_is_left_alone() {
 #[test]
 fn memory_with_impossible_values_is_refused() {
     let damages: [fn(&PlainMemory); 6] = [
-        |memory| memory.config_word(config::MULTIPLIER).store(2, Ordering::Relaxed),
+        |memory| memory.config_word(config::FACTORS).store(2, Ordering::Relaxed),
         |memory| memory.config_word(config::TOTALS).store(1 << 40, Ordering::Relaxed),
         |memory| memory.config_word(config::INDEX).store(0xff07, Ordering::Relaxed),
         // The other index would be entered, or retired.

@@ -48,8 +48,8 @@ fn open(pins: Option<&Arc<Pins>>) -> anyhow::Result<(Arc<BpfMemory>, ConnectionT
     })?);
     let (memory, adoption) = BpfMemory::open(pins, CHUNK_CONNS)?;
     let memory = Arc::new(memory);
-    let [seed, multiplier, ..] = datapath_bpf::hash::factors();
-    let table = Table::open(memory.clone(), [seed, multiplier])?;
+    let [start, step, ..] = datapath_bpf::hash::factors();
+    let table = Table::open(memory.clone(), [start, step])?;
     if let (Adoption::Done, Some(pins)) = (adoption, pins) {
         tracing::info!(
             target: "conntrack",

@@ -304,7 +304,7 @@ fn damaged_connections_are_dropped_and_logged() {
     let config = MapHandle::from_pinned_path(path).expect("it is pinned");
     let key = 0u32.to_ne_bytes();
     let mut value = config.lookup(&key, MapFlags::ANY).expect("an array").expect("a value");
-    value[16] ^= 1; // the multiplier of the hash is odd
+    value[32] ^= 1; // the factors of the hash are odd
     config.update(&key, &value, MapFlags::ANY).expect("it is an array");
     start(&mut switch);
     let told: Vec<String> =
