@@ -15,6 +15,7 @@ mod buffer;
 pub mod build;
 pub mod checksum;
 mod ethernet;
+pub mod fragment;
 mod icmp;
 mod ipv4;
 mod ipv6;
