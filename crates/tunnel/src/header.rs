@@ -244,11 +244,13 @@ pub enum BuildError {
 pub struct Header {
     parts: HeaderParts,
     bytes: Box<[u8]>,
+    /// Not in texts.
+    path_mtu: Option<u16>,
 }
 
 impl PartialEq for Header {
     fn eq(&self, other: &Header) -> bool {
-        self.parts == other.parts // the bytes follow from them
+        self.parts == other.parts && self.path_mtu == other.path_mtu // the bytes follow from parts
     }
 }
 
@@ -283,7 +285,27 @@ impl Header {
             | Encapsulation::Erspan { .. } => {}
         }
         let bytes = encode(&parts).into_boxed_slice();
-        Ok(Header { parts, bytes })
+        Ok(Header { parts, bytes, path_mtu: None })
+    }
+
+    /// Returns the header for a path whose longest IP packets have this many bytes. Texts leave that
+    /// number out.
+    #[must_use]
+    pub fn with_path_mtu(self, path_mtu: Option<u16>) -> Header {
+        Header { path_mtu, ..self }
+    }
+
+    /// Returns the bytes of the longest IP packet that the path carries; `None` when nothing limits
+    /// packets.
+    pub fn path_mtu(&self) -> Option<u16> {
+        self.path_mtu
+    }
+
+    /// Returns the bytes of the longest packet that fits the path with this header, from the
+    /// packet's own Ethernet header on if it has one; `None` when nothing limits packets.
+    pub fn room(&self) -> Option<usize> {
+        let outer_ip = self.bytes.len().saturating_sub(encode::L3);
+        Some(usize::from(self.path_mtu?).saturating_sub(outer_ip))
     }
 
     /// Returns the header for a request, by Open vSwitch's rules: of keys that are too long for VNI,

@@ -38,6 +38,7 @@ mod port;
 mod push;
 #[cfg(test)]
 mod tests;
+mod too_big;
 
 pub use decode::{DecodeError, Decoded, decode};
 pub use header::{
@@ -49,6 +50,7 @@ pub use options::{Options, Tlv, TlvError, Tlvs};
 pub use outer::Checks;
 pub use port::PortConfig;
 pub use push::{PerPacket, PushError};
+pub use too_big::too_big;
 
 /// Ethernet type of Ethernet frames in a tunnel (IEEE 802: Transparent Ethernet Bridging).
 pub const ETHERTYPE_TEB: u16 = 0x6558;

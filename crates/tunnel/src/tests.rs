@@ -572,6 +572,19 @@ fn a_packet_that_is_too_long_stays_as_it_is() {
 }
 
 #[test]
+fn the_path_leaves_room_for_a_packet() {
+    let metadata = over_v4(5, 4789, flags::KEY);
+    let header = Header::build(&request(Kind::Vxlan, &metadata, Payload::Ethernet)).unwrap();
+    assert_eq!((header.path_mtu(), header.room()), (None, None));
+    let narrow = header.clone().with_path_mtu(Some(1500));
+    assert_ne!(header, narrow, "a flow with another MTU has other actions");
+    let room = narrow.room().expect("there is a limit");
+    let longest = pushed(&narrow, &vec![0; room], &PerPacket::default());
+    assert_eq!(longest.len(), L3 + 1500);
+    assert_eq!(header.with_path_mtu(Some(20)).room(), Some(0));
+}
+
+#[test]
 fn only_packets_that_may_be_fragmented_have_an_identification() {
     for (flag, id) in [(0, 0x1234u16), (flags::DONT_FRAGMENT, 0)] {
         let metadata = over_v4(5, 4789, flag);
