@@ -367,6 +367,7 @@ impl Ports for UserspaceDatapath {
         if let Some(config) = ports::tunnel(spec) {
             let info = PortInfo { number, name: spec.name.clone(), kind: spec.kind };
             map.insert(number, Arc::new(Port::of_tunnel(info, config?)));
+            self.shared.expect_tunnels();
             self.shared.publish_ports(map);
             return Ok(number);
         }

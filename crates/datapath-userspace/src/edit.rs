@@ -6,6 +6,7 @@
 //! when the header is missing. Checksums are updated incrementally (RFC 1624): a wrong one stays
 //! wrong.
 
+use crate::too_long::longest;
 use datapath::{DropReason, Masked, Set};
 use flow::Key;
 use flow::extract::{FRAG_LATER, Layers, extract};
@@ -516,12 +517,7 @@ pub(crate) fn truncate(packet: &mut Packet, len: u32) {
 /// Returns the length that `check_pkt_len` compares: without the outermost VLAN header of a packet
 /// that has an Ethernet header.
 pub(crate) fn checked_len(packet: &Packet, has_ethernet: bool) -> usize {
-    let len = match packet.offload.gso {
-        Some((_, segment, header)) => {
-            (usize::from(segment) + usize::from(header)).min(packet.len())
-        }
-        None => packet.len(),
-    };
+    let len = longest(packet);
     let (key, _) = extract(packet.data().get(..18).unwrap_or(packet.data()), 0);
     let [outer, _] = key.vlans;
     if !has_ethernet || outer.tci.get() & flow::VLAN_CFI == 0 { len } else { len - TAG.min(len) }

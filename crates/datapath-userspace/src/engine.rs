@@ -11,6 +11,7 @@ use crate::ports::PortMap;
 use crate::shared::Shared;
 use crate::stats::{PmdStats, ThreadStats};
 use crate::table::Table;
+use crate::too_long::{self, Arrived, ReportLimit};
 use crate::upcall_limiter::{ClosedPort, UpcallMeter};
 use clock::Millis;
 use datapath::offload::UpcallAccount;
@@ -38,6 +39,9 @@ pub(crate) struct Work {
     pub(crate) cut: Option<u32>,
     /// With the fields `ct_*` of `key`: the metadata of connection tracking.
     pub(crate) ct: CtRest,
+    /// The headers before all actions; `None` where no tunnel can be too narrow for the packet, and
+    /// for a packet that came from no device.
+    pub(crate) arrived: Arrived,
 }
 
 impl Work {
@@ -54,6 +58,7 @@ impl Work {
             tags,
             cut: None,
             ct: CtRest::default(),
+            arrived: None,
         }
     }
 
@@ -68,9 +73,15 @@ impl Work {
             tags: 0,
             cut: None,
             ct: CtRest::default(),
+            arrived: None,
         };
         work.refresh();
         work
+    }
+
+    /// Keeps the headers as they are, for a report to the sender.
+    pub(crate) fn keep_arrived(&mut self) {
+        self.arrived = too_long::arrived(&self.packet);
     }
 
     /// Extracts key and layers again, as of a packet that arrives in the present form.
@@ -185,6 +196,7 @@ pub(crate) struct Engine {
     upcall_meter: UpcallMeter,
     /// The entrance to the connection table; made by the first `ct` action.
     pub(crate) worker: Option<conntrack::Worker>,
+    pub(crate) report_limit: ReportLimit,
     /// A faster tier has applied the upcall limit to the packets of the present batch.
     is_admitted: bool,
 }
@@ -202,6 +214,7 @@ impl Engine {
             now: Millis(0),
             upcall_meter: UpcallMeter::default(),
             worker: None,
+            report_limit: ReportLimit::default(),
             is_admitted: false,
         }
     }
@@ -209,7 +222,10 @@ impl Engine {
     /// Processes packets that arrived on `port` to the end, and empties `packets`.
     pub(crate) fn receive(&mut self, shared: &Shared, port: PortNo, packets: &mut Vec<Packet>) {
         self.now = shared.clock.now();
-        let batch: Vec<Work> = packets.drain(..).map(|p| Work::received(p, port)).collect();
+        let mut batch: Vec<Work> = packets.drain(..).map(|p| Work::received(p, port)).collect();
+        if shared.has_tunnels() {
+            batch.iter_mut().for_each(Work::keep_arrived);
+        }
         self.counted.received += batch.len() as u64;
         self.process(shared, batch, 0);
         self.finish(shared);
@@ -243,7 +259,10 @@ impl Engine {
                 self.process(shared, std::mem::take(&mut run), depth);
             }
             depth = own_depth;
-            let work = Work::with_metadata(missed.packet, &key);
+            let mut work = Work::with_metadata(missed.packet, &key);
+            if shared.has_tunnels() {
+                work.keep_arrived();
+            }
             match rest {
                 Some(actions) => {
                     self.upcall_meter.count(work.in_port(), UpcallAccount::Connections);
@@ -487,6 +506,7 @@ impl Engine {
             tags: work.tags,
             cut: work.cut,
             ct: work.ct,
+            arrived: work.arrived.clone(),
         }
     }
 

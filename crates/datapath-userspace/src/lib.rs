@@ -59,6 +59,7 @@ mod shared;
 mod stats;
 mod table;
 mod thread;
+mod too_long;
 mod tracking;
 mod tunnel;
 mod upcall_limiter;

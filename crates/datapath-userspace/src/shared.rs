@@ -29,6 +29,8 @@ pub(crate) struct Shared {
     pub(crate) clock: Clock,
     pub(crate) drops: Drops,
     pub(crate) tunnel_checks: TunnelChecks,
+    /// There is, or was, a tunnel port.
+    has_tunnels: AtomicBool,
     pub(crate) seed: u64,
     pub(crate) cache_entries: usize,
     /// The next token of a receive queue.
@@ -102,6 +104,7 @@ impl Shared {
             clock,
             drops: Drops::default(),
             tunnel_checks: TunnelChecks::default(),
+            has_tunnels: AtomicBool::new(false),
             seed: config.seed,
             cache_entries: config.cache_entries,
             tokens: AtomicU64::new(1),
@@ -116,6 +119,16 @@ impl Shared {
             counted: Mutex::default(),
             sort_limit: OncePer::new(SORT_INTERVAL),
         }
+    }
+
+    /// Returns true when packets may leave by a tunnel.
+    pub(crate) fn has_tunnels(&self) -> bool {
+        self.has_tunnels.load(Ordering::Relaxed)
+    }
+
+    /// Notes that there is a tunnel port.
+    pub(crate) fn expect_tunnels(&self) {
+        self.has_tunnels.store(true, Ordering::Relaxed);
     }
 
     /// Returns the connections for a packet. The first packet makes a table of this process when

@@ -5,6 +5,7 @@ use crate::edit;
 use crate::engine::{Engine, Work};
 use crate::ports::Tunnel;
 use crate::shared::Shared;
+use crate::too_long::longest;
 use datapath::{DropReason, PortNo, RECIRCULATION_LIMIT, hash};
 use flow::Key;
 use netdev::finish;
@@ -37,11 +38,16 @@ impl Engine {
             let hash = hash::five_tuple(&work.key, false, 0);
             let each = PerPacket { payload, hash, sequence: 0, id: 0, now };
             let push = Push { header, tunnel, each };
-            let Some(packets) = push.all(work.packet) else {
-                shared.drops.add(DropReason::TunnelPush, 1);
-                continue;
+            let packets = match header.room() {
+                Some(room) if longest(&work.packet) > room => {
+                    self.too_long(shared, &work, &push, room)
+                }
+                Some(_) | None => push.all(work.packet).ok_or(DropReason::TunnelPush),
             };
-            batch.extend(packets.into_iter().map(|packet| pushed(packet, out_port)));
+            match packets {
+                Ok(packets) => batch.extend(packets.into_iter().map(|p| pushed(p, out_port))),
+                Err(reason) => shared.drops.add(reason, 1),
+            }
         }
     }
 
@@ -98,10 +104,10 @@ fn pushed(packet: Packet, out_port: PortNo) -> Work {
 }
 
 /// A header that is pushed onto packets of one flow.
-struct Push<'a> {
-    header: &'a Header,
+pub(crate) struct Push<'a> {
+    pub(crate) header: &'a Header,
     tunnel: &'a Tunnel,
-    each: PerPacket,
+    pub(crate) each: PerPacket,
 }
 
 impl Push<'_> {
@@ -123,7 +129,8 @@ impl Push<'_> {
         Some(segments)
     }
 
-    fn one(&self, packet: &mut Packet) -> Result<(), PushError> {
+    /// Pushes the header onto a packet.
+    pub(crate) fn one(&self, packet: &mut Packet) -> Result<(), PushError> {
         let sequence = if self.header.has_sequence() { self.tunnel.next_sequence() } else { 0 };
         let id = if self.header.has_identification() { self.tunnel.next_id() } else { 0 };
         self.header.push(packet, &PerPacket { sequence, id, ..self.each })
@@ -131,7 +138,7 @@ impl Push<'_> {
 }
 
 /// The segments of a packet, finished.
-fn segments(packet: &Packet, payload: Payload) -> Option<Vec<Packet>> {
+pub(crate) fn segments(packet: &Packet, payload: Payload) -> Option<Vec<Packet>> {
     let Payload::Layer3(ethertype) = payload else {
         return finish::finish(packet).ok();
     };
