@@ -17,8 +17,9 @@
 //! `kill -9`. Only interfaces with [`OpenSpec::persistent`] remain.
 //!
 //! In addition there are [`tap::Tap`], by which BPF programs pass packets to the switch,
-//! [`XdpProber`], which reads the properties of an interface that matter to XDP, and [`routing`],
-//! which follows the kernel's routes and neighbours.
+//! [`XdpProber`], which reads the properties of an interface that matter to XDP, [`routing`], which
+//! follows the kernel's routes and neighbours, and [`TunnelDevice`], a tunnel device of the kernel
+//! whose packets BPF programs take.
 //!
 //! # Invariants
 //!
@@ -81,6 +82,7 @@ mod sys;
 pub mod tap;
 mod tap_interface;
 mod tun;
+mod tunnel_device;
 mod vnet;
 pub mod xdp;
 mod xdp_probe;
@@ -100,6 +102,9 @@ pub use spec::{Kind, OpenSpec};
 pub use status::{DeviceStats, DriverInfo, Duplex, Features, Status};
 pub use sys::kernel_version;
 pub use tap_interface::{persistent_interfaces, remove_persistent};
+pub use tunnel_device::{
+    Holder, TunnelDevice, TunnelDeviceError, TunnelDeviceSpec, is_tunnel_device,
+};
 pub use xdp_probe::{
     EndReader, Interface, Peer, XdpProbe, XdpProber, XdpPrograms, decode as decode_interface,
 };

@@ -54,7 +54,12 @@ pub(crate) fn port_of<'a>(link: &'a Link, owner: &str) -> Option<&'a str> {
     if link.kind.as_deref() != Some("tun") {
         return None;
     }
-    let rest = link.alias.as_deref()?.strip_prefix(MARK)?.strip_prefix(' ')?;
+    marked_port(link.alias.as_deref()?, owner)
+}
+
+/// Returns the port in an alias that `owner` has set; `None` for other aliases.
+pub(crate) fn marked_port<'a>(alias: &'a str, owner: &str) -> Option<&'a str> {
+    let rest = alias.strip_prefix(MARK)?.strip_prefix(' ')?;
     let (port, by) = rest.split_once(' ')?;
     (by == owner_suffix(owner)).then_some(port)
 }
