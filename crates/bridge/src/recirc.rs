@@ -97,9 +97,10 @@ pub(crate) struct StackEntry {
 }
 
 impl FrozenState {
-    fn digest(&self, seed: &impl BuildHasher) -> u64 {
+    /// Returns a digest of the state, whose bridge is named by `bridge`.
+    fn digest(&self, seed: &impl BuildHasher, bridge: impl Hash) -> u64 {
         let mut h = seed.build_hasher();
-        self.bridge.hash(&mut h);
+        bridge.hash(&mut h);
         self.table.hash(&mut h);
         self.metadata.hash(&mut h);
         self.stack.hash(&mut h);
@@ -181,9 +182,9 @@ impl Inner {
         id != 0 && !self.live.contains_key(&id) && !self.retired.iter().any(|(i, ..)| *i == id)
     }
 
-    fn free_id(&mut self, state: &FrozenState) -> u32 {
+    fn free_id(&mut self, state: &FrozenState, bridge: &str) -> u32 {
         if self.derives_ids {
-            let derived = state.digest(&FixedState::default()) as u32;
+            let derived = state.digest(&FixedState::default(), bridge) as u32;
             let near =
                 (0..NEAR).map(|step| derived.wrapping_add(step)).find(|id| self.is_free(*id));
             if let Some(id) = near {
@@ -226,9 +227,11 @@ impl RecircTable {
     }
 
     /// Returns a reference to `state`. Its id is that of an equal state, if there is one with a
-    /// reference or among the retired ones, else a new id.
-    pub(crate) fn intern(&self, state: FrozenState) -> RecircRef {
-        let digest = state.digest(&self.seed);
+    /// reference or among the retired ones, else a new id. `bridge` is the name of the state's
+    /// bridge. Derived ids contain it in place of the index, because the next daemon may make the
+    /// bridges in another order.
+    pub(crate) fn intern(&self, state: FrozenState, bridge: &str) -> RecircRef {
+        let digest = state.digest(&self.seed, state.bridge);
         // These references are dropped after the lock is released, because the drop of the last one
         // takes the lock.
         let mut passing = Vec::new();
@@ -245,7 +248,7 @@ impl RecircTable {
         let back = inner.retired.iter().position(|(_, d, s)| *d == digest && **s == state);
         let (id, state) = match back.and_then(|i| inner.retired.remove(i)) {
             Some((id, _, state)) => (id, state),
-            None => (inner.free_id(&state), Arc::new(state)),
+            None => (inner.free_id(&state, bridge), Arc::new(state)),
         };
         let node = Arc::new(Node { id, digest, state, table: Arc::downgrade(&self.inner) });
         inner.live.insert(id, Arc::downgrade(&node));
@@ -298,7 +301,7 @@ mod tests {
 
     #[test]
     fn no_two_tables_have_the_same_digests() {
-        let digest = |table: &RecircTable| state(1).digest(&table.seed);
+        let digest = |table: &RecircTable| state(1).digest(&table.seed, "br0");
         let (one, other) = (RecircTable::new(), RecircTable::new());
         assert_eq!(digest(&one), digest(&one.clone()));
         assert_ne!(digest(&one), digest(&other));
@@ -312,7 +315,7 @@ mod tests {
             t
         });
         let ids = |t: &RecircTable, order: &mut dyn Iterator<Item = u8>| {
-            let refs: Vec<RecircRef> = order.map(|table| t.intern(state(table))).collect();
+            let refs: Vec<RecircRef> = order.map(|table| t.intern(state(table), "br0")).collect();
             let mut ids: Vec<(u8, u32)> = refs.iter().map(|r| (r.0.state.table, r.id())).collect();
             ids.sort_unstable();
             ids
@@ -320,6 +323,23 @@ mod tests {
         let there = ids(&tables[0], &mut (0..200));
         assert_eq!(there, ids(&tables[1], &mut (0..200).rev()));
         assert!(there.iter().all(|(_, id)| *id != 0));
+    }
+
+    #[test]
+    fn derived_ids_follow_the_name_of_a_bridge() {
+        let ids = |bridges: [(usize, &str); 2]| {
+            let t = RecircTable::new();
+            t.derive_ids();
+            let intern = |(index, name)| {
+                t.intern(FrozenState { bridge: BridgeIndex(index), ..state(1) }, name)
+            };
+            let refs = bridges.map(intern);
+            refs.map(|recirc| recirc.id())
+        };
+        let [one, other] = ids([(0, "br0"), (1, "br1")]);
+        assert_ne!(one, other);
+        // The next daemon makes them in another order.
+        assert_eq!(ids([(0, "br1"), (1, "br0")]), [other, one]);
     }
 
     #[test]
@@ -331,22 +351,22 @@ mod tests {
             steps: vec![FrozenStep { table: 1, cookie: 0, actions: vec![Action::GotoTable(n)] }],
             ..state(1)
         };
-        let refs: Vec<RecircRef> = (0..100).map(|n| t.intern(same(n))).collect();
+        let refs: Vec<RecircRef> = (0..100).map(|n| t.intern(same(n), "br0")).collect();
         let mut ids: Vec<u32> = refs.iter().map(RecircRef::id).collect();
         ids.sort_unstable();
         ids.dedup();
         assert_eq!(ids.len(), 100);
         for (n, held) in (0..100).zip(&refs) {
-            assert_eq!(t.intern(same(n)).id(), held.id());
+            assert_eq!(t.intern(same(n), "br0").id(), held.id());
         }
     }
 
     #[test]
     fn equal_states_share_an_id_and_ids_end_with_their_last_reference() {
         let t = RecircTable::new();
-        let a = t.intern(state(1));
-        let b = t.intern(state(1));
-        let c = t.intern(state(2));
+        let a = t.intern(state(1), "br0");
+        let b = t.intern(state(1), "br0");
+        let c = t.intern(state(2), "br0");
         assert_eq!(a.id(), b.id());
         assert_ne!(a.id(), c.id());
         assert_eq!(live(&t), 2);
@@ -357,20 +377,20 @@ mod tests {
         assert_eq!(live(&t), 1);
         // Packets on their way still find it, and it comes back under its id.
         assert_eq!(t.state(id).map(|s| s.table), Some(1));
-        assert_eq!(t.intern(state(1)).id(), id);
+        assert_eq!(t.intern(state(1), "br0").id(), id);
         assert_eq!(t.state(c.id() + 100), None);
     }
 
     #[test]
     fn retired_states_are_bounded() {
         let t = RecircTable::new();
-        let first = t.intern(state(0));
+        let first = t.intern(state(0), "br0");
         let id = first.id();
         drop(first);
         for i in 0..RETIRED as u64 {
             let mut s = state(1);
             s.metadata.metadata.set(i + 1);
-            drop(t.intern(s));
+            drop(t.intern(s, "br0"));
         }
         assert_eq!(t.state(id), None);
         assert_eq!(live(&t), 0);

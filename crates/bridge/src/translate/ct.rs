@@ -134,7 +134,7 @@ impl Context<'_> {
             return;
         }
         let (metadata, is_tunnel_set) = self.frozen_fields();
-        let recirc = self.recirc.intern(FrozenState {
+        let state = FrozenState {
             bridge: self.bridge_index,
             table,
             metadata,
@@ -146,7 +146,8 @@ impl Context<'_> {
             hashed: self.hashed,
             conntracked: true,
             packet_in: None,
-        });
+        };
+        let recirc = self.recirc.intern(state, &self.bridge.name);
         self.emit(DpAction::Recirc(recirc.id()));
         if let Some(t) = self.tracer.as_deref_mut() {
             let mut key = self.key;

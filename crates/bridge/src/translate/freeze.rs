@@ -68,7 +68,7 @@ impl Context<'_> {
                 if !self.collect {
                     return;
                 }
-                let recirc = self.recirc.intern(state);
+                let recirc = self.recirc.intern(state, &self.bridge.name);
                 self.emit(DpAction::Userspace(Userdata::Controller {
                     reason: controller.reason,
                     max_len: controller.max_len,
@@ -83,7 +83,7 @@ impl Context<'_> {
                 if let Some((symmetric, basis)) = freeze.hash {
                     self.emit(DpAction::Hash { symmetric, basis });
                 }
-                let recirc = self.recirc.intern(state);
+                let recirc = self.recirc.intern(state, &self.bridge.name);
                 self.emit(DpAction::Recirc(recirc.id()));
                 self.recirc_ids.push(recirc);
             }

@@ -237,7 +237,7 @@ impl<'a> Context<'a> {
             conntracked: self.conntracked,
             packet_in: Some(self.frozen_packet_in(userdata, reason)),
         };
-        let recirc = self.recirc.intern(state);
+        let recirc = self.recirc.intern(state, &self.bridge.name);
         // OpenFlow has no number for the `controller` of a table-miss flow; packet-ins say
         // `Action`.
         let is_action = reason == PacketInReason::Action as u8;
