@@ -12,6 +12,7 @@ mod ipv6;
 mod nat;
 mod restart;
 mod tftp;
+mod tiers;
 mod zones;
 
 use crate::tools::{SOON, switch};
@@ -131,6 +132,27 @@ fn is_ignored(host: &Host, target: &str) -> bool {
         let answer = std::net::TcpStream::connect_timeout(&target, wait);
         matches!(answer, Err(e) if e.kind() == ErrorKind::TimedOut)
     })
+}
+
+/// The daemon does nothing meanwhile.
+struct Stopped<'a>(&'a Switch);
+
+impl<'a> Stopped<'a> {
+    fn new(switch: &'a Switch) -> Stopped<'a> {
+        let stopped = Stopped(switch);
+        stopped.signal("STOP");
+        stopped
+    }
+
+    fn signal(&self, name: &str) {
+        self.0.daemon().expect("it was started").signal(name);
+    }
+}
+
+impl Drop for Stopped<'_> {
+    fn drop(&mut self) {
+        self.signal("CONT");
+    }
 }
 
 /// Starts a server in the namespace of `host`, and waits until `/proc/net` lists its socket: `list`

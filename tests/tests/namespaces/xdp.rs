@@ -37,17 +37,30 @@ pub fn at_xdp(switch: &Switch, ports: &[&str]) {
 /// Offloads that hosts leave to their devices, which XDP cannot carry out.
 const WHOLE: &str = "tx off tso off gso off txvlan off tx-vlan-stag-hw-insert off";
 
+/// Prepares the other ends of ports for XDP, and moves some of the ports there. What is returned has to
+/// be kept: by processes in the hosts the switch finds the other ends.
+pub fn prepare(switch: &Switch, hosts: &[&Host], ports: &[&str]) -> Vec<Capture> {
+    let processes = hosts.iter().map(|host| {
+        host.netns.sh(&format!("ethtool -K eth0 {WHOLE} gro on"));
+        let name = format!("{}-process", host.name());
+        Capture::start(&host.netns, switch.sandbox(), &name, "eth0", "tcp port 1")
+    });
+    let processes = processes.collect();
+    for port in ports {
+        switch.vsctl(&format!("set interface {port} other_config:tier=xdp"));
+    }
+    at_xdp(switch, ports);
+    processes
+}
+
 /// A switch with two hosts whose ends are prepared for XDP, and processes there: by them the switch
 /// finds the other ends of its ports. `None`, after saying so, where that cannot be.
-pub fn prepared() -> Option<(Switch, Host, Host, [Capture; 2])> {
+pub fn prepared() -> Option<(Switch, Host, Host, Vec<Capture>)> {
     if without_tool(&["ethtool"]) {
         return None;
     }
     let (switch, a, b) = pair()?;
-    let processes = [&a, &b].map(|host| {
-        host.netns.sh(&format!("ethtool -K eth0 {WHOLE} gro on"));
-        host.capture(switch.sandbox(), "eth0", "tcp port 1")
-    });
+    let processes = prepare(&switch, &[&a, &b], &[]);
     warm(&a, "10.0.0.2");
     acquainted(&a, &b);
     Some((switch, a, b, processes))

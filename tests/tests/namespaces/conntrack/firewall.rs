@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A firewall that lets connections out.
 
-use super::{await_conn, client, conn, conns, equal, file, firewall, is_ignored, is_refused, pair};
-use super::{part, server, succeeds};
+use super::{Stopped, await_conn, client, conn, conns, equal, file, firewall, is_ignored};
+use super::{is_refused, pair, part, server, succeeds};
 use crate::tools::{SOON, Stream, tcp};
-use slipswitch_tests::harness::{Kind, Switch, wait_until, without_tool};
+use slipswitch_tests::harness::{Kind, wait_until, without_tool};
 
 /// The flow that drops what the outside begins.
 const DROPPED: &str = "br0 cookie=9/-1";
@@ -80,27 +80,6 @@ fn connections_need_no_daemon() {
     assert!(wait_until(SOON, || ended().len() == 3), "{:#?}", conns(&switch, &[]));
     assert_eq!(conns(&switch, &["icmp,"]).len(), 3);
     assert_eq!(switch.appctl("dpctl/ct-get-nconns").trim(), "6");
-}
-
-/// The daemon does nothing meanwhile.
-struct Stopped<'a>(&'a Switch);
-
-impl<'a> Stopped<'a> {
-    fn new(switch: &'a Switch) -> Stopped<'a> {
-        let stopped = Stopped(switch);
-        stopped.signal("STOP");
-        stopped
-    }
-
-    fn signal(&self, name: &str) {
-        self.0.daemon().expect("it was started").signal(name);
-    }
-}
-
-impl Drop for Stopped<'_> {
-    fn drop(&mut self) {
-        self.signal("CONT");
-    }
 }
 
 #[test]

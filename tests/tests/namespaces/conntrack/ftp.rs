@@ -1,8 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! FTP, whose data connections the helper announces: `vsftpd` and `lftp` of Debian.
 
-use super::{conns, equal, file, leads_to, pair, pair_of, server, succeeds};
-use slipswitch_tests::harness::{Host, Process, Switch, wait_until, without_tool};
+use super::{Stopped, conns, equal, file, leads_to, pair, pair_of, server, succeeds};
+use crate::tools::{SOON, Stream};
+use crate::xdp;
+use slipswitch_tests::harness::{Host, Kind, Process, Switch, patient, wait_until, without_tool};
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::time::Duration;
 
 /// The end that opens data connections.
 #[derive(Clone, Copy, PartialEq)]
@@ -77,7 +82,7 @@ fn is_impossible() -> bool {
 #[track_caller]
 fn check(switch: &Switch, data: Data) {
     let control = || conns(switch, &["tcp,orig=(src=10.1.1.1,", "dport=21)", "helper=ftp"]).len();
-    assert!(wait_until(crate::tools::SOON, || control() == 2), "{:#?}", conns(switch, &[]));
+    assert!(wait_until(SOON, || control() == 2), "{:#?}", conns(switch, &[]));
     let to_server = conns(switch, &["tcp,orig=(src=10.1.1.1,"]).len() - control();
     let to_client = conns(switch, &["tcp,orig=(src=10.1.1.2,"]).len();
     let expected = if data == Data::Active { (0, 4) } else { (4, 0) };
@@ -164,7 +169,7 @@ fn passive_ftp_passes_a_translated_source() {
 #[test]
 fn passive_ftp_passes_a_translated_destination() {
     let Some((switch, a, b)) = pair().filter(|_| !is_impossible()) else { return };
-    if slipswitch_tests::harness::Kind::under_test() == slipswitch_tests::harness::Kind::RealOvs {
+    if Kind::under_test() == Kind::RealOvs {
         return slipswitch_tests::harness::skip(
             "Open vSwitch's userspace tracker does not translate it",
         );
@@ -199,4 +204,82 @@ fn ftp_passes_over_ipv6() {
             conns(&switch, &[])
         );
     }
+}
+
+/// Both hosts at XDP, which leaves control connections and new ones to tcx and the daemon.
+#[test]
+fn ftp_passes_a_translated_source_at_xdp() {
+    if is_impossible() || Kind::under_test() == Kind::RealOvs {
+        return;
+    }
+    for data in [Data::Active, Data::Passive] {
+        let Some((switch, a, b)) = pair() else { return };
+        let _held = xdp::prepare(&switch, &[&a, &b], &["h1", "h2"]);
+        let nat = ",nat(src=10.1.1.240)";
+        let of_data = if data == Data::Active { ",nat" } else { nat };
+        switch.flows("br0", &flows("tcp", nat, of_data));
+        leads_to(&b, "10.1.1.240", &a);
+        let _server = vsftpd(&switch, &b);
+        transfer(&switch, &a, "10.1.1.2", data);
+        let there = crate::tools::packets(&switch, &["ct_state(", "eth_type(0x0800)", "dp:xdp"]);
+        assert!(there > 0, "{}", crate::tools::megaflows(&switch, &[]).join("\n"));
+        let translated = ["reply=(src=10.1.1.2,dst=10.1.1.240,", "reply=(src=10.1.1.1,"];
+        let lines: usize = translated.iter().map(|part| conns(&switch, &[part]).len()).sum();
+        assert_eq!(lines, 6, "{:#?}", conns(&switch, &[]));
+    }
+}
+
+/// A control connection, whose ends this test is.
+struct Control {
+    client: TcpStream,
+    server: TcpStream,
+}
+
+impl Control {
+    fn new(a: &Host, b: &Host) -> Control {
+        let listener = b.netns.with(|| TcpListener::bind("10.1.1.2:21").expect("its address"));
+        let client = a.netns.with(|| TcpStream::connect("10.1.1.2:21").expect("it connects"));
+        let (server, _) = listener.accept().expect("someone connects");
+        Control { client, server }
+    }
+
+    /// Sends a line from the server, and returns whether it arrives within `wait`.
+    fn says(&mut self, line: &str, wait: Duration) -> bool {
+        self.server.write_all(line.as_bytes()).expect("the connection lives");
+        self.arrives(line, wait)
+    }
+
+    fn arrives(&mut self, line: &str, wait: Duration) -> bool {
+        self.client.set_read_timeout(Some(wait)).expect("not zero");
+        let mut got = vec![0; line.len()];
+        self.client.read_exact(&mut got).is_ok_and(|()| got == line.as_bytes())
+    }
+}
+
+/// Only the control connection needs the daemon. An expected connection is listed until it begins.
+#[test]
+fn data_connections_need_no_daemon() {
+    let Some((switch, a, b)) = pair() else { return };
+    if Kind::under_test() == Kind::RealOvs {
+        return;
+    }
+    switch.flows("br0", &flows("tcp", "", ""));
+    let mut control = Control::new(&a, &b);
+    let expected = || switch.appctl("dpctl/dump-conntrack-exp");
+    assert_eq!(expected(), "");
+    let reply = "227 Entering Passive Mode (10,1,1,2,27,88).\r\n";
+    assert!(control.says(reply, patient(SOON)), "{}", switch.story());
+    let line = "tcp,orig=(src=10.1.1.1,dst=10.1.1.2,sport=0,dport=7000),zone=1,";
+    assert!(expected().starts_with(line), "{}", expected());
+    assert_eq!(switch.appctl("dpctl/dump-conntrack-exp zone=2"), "");
+    let mut data = Stream::new(&a, &b, "10.1.1.2:7000", "10.1.1.2:7000");
+    data.write(200_000);
+    let stopped = Stopped::new(&switch);
+    data.write(5_000_000);
+    let goodbye = "226 Transfer complete.\r\n";
+    assert!(!control.says(goodbye, Duration::from_millis(300)), "a helper reads all of control");
+    assert_eq!(data.finish(), 5_200_000);
+    drop(stopped);
+    assert!(control.arrives(goodbye, patient(SOON)), "{}", switch.story());
+    assert_eq!(conns(&switch, &["tcp,orig=(src=10.1.1.1,", "dport=7000)"]).len(), 1);
 }
