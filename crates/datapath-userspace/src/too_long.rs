@@ -2,8 +2,8 @@
 //! Packets that are too long for the path of a tunnel.
 //!
 //! An outer packet that may be fragmented is fragmented. Otherwise an inner IPv4 packet that may be
-//! fragmented is. All others are dropped, and their sender is told the length that fits, by the port
-//! that the packet came in by.
+//! fragmented is. All others are dropped. A report to the sender has the length that fits, and leaves
+//! by the port that the packet came in by.
 
 use crate::engine::{Engine, Work};
 use crate::shared::Shared;
@@ -75,7 +75,7 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// The packet is dropped. Its sender may have been told.
+    /// The packet is dropped. Its sender may have got a report.
     pub(crate) fn too_long(
         &mut self,
         shared: &Shared,
@@ -95,8 +95,8 @@ impl Engine {
         Err(DropReason::OutputTooLong)
     }
 
-    /// Tells the sender of a packet, whose IP header is at `l3` now, that IP packets may have `mtu`
-    /// bytes.
+    /// Reports to the sender of a packet, whose IP header is at `l3` now, that IP packets may have
+    /// `mtu` bytes.
     fn report(&mut self, shared: &Shared, work: &Work, l3: usize, mtu: usize, hash: u32) {
         let port = work.in_port();
         let has_device = shared.ports().get(&port).is_some_and(|p| p.device().is_some());

@@ -25,6 +25,16 @@ pub(crate) fn socket(family: c_int, kind: c_int, protocol: c_int) -> io::Result<
     }
 }
 
+/// Receives one datagram without waiting. Returns its length, or that of `buffer` if it is longer.
+pub(crate) fn receive(fd: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<usize> {
+    let flags = libc::MSG_DONTWAIT;
+    // SAFETY: the kernel writes at most `buffer.len()` bytes into `buffer`, which lives through the
+    // call.
+    check_len(unsafe {
+        libc::recv(fd.as_raw_fd(), buffer.as_mut_ptr().cast(), buffer.len(), flags)
+    })
+}
+
 /// Plain C structures and integers for which every byte pattern is valid and without padding
 /// that matters.
 ///
@@ -36,6 +46,8 @@ pub(crate) unsafe trait Plain: Copy {}
 
 // SAFETY: an integer.
 unsafe impl Plain for c_int {}
+// SAFETY: an array of integers.
+unsafe impl Plain for [c_int; 8] {}
 // SAFETY: C structures of integers and arrays of integers.
 unsafe impl Plain for libc::packet_mreq {}
 // SAFETY: as above.

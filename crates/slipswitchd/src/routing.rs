@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The task that follows the kernel's routes and neighbours for the underlay.
+//! The tasks that follow the kernel's routes and neighbours, and the reports of routers, for the
+//! underlay.
 
 use crate::daemon::Shared;
 use crate::run::readable;
-use netdev::routing::{RoutingMonitor, RoutingUpdate};
+use netdev::routing::{PathMtuMonitor, RoutingMonitor, RoutingUpdate};
 use std::convert::Infallible;
 use std::io;
+use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use tokio::io::unix::{AsyncFd, AsyncFdReadyGuard};
 use underlay::Underlay;
 
 /// Time from an error to the next attempt.
@@ -18,21 +21,66 @@ const FOREVER: Duration = Duration::from_secs(24 * 3600);
 /// Follows the kernel's routes and neighbours for as long as the daemon runs.
 pub(crate) async fn watch(daemon: Shared) {
     if daemon.borrow().follows_kernel_routes {
-        begin_again(AFTER_ERROR, async || follow(&daemon).await).await;
+        let consequence =
+            "the kernel's routes cannot be followed, so that tunnels may use wrong ones";
+        begin_again(AFTER_ERROR, consequence, async || follow(&daemon).await).await;
+    }
+}
+
+/// Follows what routers report about paths for as long as the daemon runs.
+pub(crate) async fn watch_path_mtus(daemon: Shared) {
+    if daemon.borrow().follows_kernel_routes {
+        let consequence = "the reports of routers about packets that are too long cannot be \
+                           received, so that tunnels through narrower links lose long packets";
+        begin_again(AFTER_ERROR, consequence, async || follow_path_mtus(&daemon).await).await;
+    }
+}
+
+/// Records the reports of routers until there is an error.
+async fn follow_path_mtus(daemon: &Shared) -> io::Result<Infallible> {
+    let underlay = Arc::clone(&daemon.borrow().underlay);
+    let monitor = PathMtuMonitor::new()?;
+    let mut fds = monitor.poll_fds();
+    let v4 = fds.next().map(readable).transpose()?;
+    let v6 = fds.next().map(readable).transpose()?;
+    loop {
+        let before = underlay.sequence();
+        let mut reports = monitor.poll()?;
+        reports.mtus.drain(..).for_each(|r| underlay.record_path_mtu(r.remote, r.mtu));
+        if underlay.sequence() != before {
+            daemon.borrow_mut().publish_and_wake();
+        }
+        if reports.has_more {
+            tokio::task::yield_now().await;
+            continue;
+        }
+        let mut ready = tokio::select! {
+            ready = of(&v4) => ready?,
+            ready = of(&v6) => ready?,
+        };
+        ready.clear_ready();
+    }
+}
+
+/// Waits until the descriptor is readable; without one, for ever.
+async fn of(fd: &Option<AsyncFd<RawFd>>) -> io::Result<AsyncFdReadyGuard<'_, RawFd>> {
+    match fd {
+        Some(fd) => fd.readable().await,
+        None => std::future::pending().await,
     }
 }
 
 /// Calls `follow` again after each of its errors.
 async fn begin_again(
     pause: Duration,
+    consequence: &str,
     follow: impl AsyncFn() -> io::Result<Infallible>,
 ) -> Infallible {
     loop {
         let Err(error) = follow().await;
         tracing::warn!(
             target: "route_table",
-            "the kernel's routes cannot be followed, so that tunnels may use wrong ones; the next \
-             attempt is in {} s: {error}",
+            "{consequence}; the next attempt is in {} s: {error}",
             pause.as_secs()
         );
         tokio::time::sleep(pause).await;
@@ -102,7 +150,7 @@ mod tests {
         runtime.expect("a runtime").block_on(async {
             tokio::select! {
                 biased;
-                _ = begin_again(Duration::ZERO, follow) => {}
+                _ = begin_again(Duration::ZERO, "broken", follow) => {}
                 () = async { while attempts.get() < 3 { tokio::task::yield_now().await } } => {}
             }
         });

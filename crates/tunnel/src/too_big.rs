@@ -29,8 +29,8 @@ const ERRORS: [u8; 5] = [UNREACHABLE, 4, 5, 11, 12];
 const PACKET_TOO_BIG: u8 = 2;
 const INFORMATIONAL: u8 = 128;
 
-/// Returns the frame that tells the sender of `frame` to send IP packets of `mtu` bytes at most. It
-/// comes from the destination of `frame`, by the same VLANs. `frame` may lack bytes at its end.
+/// Returns the report to the sender of `frame` that IP packets may have `mtu` bytes at most. It comes
+/// from the destination of `frame`, by the same VLANs. `frame` may lack bytes at its end.
 ///
 /// Returns `None` where no report is allowed or of use: the packet is of IPv4 and may be fragmented or
 /// is a fragment, reports an error itself, or has addresses of more than one station; the MTU is

@@ -12,6 +12,7 @@ mod lifecycle;
 mod objects;
 mod overlay;
 mod ovn;
+mod path_mtu;
 mod peer;
 mod survival;
 mod taps;

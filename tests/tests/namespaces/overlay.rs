@@ -8,22 +8,24 @@ use slipswitch_tests::harness::{
 };
 
 /// A switch with a host on its bridge `br0`, and an underlay bridge `phy` with one port, `u0`.
-struct Site {
-    switch: Switch,
-    host: Host,
+pub struct Site {
+    pub switch: Switch,
+    /// Its address is that of [`inner`].
+    pub host: Host,
 }
 
 /// Addresses of the underlay and of the hosts, by the number of the site.
-fn outer(site: u8) -> String {
+pub fn outer(site: u8) -> String {
     format!("10.9.0.{site}")
 }
 
-fn inner(site: u8) -> String {
+pub fn inner(site: u8) -> String {
     format!("10.1.0.{site}")
 }
 
 impl Site {
-    fn new(kind: Kind, number: u8, tunnel: &str) -> Site {
+    /// Makes a site whose tunnel `t1` leads to the other site's address.
+    pub fn new(kind: Kind, number: u8, tunnel: &str) -> Site {
         let switch = Switch::start(kind, Mode::Real);
         switch.vsctl("add-br phy -- set bridge phy datapath_type=netdev");
         switch.vsctl("add-br br0 -- set bridge br0 datapath_type=netdev");
@@ -39,7 +41,7 @@ impl Site {
     }
 
     /// Puts one end of a veth pair on the underlay bridge, and the other into a namespace.
-    fn connect(&self, there: &Netns) {
+    pub fn connect(&self, there: &Netns) {
         let path = there.path();
         self.switch.netns().sh(&format!(
             "ip link add u0 type veth peer name u0 netns {}; ip link set u0 up",
@@ -50,7 +52,7 @@ impl Site {
 }
 
 /// Two sites of these kinds that a tunnel joins; `None`, after saying so, where there can be none.
-fn sites(kinds: [Kind; 2], tunnel: &str) -> Option<[Site; 2]> {
+pub fn sites(kinds: [Kind; 2], tunnel: &str) -> Option<[Site; 2]> {
     if without_privilege() || without_tool(&["ip", "ping", "fping", "tcpdump", "nsenter"]) {
         return None;
     }

@@ -111,6 +111,8 @@ struct Path<'a> {
     port: &'a PortView,
     source: IpAddr,
     next_hop: Mac,
+    /// Bytes of the longest IP packet that it carries.
+    mtu: Option<u16>,
 }
 
 impl<'a> Context<'a> {
@@ -484,7 +486,10 @@ impl<'a> Context<'a> {
                 address_text(source)
             )
         });
-        Some(Path { bridge_index, bridge, port, source, next_hop })
+        let reported = underlay.path_mtu(destination);
+        let mtu = found.mtu.into_iter().chain(reported).min();
+        let mtu = mtu.map(|mtu| u16::try_from(mtu).unwrap_or(u16::MAX));
+        Some(Path { bridge_index, bridge, port, source, next_hop, mtu })
     }
 
     /// Asks for the Ethernet address of the next hop.
@@ -547,7 +552,7 @@ impl<'a> Context<'a> {
             })
         });
         match built {
-            Some(Ok(header)) => Some(header),
+            Some(Ok(header)) => Some(header.with_path_mtu(path.mtu)),
             Some(Err(_)) | None => {
                 self.report(Kind::Warning, || "native tunnel header build failed".to_string());
                 None

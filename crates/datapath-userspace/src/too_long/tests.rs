@@ -118,8 +118,8 @@ fn ipv4(flags: u16, len: usize) -> Packet {
 const DF: u16 = Ipv4Header::DONT_FRAGMENT;
 
 #[test]
-fn the_sender_of_a_packet_that_must_not_be_fragmented_is_told() {
-    let switch = Switch::new("told", "", "0x4000", 1500);
+fn the_sender_of_a_packet_that_must_not_be_fragmented_gets_a_report() {
+    let switch = Switch::new("report", "", "0x4000", 1500);
     let [to_sender, outer] = switch.receive(ipv4(DF, 1450));
     assert_eq!((to_sender.len(), outer.len(), switch.dropped()), (0, 1, 0), "it fits");
     assert_eq!(outer[0].len(), 14 + 1500);

@@ -121,6 +121,23 @@ fn an_unknown_neighbour_is_asked_for() {
 }
 
 #[test]
+fn the_header_has_the_mtu_of_its_path() {
+    let (w, underlay) = world(vxlan());
+    let mtu = || {
+        let actions = w.translate(&key(INNER)).actions;
+        let of = |action: &Dp| match action {
+            Dp::TunnelPush { header, .. } => Some(header.path_mtu()),
+            _ => None,
+        };
+        actions.iter().find_map(of).expect("a push")
+    };
+    assert_eq!(mtu(), None, "a device whose MTU is not known");
+    underlay.record_path_mtu(IpAddr::from(REMOTE), 1400);
+    underlay.record_path_mtu(IpAddr::from(HOST), 1300);
+    assert_eq!(mtu(), Some(1400));
+}
+
+#[test]
 fn a_packet_without_a_route_is_dropped() {
     let elsewhere = OrFlow::Fixed(IpAddr::from([192, 0, 2, 1]));
     let (w, _) = world(Config { remote: elsewhere, ..vxlan() });
