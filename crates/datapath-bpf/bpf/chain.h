@@ -333,7 +333,7 @@ __noinline int chain_keep(hook_ctx *ctx, __u32 number, __u32 port)
 static __always_inline void chain_end(hook_ctx *ctx, const struct state *st, __u32 number,
 				      __u32 port)
 {
-	if (st->chain && st->chain == st->depth)
+	if (settings.chains && st->chain && st->chain == st->depth)
 		chain_keep(ctx, number, port);
 }
 

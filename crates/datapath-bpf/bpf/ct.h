@@ -356,7 +356,7 @@ static __always_inline int ct_track(hook_ctx *ctx, struct state *st, __u32 flags
 	ct_put_conn(w->found.slot, w->found.head);
 	if (flags & (CT_OP_MARK | CT_OP_LABEL) && !ct_related_bit(&w->found))
 		ct_set_mark_and_label(w->found.slot, flags, o);
-	if (st->chain == st->depth && state & CT_STATE_EST)
+	if (settings.chains && st->chain == st->depth && state & CT_STATE_EST)
 		chain_add(ctx, w->found.slot, w->found.head, w->found.reply);
 	return nat && !ct_same(&w->to, &w->tuple) ? ct_rewrite(ctx, w) : EDITED;
 }

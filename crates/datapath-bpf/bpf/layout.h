@@ -536,7 +536,7 @@ enum tail {
 	TAIL_PRECHECK, /* XDP: before a program with FLOW_PRECHECK */
 	TAIL_CT,       /* OP_CT */
 	TAIL_CT_MOVE,  /* tc: OP_CT of a packet that TAIL_CT leaves. Empty: it goes up */
-	TAIL_CHAIN,    /* a packet from a port whose flow has FLOW_CHAIN */
+	TAIL_CHAIN,    /* a packet from a port whose flow has FLOW_CHAIN. Empty: as any other flow */
 	TAILS,
 };
 

@@ -445,8 +445,10 @@ static __always_inline int lookup_fast(hook_ctx *ctx, __u32 in_port)
 	if (!e)
 		return NOT_HERE;
 	output = emc_output(e);
-	if (output == NO_PORT && lookup_has_chain(emc_slot(e)))
-		return tail_call(ctx, TAIL_CHAIN);
+	if (output == NO_PORT && lookup_has_chain(emc_slot(e))) {
+		bpf_tail_call_static(ctx, &tails, TAIL_CHAIN);
+		return NOT_HERE; /* the kernel refused that program */
+	}
 	if (output == NO_PORT || !(emc_hooks(e) & HOOK))
 		return NOT_HERE;
 	/* The whole frame is in memory: parse_fast() refuses tags outside of it. */
@@ -509,8 +511,12 @@ static __always_inline int lookup(hook_ctx *ctx)
 	if (!(e ? lookup_decide_at_once(&d, e) : lookup_decide(key, &emc_key, hash, &d)))
 		goto walk;
 	/* With an entry, the fast path has tried that. */
-	if (!e && d.flags & FLOW_CHAIN && d.hooks & HOOK)
-		return tail_call(ctx, TAIL_CHAIN);
+	if (!e && d.flags & FLOW_CHAIN && d.hooks & HOOK) {
+		bpf_tail_call_static(ctx, &tails, TAIL_CHAIN);
+		/* The kernel refused that program. Since Linux 6.14 pointers into the packet become
+		 * invalid. */
+		view = view_of(ctx);
+	}
 	if (!lookup_runs_here(ctx, d.hooks, d.flags))
 		goto slow;
 	bytes = view.length + tag_length(ctx);

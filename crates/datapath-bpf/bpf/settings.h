@@ -27,7 +27,7 @@ struct settings {
 	__u32 generation;    /* of this variant; never 0 */
 	__u32 emc_total;     /* lines of all CPUs */
 	__u32 cpus;          /* CPUs that have cache lines */
-	__u32 chains;        /* of one CPU; a power of two: see chain.h */
+	__u32 chains;        /* of one CPU; a power of two, or 0: none are kept: see chain.h */
 	__u64 factors[FACTORS];
 	__u64 union_mask[WORDS]; /* all masks ORed */
 };

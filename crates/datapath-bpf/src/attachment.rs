@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use datapath::{FlowStats, PortNo, Side};
 use flow::Match;
 
-use crate::layout;
+use crate::{layout, object};
 
 /// Sizes and paths, which are fixed for the life of a [`crate::BpfDatapath`].
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -106,6 +106,16 @@ pub enum Unavailable {
         /// The system's words.
         source: io::Error,
     },
+}
+
+impl Unavailable {
+    /// Returns the last line of the verifier's log, without its statistics; of another error its text.
+    pub(crate) fn last_line(&self) -> String {
+        match self {
+            Unavailable::Verifier { log, .. } => object::last_line(log),
+            other => other.to_string(),
+        }
+    }
 }
 
 /// The reason why a port was not attached. The text names the interface and the cause.

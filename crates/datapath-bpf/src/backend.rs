@@ -45,6 +45,12 @@ pub trait Backend: Send + Sync {
         None
     }
 
+    /// Returns the optional programs that the kernel refused, a line for each: the reason and the
+    /// consequence.
+    fn refused_programs(&self) -> Vec<String> {
+        Vec::new()
+    }
+
     /// Checks whether XDP can run a flow. XDP must support the actions, have room for the objects
     /// that the actions need, and the program of the flow's ingress port must know the actions.
     ///
@@ -221,6 +227,10 @@ impl Backend for BpfDatapath {
 
     fn about_object(&self, port: PortNo) -> Option<String> {
         self.capabilities(port).map(|capabilities| capabilities.to_string())
+    }
+
+    fn refused_programs(&self) -> Vec<String> {
+        BpfDatapath::refused_programs(self)
     }
 
     fn suits_xdp(&self, flow: &Megaflow) -> Result<(), Refusal> {

@@ -138,6 +138,13 @@ impl BpfDatapath {
         self.adopted.is_some()
     }
 
+    /// Returns a line for each optional program that the kernel refused: the reason and the
+    /// consequence.
+    pub fn refused_programs(&self) -> Vec<String> {
+        let refused = self.variants.stations().iter().flat_map(|station| &station.refused);
+        refused.map(ToString::to_string).collect()
+    }
+
     /// Returns the ports in tables that were taken over, as the earlier daemon left them. The
     /// caller attaches those that it wants again, and detaches the others.
     pub fn adopted_ports(&self) -> Vec<AdoptedPort> {

@@ -77,11 +77,18 @@ impl Hook {
         }
     }
 
-    /// Returns the name of a program without which the others work: the daemon then does its work.
-    pub(crate) fn optional(self) -> Option<&'static str> {
+    /// Returns the programs without which the others work.
+    pub(crate) fn optional(self) -> &'static [Optional] {
         match self {
-            Hook::Tc => Some("ct_move_tc"),
-            Hook::Xdp => None,
+            Hook::Tc => &[
+                Optional {
+                    program: "ct_move_tc",
+                    effect: "the daemon makes connections and moves their states: fewer new ones a \
+                             second",
+                },
+                Optional { program: "chain_tc", effect: ALL_LOOKUPS },
+            ],
+            Hook::Xdp => &[Optional { program: "chain_xdp", effect: ALL_LOOKUPS }],
         }
     }
 
@@ -126,6 +133,29 @@ impl Hook {
     }
 }
 
+/// A program without which the others work.
+pub(crate) struct Optional {
+    /// Its name.
+    pub(crate) program: &'static str,
+    /// The consequence of its absence, for people.
+    pub(crate) effect: &'static str,
+}
+
+/// The consequence when results of chains are not kept.
+const ALL_LOOKUPS: &str = "each packet of a tracked connection takes all lookups of its pipeline: \
+                           less than half the packets a second";
+
+/// An optional program that the kernel refused. The text names the reason and the consequence.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("without the program {program} {effect}; the kernel refused it ({cause})")]
+pub(crate) struct Refused {
+    /// Its name.
+    pub(crate) program: &'static str,
+    effect: &'static str,
+    /// The last line of the verifier's log.
+    cause: String,
+}
+
 /// `include/uapi/linux/bpf.h`: the program takes frames in several buffers.
 const XDP_HAS_FRAGS: u32 = 1 << 5;
 /// Number of the helper BPF_FUNC_xdp_get_buff_len.
@@ -156,15 +186,25 @@ pub(crate) fn set_frags(program: &mut OpenProgramMut<'_>, frags: bool) {
 /// stay.
 pub struct Loaded {
     object: Object,
-    /// The program that the kernel refused.
-    refused: Option<&'static str>,
+    /// The optional programs that the kernel refused.
+    refused: Vec<Refused>,
 }
 
 impl Loaded {
-    /// Returns a descriptor of a program by its name. `None`: there is none, it is the optional one
+    /// Returns the optional programs that the kernel refused.
+    pub(crate) fn refused(&self) -> &[Refused] {
+        &self.refused
+    }
+
+    /// Returns true when the kernel refused the program, and the others work without it.
+    pub(crate) fn is_refused(&self, name: &str) -> bool {
+        self.refused.iter().any(|refused| refused.program == name)
+    }
+
+    /// Returns a descriptor of a program by its name. `None`: there is none, it is an optional one
     /// and was refused, or no descriptor is left.
     pub fn program(&self, name: &str) -> Option<OwnedFd> {
-        if self.refused == Some(name) {
+        if self.is_refused(name) {
             return None;
         }
         let program = self.object.progs().find(|p| p.name() == OsStr::new(name))?;
@@ -196,11 +236,13 @@ impl Loaded {
 /// their short names. Creates the maps that `have` lacks, with these `sizes`. Takes some 100 ms,
 /// most of it in the verifier. Only one thread loads at a time, the others wait.
 ///
-/// A kernel that refuses the programs may accept them without the optional one.
+/// A kernel that refuses the programs may accept them without some of the optional ones. The fewest
+/// are left out.
 ///
 /// # Errors
 ///
-/// Fails when the kernel refuses a map or a program, or the process lacks a privilege or memory.
+/// Fails when the kernel refuses a map or another program, or the process lacks a privilege or
+/// memory.
 pub fn load(
     hook: Hook,
     only: Option<&str>,
@@ -209,26 +251,60 @@ pub fn load(
     have: &HashMap<String, BorrowedFd<'_>>,
 ) -> Result<Loaded, Unavailable> {
     let _words = Words::listen();
-    let load_without = |refused: Option<&'static str>| {
+    let optional = if only.is_some() { &[] } else { hook.optional() };
+    let (object, refused) = with_most(optional, |without| {
+        let is_out = |name: &str| without.iter().any(|left_out| left_out.program == name);
         let wanted = |name: &OsStr| {
-            only.is_none_or(|only| name == OsStr::new(only))
-                && refused.is_none_or(|refused| name != OsStr::new(refused))
+            only.is_none_or(|only| name == OsStr::new(only)) && !name.to_str().is_some_and(is_out)
         };
-        let object = load_wanted(hook, &wanted, settings, sizes, have)?;
-        Ok(Loaded { object, refused })
-    };
-    match (load_without(None), hook.optional()) {
-        (Err(error @ Unavailable::Verifier { .. }), Some(optional)) if only.is_none() => {
-            let loaded = load_without(Some(optional)).map_err(|_| error)?;
-            tracing::warn!(
-                target: "dpif",
-                "the kernel refuses the program {optional}: the daemon makes connections, and moves \
-                 their states"
-            );
-            Ok(loaded)
+        let mut settings = *settings;
+        if without.iter().any(|left_out| left_out.effect == ALL_LOOKUPS) {
+            settings.chains = 0;
         }
-        (result, _) => result,
+        Words::forget();
+        load_wanted(hook, &wanted, &settings, sizes, have)
+    })?;
+    for refused in &refused {
+        tracing::warn!(target: "dpif", "{refused}: a newer kernel may take it");
     }
+    Ok(Loaded { object, refused })
+}
+
+/// Calls `load` with the fewest programs left out with which it succeeds. Returns its value and the
+/// programs that were left out.
+///
+/// # Errors
+///
+/// Fails when each attempt fails, with the error of the first one, or when an attempt fails for
+/// another reason than the verifier.
+fn with_most<T>(
+    optional: &'static [Optional],
+    mut load: impl FnMut(&[&'static Optional]) -> Result<T, Unavailable>,
+) -> Result<(T, Vec<Refused>), Unavailable> {
+    // An attempt is a set of bits. With at most two programs their numbers are in the right order.
+    let mut errors: Vec<Unavailable> = Vec::new();
+    for attempt in 0..1usize << optional.len() {
+        let is_out = |at: usize| attempt >> at & 1 != 0;
+        let without: Vec<(usize, &Optional)> =
+            optional.iter().enumerate().filter(|(at, _)| is_out(*at)).collect();
+        let programs: Vec<&Optional> = without.iter().map(|(_, program)| *program).collect();
+        match load(&programs) {
+            Ok(value) => {
+                // The attempt that left out all the others failed because of this one.
+                let cause =
+                    |at: usize| errors.get(attempt & !(1 << at)).map(Unavailable::last_line);
+                let refused = without.into_iter().map(|(at, optional)| Refused {
+                    program: optional.program,
+                    effect: optional.effect,
+                    cause: cause(at).unwrap_or_default(),
+                });
+                return Ok((value, refused.collect()));
+            }
+            Err(error @ Unavailable::Verifier { .. }) => errors.push(error),
+            Err(error) => return Err(error),
+        }
+    }
+    Err(errors.swap_remove(0)) // there is at least the attempt with all programs
 }
 
 /// Loads the programs for whose names `wanted` returns true.
@@ -266,6 +342,8 @@ fn load_wanted(
         if hook == Hook::Xdp {
             set_frags(&mut program, settings.have_frags != 0);
         }
+        #[cfg(test)]
+        tests::break_faulty(&mut program);
     }
     open.load().map_err(|e| failure(hook, &e))
 }
@@ -353,7 +431,7 @@ const KEPT: usize = 4096;
 impl Words<'_> {
     pub(crate) fn listen() -> Words<'static> {
         let guard = LOADING.lock().unwrap_or_else(|e| e.into_inner());
-        SAID.lock().unwrap_or_else(|e| e.into_inner()).clear();
+        Words::forget();
         libbpf_rs::set_print(Some((PrintLevel::Info, |level, text| {
             tracing::debug!(target: "bpf", ?level, "{}", text.trim_end());
             let mut said = SAID.lock().unwrap_or_else(|e| e.into_inner());
@@ -363,6 +441,11 @@ impl Words<'_> {
             }
         })));
         Words { _one_at_a_time: guard }
+    }
+
+    /// Drops the messages so far.
+    fn forget() {
+        SAID.lock().unwrap_or_else(|e| e.into_inner()).clear();
     }
 
     pub(crate) fn said() -> String {
@@ -381,5 +464,72 @@ fn last(text: &str) -> &str {
 impl Drop for Words<'_> {
     fn drop(&mut self) {
         libbpf_rs::set_print(None);
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use std::cell::RefCell;
+
+    thread_local! {
+        /// Programs that the kernel refuses in this thread's loads.
+        static FAULTY: RefCell<Vec<&'static str>> = const { RefCell::new(Vec::new()) };
+    }
+
+    /// Makes the kernel refuse programs in the loads of this thread, until the next call.
+    pub(crate) fn set_faulty(programs: &[&'static str]) {
+        FAULTY.with_borrow_mut(|faulty| programs.clone_into(faulty));
+    }
+
+    /// Gives a faulty program a type in which it may not call its helpers.
+    pub(super) fn break_faulty(program: &mut OpenProgramMut<'_>) {
+        let name = program.name().to_string_lossy().into_owned();
+        if FAULTY.with_borrow(|faulty| faulty.contains(&name.as_str())) {
+            program.set_prog_type(ProgramType::SocketFilter);
+        }
+    }
+
+    const TWO: &[Optional] =
+        &[Optional { program: "a", effect: "x" }, Optional { program: "b", effect: "y" }];
+
+    fn refusal(log: &str) -> Unavailable {
+        Unavailable::Verifier { object: "tc", cause: "EINVAL".into(), log: log.into() }
+    }
+
+    /// Returns the programs that are left out, with the reasons, when these are refused.
+    fn left_out(faulty: &[&str]) -> Result<Vec<(&'static str, String)>, Unavailable> {
+        let load = |without: &[&'static Optional]| {
+            let is_out = |name: &&&str| without.iter().any(|other| other.program == **name);
+            match faulty.iter().find(|name| !is_out(name)) {
+                Some(name) => Err(refusal(name)),
+                None => Ok(()),
+            }
+        };
+        let ((), refused) = with_most(TWO, load)?;
+        Ok(refused.into_iter().map(|refused| (refused.program, refused.cause)).collect())
+    }
+
+    #[test]
+    fn no_more_programs_are_left_out_than_are_refused() {
+        let reasons = |names: &[&'static str]| -> Vec<(&'static str, String)> {
+            names.iter().map(|name| (*name, (*name).to_owned())).collect()
+        };
+        for faulty in [&[][..], &["a"], &["b"], &["a", "b"]] {
+            assert_eq!(left_out(faulty).unwrap(), reasons(faulty));
+        }
+        // The first attempt names the programs that are refused.
+        assert_eq!(left_out(&["lookup"]).unwrap_err().last_line(), "lookup");
+    }
+
+    #[test]
+    fn another_error_than_the_verifiers_ends_the_attempts() {
+        let mut attempts = 0;
+        let result = with_most(TWO, |_| -> Result<(), Unavailable> {
+            attempts += 1;
+            Err(Unavailable::Memory("maps".into()))
+        });
+        assert!(matches!(result, Err(Unavailable::Memory(_))));
+        assert_eq!(attempts, 1);
     }
 }

@@ -362,7 +362,7 @@ fn last_lines(log: &str) -> String {
     lines.join("\n")
 }
 
-fn last_line(log: &str) -> String {
+pub(crate) fn last_line(log: &str) -> String {
     last_lines(log).lines().last().unwrap_or("it gave no reason").trim().to_owned()
 }
 

@@ -260,14 +260,15 @@ fn station(
     for name in hook.programs() {
         match loaded.program(name) {
             Some(program) => drop(programs.insert(name, program)),
-            None if hook.optional() == Some(name) => {}
+            None if loaded.is_refused(name) => {}
             None => {
                 let cause = format!("no program {name}");
                 return Err(Unavailable::Build { object: hook.name(), cause });
             }
         }
     }
-    Ok(Station { hook, programs, maps })
+    let refused = loaded.refused().to_vec();
+    Ok(Station { hook, programs, maps, refused })
 }
 
 fn pin_all(pins: &Pins, fds: &HashMap<String, OwnedFd>, sizes: &Sizes) -> Result<(), Unavailable> {
@@ -291,5 +292,51 @@ mod tests {
         assert!(is_preemptible(build, None));
         assert!(!is_preemptible(build, Some((6, 12))), "a lock is around them");
         assert!(!is_preemptible("#1 SMP PREEMPT_DYNAMIC @0", Some((6, 18))));
+    }
+
+    #[test]
+    fn programs_that_the_kernel_refuses_are_left_out_and_reported() {
+        if testing::without_root() {
+            return;
+        }
+        let config = Config { max_flows: 1024, ..Config::default() };
+        let left_out = |faulty: &[&'static str]| {
+            load::tests::set_faulty(faulty);
+            let opened = open(&config, Clock::new(), None, None);
+            load::tests::set_faulty(&[]);
+            let opened = opened.unwrap_or_else(|error| panic!("{faulty:?}: {error}"));
+            let stations = opened.variants.stations();
+            assert_eq!(stations.len(), 2, "{faulty:?}");
+            let mut left_out = Vec::new();
+            for station in stations {
+                for (tail, name) in station.hook.tails() {
+                    let place = sys::get(station.tails().unwrap(), *tail as u32).unwrap();
+                    assert_eq!(place.is_some(), station.programs.contains_key(name), "{name}");
+                    if place.is_none() {
+                        left_out.push(*name);
+                    }
+                }
+                for refused in &station.refused {
+                    assert!(left_out.contains(&refused.program));
+                    let text = refused.to_string();
+                    assert!(
+                        text.contains("the kernel refused it (") && !text.contains("no reason"),
+                        "{text}"
+                    );
+                }
+            }
+            let reported = stations.iter().flat_map(|station| &station.refused);
+            assert_eq!(reported.map(|refused| refused.program).collect::<Vec<_>>(), left_out);
+            left_out
+        };
+        for faulty in [
+            &[][..],
+            &["ct_move_tc"],
+            &["chain_tc"],
+            &["chain_xdp"],
+            &["ct_move_tc", "chain_tc", "chain_xdp"],
+        ] {
+            assert_eq!(left_out(faulty), faulty);
+        }
     }
 }

@@ -628,6 +628,9 @@ impl<B: Backend> OffloadProvider for BpfProvider<B> {
                 Err(why) => format!("frames pass its device on their way to the other end: {why}"),
             });
         }
+        if state.attached != TierSet::NONE {
+            lines.extend(self.backend.refused_programs());
+        }
         lines
     }
 

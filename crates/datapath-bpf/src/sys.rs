@@ -169,7 +169,7 @@ pub fn set_program(tails: BorrowedFd<'_>, key: u32, program: BorrowedFd<'_>) -> 
 /// # Errors
 ///
 /// Fails when the map has keys that cannot be deleted.
-pub(crate) fn unset(map: BorrowedFd<'_>, key: u32) -> io::Result<()> {
+pub fn unset(map: BorrowedFd<'_>, key: u32) -> io::Result<()> {
     // SAFETY: as in `set`.
     match check(unsafe {
         libbpf_sys::bpf_map_delete_elem(map.as_raw_fd(), (&raw const key).cast())

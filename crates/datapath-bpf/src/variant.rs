@@ -20,7 +20,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use crate::attachment::Unavailable;
 use crate::demand::Demand;
 use crate::layout::{Tail, WORDS};
-use crate::load::{self, Hook};
+use crate::load::{self, Hook, Refused};
 use crate::maps::{Sizes, emc_room};
 use crate::settings::{Fit, Needs, VariantSettings};
 use crate::sys;
@@ -36,6 +36,8 @@ pub(crate) struct Station {
     pub(crate) programs: HashMap<&'static str, OwnedFd>,
     /// Its maps by name, including the shared ones.
     pub(crate) maps: HashMap<String, OwnedFd>,
+    /// The optional programs that the kernel refused.
+    pub(crate) refused: Vec<Refused>,
 }
 
 impl Station {
@@ -359,19 +361,23 @@ mod tests {
         }
         let sizes = Sizes::new(&Config::default(), 1);
         let full = VariantSettings::full(&sizes, &hash::factors(), 1, false);
-        let name = Hook::Tc.optional().unwrap();
-        let (tail, _) = Hook::Tc.tails().iter().find(|(_, other)| *other == name).unwrap();
-        let loaded = load::load(Hook::Tc, Some(name), &full, &sizes, &HashMap::new()).unwrap();
-        let programs = HashMap::from([(name, loaded.program(name).unwrap())]);
-        let maps = loaded.maps().into_iter().collect();
-        let mut station = Station { hook: Hook::Tc, programs, maps };
-        let has =
-            |station: &Station| sys::get(station.tails().unwrap(), *tail as u32).unwrap().is_some();
-        station.fill_tails().unwrap();
-        assert!(has(&station));
-        station.programs.clear();
-        station.fill_tails().unwrap();
-        assert!(!has(&station));
+        for hook in [Hook::Tc, Hook::Xdp] {
+            for name in hook.optional().iter().map(|optional| optional.program) {
+                let (tail, _) = hook.tails().iter().find(|(_, other)| *other == name).unwrap();
+                let loaded = load::load(hook, Some(name), &full, &sizes, &HashMap::new()).unwrap();
+                let programs = HashMap::from([(name, loaded.program(name).unwrap())]);
+                let maps = loaded.maps().into_iter().collect();
+                let mut station = Station { hook, programs, maps, refused: Vec::new() };
+                let has = |station: &Station| {
+                    sys::get(station.tails().unwrap(), *tail as u32).unwrap().is_some()
+                };
+                station.fill_tails().unwrap();
+                assert!(has(&station));
+                station.programs.clear();
+                station.fill_tails().unwrap();
+                assert!(!has(&station));
+            }
+        }
     }
 
     #[test]

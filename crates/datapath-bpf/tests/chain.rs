@@ -298,9 +298,9 @@ fn open(sides: &[Side; 2], talk: &mut Talk) {
     }
 }
 
-fn packets(hook: Hook, plan: Plan) {
+/// Sends random packets through both sides, and returns how many of them results sent at the first.
+fn packets(hook: Hook, plan: Plan, mut sides: [Side; 2]) -> u32 {
     let mut rng = Rng::with_seed(0x32);
-    let mut sides = [(); 2].map(|()| Side::new(hook, plan));
     let talk = |number| Talk { plan, number, tcp: number % 2 == 0, sequence: [100, 900] };
     let mut talks: Vec<Talk> = (1..7).map(talk).collect();
     talks.iter_mut().for_each(|talk| open(&sides, talk));
@@ -330,7 +330,14 @@ fn packets(hook: Hook, plan: Plan) {
         assert_eq!(without(one), without(other));
     }
     eprintln!("{hook:?}: {kept} of 6000 by results, {counted} counted");
-    assert!(kept > 1500, "{hook:?}: {kept}");
+    kept
+}
+
+fn results_change_nothing(hook: Hook) {
+    for plan in PLANS {
+        let kept = packets(hook, plan, [(); 2].map(|()| Side::new(hook, plan)));
+        assert!(kept > 1500, "{hook:?}: {kept}");
+    }
 }
 
 /// Chains with and without changes of the packets.
@@ -344,14 +351,29 @@ const PLANS: [Plan; 4] = [
 #[test]
 fn results_change_nothing_at_tc() {
     if !without_root() {
-        PLANS.into_iter().for_each(|plan| packets(Hook::Tc, plan));
+        results_change_nothing(Hook::Tc);
     }
 }
 
 #[test]
 fn results_change_nothing_at_xdp() {
     if !without_root() {
-        PLANS.into_iter().for_each(|plan| packets(Hook::Xdp, plan));
+        results_change_nothing(Hook::Xdp);
+    }
+}
+
+/// As on a kernel that refuses the program of chains.
+#[test]
+fn flows_of_chains_run_without_their_program() {
+    if without_root() {
+        return;
+    }
+    for hook in [Hook::Tc, Hook::Xdp] {
+        for plan in PLANS {
+            let sides = [(); 2].map(|()| Side::new(hook, plan));
+            sides[0].bed.take_out(Tail::Chain);
+            assert_eq!(packets(hook, plan, sides), 0, "{hook:?}");
+        }
     }
 }
 

@@ -164,6 +164,11 @@ impl Bed {
         bed
     }
 
+    /// Takes a program out of the table of programs.
+    pub fn take_out(&self, tail: Tail) {
+        datapath_bpf::sys::unset(self.fds["tails"].as_fd(), tail as u32).unwrap();
+    }
+
     fn set_ports(&self) {
         let up = PORT_UP | PORT_DEVMAP | PORT_SPLIT;
         let ports = [

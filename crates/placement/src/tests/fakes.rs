@@ -300,6 +300,8 @@ pub(super) struct FakeFast {
     /// The refusal of every flow.
     pub(super) refuse: Mutex<Option<Refusal>>,
     pub(super) sets_are_full: Mutex<bool>,
+    /// What the kernel refused, for people.
+    pub(super) refused_programs: Mutex<Vec<String>>,
     pub(super) closed: Mutex<Option<bool>>,
     /// The filter for sockets: any file will do.
     pub(super) filter: Option<File>,
@@ -402,6 +404,9 @@ impl Backend for FakeFast {
         }
         lock(&self.objects).insert(port, path.to_owned());
         Ok(())
+    }
+    fn refused_programs(&self) -> Vec<String> {
+        lock(&self.refused_programs).clone()
     }
     fn suits_xdp(&self, flow: &Megaflow) -> Result<(), Refusal> {
         if *lock(&self.sets_are_full) && flow.actions.len() > 1 {

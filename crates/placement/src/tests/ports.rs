@@ -49,6 +49,17 @@ fn kinds_of_devices_get_their_hooks() {
     assert_eq!(b.placed.tiers(PortNo(77)), None);
 }
 
+#[test]
+fn ports_in_bpf_report_the_programs_that_the_kernel_refused() {
+    let b = Bench::new();
+    let line = "without the program chain_tc packets are slower".to_owned();
+    b.fast.refused_programs.lock().unwrap().push(line.clone());
+    let veth = b.add("veth1", "", None);
+    let dummy = b.add("p2", "dummy", None);
+    assert!(b.placed.about_port(PortNo(veth)).contains(&line));
+    assert!(!b.placed.about_port(PortNo(dummy)).contains(&line));
+}
+
 /// Ports are attached in the order of their numbers, one in each part of the work. Flows to and from
 /// the others run in userspace meanwhile.
 #[test]
