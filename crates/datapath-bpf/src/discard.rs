@@ -35,6 +35,17 @@ impl Pins {
         self.remove();
         !is_empty
     }
+
+    /// Detaches and unpins the flows in a directory that this daemon has locked, and removes the
+    /// directory if no connections are pinned there. Returns false when no flows were pinned.
+    pub fn discard_flows(&self) -> bool {
+        let is_empty = self.is_empty(Part::Flows);
+        clear(self);
+        if self.is_empty(Part::Connections) {
+            self.remove();
+        }
+        !is_empty
+    }
 }
 
 /// Detaches and unpins the flows in a directory that is ours. The connections stay: another layout

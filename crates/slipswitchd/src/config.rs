@@ -422,6 +422,11 @@ impl Configuration {
         }
     }
 
+    /// Removes the pinned BPF objects, after the datapath has left nothing of its own.
+    pub fn remove_pins(&self) {
+        offload::remove_pins(&self.state);
+    }
+
     /// Returns the client, when the database can be read and written.
     fn ready_client(&self) -> Option<Rc<Client>> {
         self.client.clone().filter(|client| is_ready(client))

@@ -421,7 +421,10 @@ fn finish(daemon: &Shared, exit: Exit) {
     let daemon = daemon.borrow();
     match &daemon.placed {
         // Without bridges there are no flows that could go on.
-        Some(placed) if daemon.switch.bridges().next().is_none() => placed.cleanup(),
+        Some(placed) if daemon.switch.bridges().next().is_none() => {
+            placed.cleanup();
+            daemon.configuration.remove_pins();
+        }
         _ => daemon.switch.datapath().shutdown(),
     }
 }

@@ -5,6 +5,7 @@ use crate::tools::{
     SOON, started_by, two_hosts, wait_until_offloaded, warm, warnings_with, without_namespaces,
 };
 use slipswitch_tests::harness::{Guard, Host, Mode, Switch, skip, tool_program, wait_until};
+use std::net::UdpSocket;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
@@ -127,6 +128,63 @@ fn programs_for_which_there_is_no_memory_are_logged() {
 #[test]
 fn maps_for_which_there_is_no_memory_are_logged() {
     refused(libbpf_sys::BPF_MAP_CREATE, libc::ENOMEM, "tier-unavailable", "no memory for");
+}
+
+/// The lines of connections of UDP.
+fn connections(switch: &Switch) -> Vec<String> {
+    let text = switch.appctl("dpctl/dump-conntrack");
+    text.lines().filter(|line| line.contains("udp,")).map(str::to_owned).collect()
+}
+
+/// Starts a daemon to which the kernel refuses programs, and calls `then`, which ends it.
+fn without_programs(switch: &mut Switch, then: impl FnOnce(&mut Switch) + Send) {
+    switch.sandbox().write("ovs-vswitchd.log", "");
+    let run = || {
+        refuse(libbpf_sys::BPF_PROG_LOAD, libc::EACCES);
+        switch.start_daemon();
+        let is_told = || !warnings_with(switch, "flows run in userspace").is_empty();
+        assert!(wait_until(SOON, is_told), "{}", switch.story());
+        then(switch);
+    };
+    // The filter is the thread's for good, and the daemon ends with the thread that started it.
+    if let Err(panic) = std::thread::scope(|scope| scope.spawn(run).join()) {
+        std::panic::resume_unwind(panic);
+    }
+}
+
+#[test]
+fn connections_outlive_a_daemon_without_programs() {
+    let Some((mut switch, a, _b)) = switch(&[]) else { return };
+    switch.vsctl(
+        "-- --id=@m create Datapath datapath_version=0 -- set Open_vSwitch . datapaths:netdev=@m",
+    );
+    switch.vsctl("add-zone-tp netdev zone=5 udp_first=9000 udp_single=9000");
+    let rules = "priority=9,udp,actions=ct(commit,zone=5),normal\npriority=0,actions=normal";
+    switch.flows("br0", rules);
+    let socket = a.netns.with(|| UdpSocket::bind("0.0.0.0:0").expect("a socket"));
+    socket.send_to(b"x", "10.0.0.2:9").expect("there is room");
+    assert!(wait_until(SOON, || !connections(&switch).is_empty()), "{}", switch.story());
+    let before = connections(&switch);
+    let pins = switch.sandbox().pins();
+    let end = |switch: &mut Switch, command: &str| {
+        switch.appctl(command);
+        assert_eq!(switch.wait_for_end(), Some(0));
+    };
+
+    end(&mut switch, "exit");
+    assert!(pins.join("slots").exists() && pins.join("ct_config").exists());
+    without_programs(&mut switch, |switch| {
+        assert_eq!(connections(switch), before);
+        assert!(!pins.join("slots").exists() && pins.join("ct_config").exists());
+        end(switch, "exit");
+    });
+    switch.start_daemon();
+    let is_back = || connections(&switch) == before;
+    assert!(wait_until(SOON, is_back), "{}", switch.story());
+
+    end(&mut switch, "exit");
+    without_programs(&mut switch, |switch| end(switch, "exit --cleanup"));
+    assert!(!pins.exists());
 }
 
 #[test]

@@ -88,6 +88,7 @@ fn begin(
     let directory = context.directories.bpf_pins();
     // The lock comes first: nothing is adopted while another daemon uses it.
     let pins = Pins::open(&directory).map(Arc::new);
+    state.pins = pins.as_ref().ok().cloned();
     connection_memory::begin(context, state, pins.as_ref().ok());
     let opened = match pins {
         Ok(pins) => open(context, state, config, &pins),
@@ -126,7 +127,8 @@ fn begin(
     }
 }
 
-/// Opens the datapath over pins and the memory of connections. Without it nothing stays pinned.
+/// Opens the datapath over pins and the memory of connections. Without it no flows stay pinned.
+/// Connections do: this daemon goes on with them, or leaves them to a later one.
 fn open(
     context: &Context<'_>,
     state: &SwitchState,
@@ -135,10 +137,18 @@ fn open(
 ) -> Result<BpfDatapath, Unavailable> {
     let (clock, memory) = (context.clock.clone(), state.connection_memory.as_deref());
     BpfDatapath::open_over(config, clock, Some(Arc::clone(pins)), memory).inspect_err(|_| {
-        if pins.discard() {
-            log_discard(pins.directory(), UNUSABLE);
+        if pins.discard_flows() {
+            log_discard("flows", pins.directory(), UNUSABLE);
         }
     })
+}
+
+/// Removes all pinned objects at the end of a daemon that leaves nothing. The BPF datapath has done
+/// that, if there is one.
+pub(super) fn remove_pins(state: &SwitchState) {
+    if let Some(pins) = &state.pins {
+        pins.discard();
+    }
 }
 
 /// Removes the BPF programs and tables that an earlier daemon left. They would go on forwarding by
@@ -147,7 +157,7 @@ fn discard(directories: &Dirs, why: &str) {
     let pins = directories.bpf_pins();
     match datapath_bpf::discard(&pins) {
         Ok(false) => {}
-        Ok(true) => log_discard(&pins, why),
+        Ok(true) => log_discard("flows and connections", &pins, why),
         Err(error) => tracing::warn!(
             target: "dpif",
             "what an earlier daemon left in {} stays, and may forward ({error})",
@@ -156,12 +166,8 @@ fn discard(directories: &Dirs, why: &str) {
     }
 }
 
-fn log_discard(directory: &Path, why: &str) {
-    tracing::info!(
-        target: "dpif",
-        "removed the flows and connections in {}: {why}",
-        directory.display(),
-    );
+fn log_discard(objects: &str, directory: &Path, why: &str) {
+    tracing::info!(target: "dpif", "removed the {objects} in {}: {why}", directory.display());
 }
 
 /// Returns the name that marks the interfaces which this daemon makes to outlive it. Other daemons

@@ -9,6 +9,7 @@ use crate::openflow::{Connector, Listener};
 use bridge::snapshot::BridgeIndex;
 use clock::Millis;
 use datapath::PortKind;
+use datapath_bpf::Pins;
 use datapath_bpf::ct_memory::BpfMemory;
 use openflow::PortNo;
 use openflow::message::Versions;
@@ -32,6 +33,8 @@ pub(super) struct SwitchState {
     pub tunables: Tunables,
     /// The memory of the table of connections, if BPF programs can share it.
     pub connection_memory: Option<Arc<BpfMemory>>,
+    /// The directory of pinned BPF objects, once BPF was allowed and the directory was locked.
+    pub pins: Option<Arc<Pins>>,
     /// Settings of the connection tracker in force.
     pub tracking: DesiredTracking,
     /// Numbers of the timeout policies in force.
