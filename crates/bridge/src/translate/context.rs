@@ -85,6 +85,9 @@ pub(super) struct Context<'a> {
     pub is_mpls_endless: bool,
     /// The outer header of the packet as received; `None` when it came out of no tunnel.
     pub received: Option<ReceivedOuter>,
+    /// The tunnel fields are those of another bridge's pipeline, or of a frozen one, not those with
+    /// which the packet came.
+    pub is_tunnel_replaced: bool,
     /// The packet has got the congestion mark of its outer header.
     pub is_congestion_marked: bool,
     /// Tunnel fields of the datapath's packet.
@@ -176,6 +179,7 @@ impl<'a> Context<'a> {
             original_mpls: super::mpls::mpls_entries(&original),
             is_mpls_endless: is_mpls(&original) && !super::mpls::mpls_complete(&original),
             received: ReceivedOuter::of(&original),
+            is_tunnel_replaced: false,
             is_congestion_marked: false,
             // Those of a packet-out are set, too: the datapath's packet comes out of no tunnel.
             original_tunnel: match request.actions {

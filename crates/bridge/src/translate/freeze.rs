@@ -101,6 +101,7 @@ impl Context<'_> {
         self.base.in_port = metadata.in_port;
         if state.is_tunnel_set {
             self.key.tunnel = metadata.tunnel;
+            self.is_tunnel_replaced = true;
         }
         self.stack = state.stack.clone();
         self.action_set = state.action_set.clone();

@@ -154,6 +154,8 @@ impl<'a> Context<'a> {
         // Tunnel fields do not go from one bridge to another.
         let tunnel_mask = self.mask.0.tunnel;
         self.key.tunnel = Tunnel::NONE;
+        let is_tunnel_replaced = self.is_tunnel_replaced;
+        self.is_tunnel_replaced = self.received.is_some();
         // The peer's bridge does not see what this one has tracked.
         let conntracked = std::mem::take(&mut self.conntracked);
         self.key.set_connection(&Key::ZERO);
@@ -189,6 +191,7 @@ impl<'a> Context<'a> {
 
         self.key = key;
         self.mask.0.tunnel = tunnel_mask;
+        self.is_tunnel_replaced = is_tunnel_replaced;
         self.conntracked = conntracked;
         self.was_mpls = was_mpls;
         self.stack = stack;

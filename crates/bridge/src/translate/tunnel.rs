@@ -150,13 +150,14 @@ impl<'a> Context<'a> {
     /// the megaflow must have come with the same ones.
     pub(super) fn frozen_fields(&mut self) -> (Key, bool) {
         let mut fields = pipeline_fields(&self.key);
-        let is_tunnel_set = self.key.tunnel != self.original_tunnel;
+        let is_received = self.received.is_some() && !self.is_tunnel_replaced;
+        let is_tunnel_set = self.key.tunnel != self.original_tunnel || self.is_tunnel_replaced;
         if is_tunnel_set {
             fields.tunnel = self.key.tunnel;
             // No table matches these, and their values differ between packets.
             (fields.tunnel.ttl, fields.tunnel.tos) = (0, 0);
             (fields.tunnel.tp_src, fields.tunnel.tp_dst) = (0.into(), 0.into());
-            if self.received.is_some() {
+            if is_received {
                 self.mask_openflow_fields();
             }
         }

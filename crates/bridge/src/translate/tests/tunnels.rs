@@ -388,3 +388,25 @@ fn options_are_judged_by_the_bridge_of_the_vport_alone() {
     let unknown = w.translate_dp(&packet).unwrap();
     assert_eq!(unknown.error, Some(TranslationError::InvalidTunnelMetadata));
 }
+
+#[test]
+fn a_pipeline_behind_a_patch_port_never_gets_the_received_fields() {
+    let (mut w, _) = world(vxlan());
+    w.patch((BridgeIndex(0), 4), (UNDERLAY, 3));
+    w.rule("in_port=3", [out(4)]);
+    // By chance, the fields are set to the received values.
+    let sets = "set_field:7->tun_id,set_field:10.0.0.2->tun_src,set_field:10.0.0.1->tun_dst";
+    w.rule_on(UNDERLAY, "in_port=3", actions(&format!("{sets},ct(zone=1,table=1)")));
+    w.rule_on(UNDERLAY, "table=1", [out(2)]);
+    w.rule_on(UNDERLAY, "priority=40000,table=1,tun_gbp_id=9", []);
+    let mut packet = received(&vxlan());
+    packet.tunnel.flags.set(0);
+    (packet.tunnel.ttl, packet.tunnel.tp_src, packet.tunnel.tp_dst) = (0, 0.into(), 0.into());
+    let first = w.translate_dp(&packet).unwrap();
+    let mut again = packet;
+    again.tunnel.gbp_id.set(9);
+    assert!(flow::Match::new(&packet, &first.mask).matches(&again));
+    again.recirc_id.set(recirculation(&first));
+    again.ct_state = flow::ct_state::TRK;
+    assert_eq!(text(&w.translate_dp(&again).unwrap()), "102");
+}
