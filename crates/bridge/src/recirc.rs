@@ -24,6 +24,7 @@
 
 use crate::snapshot::BridgeIndex;
 use flow::Key;
+use flow::tun_metadata::Wide;
 use foldhash::quality::{FixedState, RandomState};
 use openflow::action::Action;
 use std::collections::VecDeque;
@@ -90,8 +91,8 @@ pub struct FrozenState {
 /// One entry of the stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct StackEntry {
-    /// Value that was pushed, right-aligned in the 128 bits.
-    pub value: u128,
+    /// Value that was pushed, right-aligned.
+    pub value: Wide,
     /// Number of bits that were pushed.
     pub bits: u16,
 }

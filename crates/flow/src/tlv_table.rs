@@ -20,7 +20,7 @@ pub struct TlvMapping {
     pub class: u16,
     /// Type of the option, with the critical bit.
     pub kind: u8,
-    /// Bytes of the option's value: a multiple of 4, from 4 to 124.
+    /// Bytes of the option's value: a multiple of 4, from 0 to 124.
     pub bytes: u8,
 }
 
@@ -127,7 +127,7 @@ impl TlvTable {
     /// The field or the option is mapped already, there is no room, or the numbers are not valid.
     pub fn add(&mut self, index: usize, mapping: TlvMapping) -> Result<(), TlvError> {
         let TlvMapping { class, kind, bytes } = mapping;
-        if bytes == 0 || !bytes.is_multiple_of(4) || usize::from(bytes) > MAX_BYTES {
+        if !bytes.is_multiple_of(4) || usize::from(bytes) > MAX_BYTES {
             return Err(TlvError::Invalid);
         }
         match self.entries.get(index) {

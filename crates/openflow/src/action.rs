@@ -85,6 +85,9 @@ pub enum Action {
     },
     /// `set_field` of a field `tun_metadataN` that does not fit [`Action::SetField`].
     SetOption(Box<SetOption>),
+    /// `delete_field:FIELD`: the packet loses the option of Geneve that a field `tun_metadataN`
+    /// stands for.
+    DeleteField(Field),
     /// `move:SRC->DST`.
     Move {
         /// The bits to copy.
@@ -313,6 +316,7 @@ impl Action {
             Action::SetField { spelled: SetSpelling::SetField, .. } => "set_field",
             Action::SetField { spelled: SetSpelling::Load, .. } => "load",
             Action::SetOption(_) => "set_field",
+            Action::DeleteField(_) => "delete_field",
             Action::Move { .. } => "move",
             Action::StackPush(_) => "push",
             Action::StackPop(_) => "pop",

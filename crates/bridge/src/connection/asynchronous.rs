@@ -10,6 +10,7 @@ use crate::rule::Rule;
 use crate::snapshot::{BridgeIndex, TableMiss};
 use crate::switch::Switch;
 use clock::Millis;
+use flow::tun_metadata::MAX_BYTES;
 use openflow::message::{
     AsyncKind, Body, Continuation, ContinuationFrame, FlowFlags, FlowRemoved, FlowRemovedReason,
     Message, PacketIn, PacketInReason, PortDesc, PortStatus, PortStatusReason, TableDesc,
@@ -354,8 +355,8 @@ fn from_frozen(state: &FrozenState) -> Continuation {
         .stack
         .iter()
         .map(|entry| {
-            let n = usize::from(entry.bits.div_ceil(8)).clamp(1, 16);
-            entry.value.to_be_bytes().get(16 - n..).unwrap_or_default().to_vec()
+            let n = usize::from(entry.bits.div_ceil(8)).clamp(1, MAX_BYTES);
+            entry.value.bytes(n).to_vec()
         })
         .collect();
     let frames = state

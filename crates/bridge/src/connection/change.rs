@@ -16,6 +16,7 @@ use crate::switch::Switch;
 use crate::translate::Request;
 use clock::Millis;
 use datapath::FlowStats;
+use flow::tun_metadata::{MAX_BYTES, Wide};
 use flow::{Field, Key, Match};
 use openflow::action::{CheckContext, check};
 use openflow::message::{
@@ -280,9 +281,8 @@ impl Connections {
 }
 
 fn stack_entry(bytes: &[u8]) -> StackEntry {
-    let kept = bytes.get(bytes.len().saturating_sub(16)..).unwrap_or_default();
-    let value = kept.iter().fold(0, |v, b| v << 8 | u128::from(*b));
-    StackEntry { value, bits: (kept.len() * 8) as u16 } // at most 128
+    let bits = (bytes.len().min(MAX_BYTES) * 8) as u16; // at most 992
+    StackEntry { value: Wide::from_bytes(bytes), bits }
 }
 
 /// Checks the parts of a flow mod that do not depend on tables.

@@ -110,7 +110,7 @@ impl Connections {
     fn handle(
         &mut self,
         origin: Origin<'_>,
-        body: Body,
+        mut body: Body,
         switch: &mut Switch,
     ) -> Result<Reply, OfError> {
         let id = origin.id;
@@ -118,7 +118,9 @@ impl Connections {
         {
             return Err(OfError::OFPBRC_IS_SECONDARY);
         }
-        options::check(&body, switch.bridge(origin.bridge).ok_or(OfError::OFPBRC_EPERM)?)?;
+        let bridge = switch.bridge(origin.bridge).ok_or(OfError::OFPBRC_EPERM)?;
+        options::check(&body, bridge)?;
+        options::fit(&mut body, bridge)?;
         match body {
             Body::EchoRequest(data) => Ok(Reply::of(Body::EchoReply(data))),
             // Replies to this side's messages, and messages without a reply.

@@ -4,7 +4,8 @@
 use crate::bridge::Bridge;
 use crate::snapshot::BridgeIndex;
 use crate::switch::Switch;
-use flow::{Match, TlvError, TlvMapping, TlvTable};
+use flow::tun_metadata::Wide;
+use flow::{Field, Match, TlvError, TlvMapping, TlvTable};
 use openflow::OfError;
 use openflow::action::options;
 use openflow::message::{
@@ -86,6 +87,43 @@ fn may_remove(fields: u64, bridge: &Bridge) -> Result<(), OfError> {
         (matched | options(&rule.actions)) & fields != 0
     }) || buckets.any(|bucket| options(&bucket.actions) & fields != 0);
     if is_used { Err(OfError::NXTTMFC_INVALID_TLV_DEL) } else { Ok(()) }
+}
+
+/// Gives the matches of a message the lengths of the bridge's options. The decoder does not have the
+/// bridge's table: where another bridge has a longer option for a field, it makes more bits exact.
+///
+/// # Errors
+///
+/// NXFMFC_INVALID_TLV_FIELD for a value that is longer than the option.
+pub(super) fn fit(body: &mut Body, bridge: &Bridge) -> Result<(), OfError> {
+    match body {
+        Body::FlowMod(fm) => fit_match(&mut fm.matching, bridge),
+        Body::MultipartRequest(MultipartRequest::Flow(request))
+        | Body::MultipartRequest(MultipartRequest::Aggregate(request)) => {
+            fit_match(&mut request.matching, bridge)
+        }
+        Body::BundleAdd(add) => fit(&mut add.message.body, bridge),
+        _ => Ok(()),
+    }
+}
+
+fn fit_match(matching: &mut Match, bridge: &Bridge) -> Result<(), OfError> {
+    let matched = matching.mask().0.tunnel.present.get();
+    if matched == 0 {
+        return Ok(());
+    }
+    for (n, mapping) in bridge.tlv_table.iter().filter(|(n, _)| matched >> n & 1 != 0) {
+        let Some(field) = Field::of_option(n) else { continue };
+        let own = Wide::ones(mapping.bytes.into());
+        let (value, mask) = (matching.key().tunnel.option(n), matching.mask().0.tunnel.option(n));
+        if !value.minus(&own).is_empty() {
+            return Err(OfError::NXFMFC_INVALID_TLV_FIELD);
+        }
+        if matching.key().tunnel.has_option(n) {
+            matching.set_wide(field, &value, &mask.and(&own));
+        }
+    }
+    Ok(())
 }
 
 /// Checks that the fields of options that a message names are mapped.

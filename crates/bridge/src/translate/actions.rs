@@ -176,6 +176,7 @@ impl Context<'_> {
             Action::CheckPktLarger { .. } => {}
             Action::SetField { field, value, mask, .. } => self.set_field(*field, *value, *mask),
             Action::SetOption(set) => self.set_option(set.field, &set.value, &set.mask),
+            Action::DeleteField(field) => self.delete_option(*field),
             Action::SetTunnel { id, .. } => self.set_whole(Field::TunId, (*id).into()),
             Action::Move { src, dst } => self.move_field(src, dst),
             Action::StackPush(src) => self.push(src),

@@ -79,6 +79,16 @@ impl Context<'_> {
         field.store_wide_masked(&mut self.key, value, mask);
     }
 
+    /// Takes the option of a field `tun_metadataN` off. Its value does not matter then. Its presence
+    /// does: only a packet that had it has been changed, which decides about frozen fields.
+    pub(super) fn delete_option(&mut self, field: Field) {
+        let Some(n) = field.option() else { return };
+        self.mask.0.tunnel.set_present(n, true);
+        self.key.tunnel.set_option(n, &Wide::ZERO);
+        self.key.tunnel.set_present(n, false);
+        self.report(Kind::Detail, || format!("delete {}", field.name()));
+    }
+
     /// Makes "there is a VLAN header" exact before a VLAN field is read or written.
     fn expose_vlan(&mut self, field: Field) {
         if field.is_vlan()
@@ -107,12 +117,22 @@ impl Context<'_> {
 
     /// Stores `value` in a subfield (a result of an action) and reports it.
     pub(super) fn write_subfield(&mut self, dst: &Subfield, value: FieldValue) {
+        self.write_wide(dst, &Wide::from_u128(value));
+    }
+
+    /// Does the same as [`Context::write_subfield`] for a value of any width.
+    fn write_wide(&mut self, dst: &Subfield, value: &Wide) {
         if !self.has(dst.field) {
             return;
         }
         self.expose_vlan(dst.field);
         dst.set_exact(&mut self.mask);
-        dst.store(&mut self.key, value);
+        for part in dst.parts() {
+            part.store(
+                &mut self.key,
+                value.load((part.start - dst.start).into(), part.bits.into()),
+            );
+        }
         self.normalize_vlan();
         let key = &self.key;
         if let Some(t) = self.tracer.as_deref_mut() {
@@ -155,13 +175,20 @@ impl Context<'_> {
             });
             return;
         }
-        let value = self.read_subfield(src);
+        let mut value = Wide::ZERO;
+        for part in src.parts() {
+            value.store(
+                (part.start - src.start).into(),
+                part.bits.into(),
+                self.read_subfield(&part),
+            );
+        }
         self.stack.push(StackEntry { value, bits: src.bits });
     }
 
     pub(super) fn pop(&mut self, dst: &Subfield) {
         match self.stack.pop() {
-            Some(entry) => self.write_subfield(dst, entry.value),
+            Some(entry) => self.write_wide(dst, &entry.value),
             None => self.report(Kind::Error, || "stack underflow".to_string()),
         }
     }

@@ -123,3 +123,22 @@ fn matches_and_sets_have_the_length_of_the_option() {
     let error = b.error(p, Body::FlowMod(Box::new(FlowMod::add(5, Match::ANY, &[set]))));
     assert_eq!(error, OfError::NXFMFC_INVALID_TLV_FIELD);
 }
+
+#[test]
+fn a_strict_deletion_finds_its_flow_when_another_bridge_has_a_longer_option() {
+    let mut b = Bench::new(1);
+    let p = b.connect(Kind::Service, Version::V13);
+    assert!(b.ask(p, 1, add(&[map(8, 4, 40)])).is_empty());
+    let flow = with("tun_metadata40=5", "drop");
+    assert!(b.ask(p, 1, flow.clone()).is_empty());
+    let mut of_other_bridge = flow::TlvTable::default();
+    let longer = flow::TlvMapping { class: 1, kind: 1, bytes: 8 };
+    of_other_bridge.add(40, longer).unwrap();
+    let Body::FlowMod(mut deletion) = with("tun_metadata40=5", "drop") else { panic!() };
+    deletion.command = openflow::message::FlowModCommand::DeleteStrict;
+    assert!(b.ask(p, 1, Body::FlowMod(deletion)).is_empty());
+    assert_eq!(b.flows(p).len(), 0);
+    // A value that only the other bridge's option holds is none of this one's.
+    let error = b.error(p, with("tun_metadata40=0x500000000", "drop"));
+    assert_eq!(error, OfError::NXFMFC_INVALID_TLV_FIELD);
+}

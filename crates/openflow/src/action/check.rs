@@ -172,6 +172,8 @@ impl<'a> Walk<'a> {
             Action::SetField { field, value, .. } => self.set_field(*field, *value),
             // The decoder has checked them, and they need no field of the packet.
             Action::SetOption(_) | Action::SetTunnel { .. } => Ok(()),
+            Action::DeleteField(field) if field.option().is_some() => Ok(()),
+            Action::DeleteField(_) => Err(OfError::OFPBAC_BAD_ARGUMENT),
             Action::Move { src, dst } => {
                 self.readable(*src)?;
                 self.writable(*dst)

@@ -316,6 +316,11 @@ impl Encoder {
             // From here on, actions that are Nicira's in every version.
             Action::Nat(nat) => Self::nicira(nx::NAT, out, |out| ct::encode_nat(nat, out)),
             Action::CtClear => Self::nicira(nx::CT_CLEAR, out, |_| {}),
+            Action::DeleteField(field) => Self::nicira(nx::DELETE_FIELD, out, |out| {
+                let header = out.len();
+                encode_header(*field, false, 0, out);
+                out.put_zeros(14 - (out.len() - header)); // a header has at most 8 bytes
+            }),
             Action::OutputReg { src, max_len } => Self::nicira(nx::OUTPUT_REG, out, |out| {
                 out.put_u16(ofs_nbits(*src));
                 encode_header(src.field, false, 0, out);

@@ -60,6 +60,7 @@ pub(super) const CT_CLEAR: u16 = 43;
 pub(super) const RESUBMIT_TABLE_CT: u16 = 44;
 pub(super) const LEARN2: u16 = 45;
 pub(super) const CHECK_PKT_LARGER: u16 = 49;
+pub(super) const DELETE_FIELD: u16 = 50;
 
 /// True for subtypes that this switch has in `version`. Where a version has an action of its own
 /// for it, Nicira's is for those before it.
@@ -72,7 +73,9 @@ pub(super) fn is_known(version: Version, subtype: u16) -> bool {
         | OUTPUT_REG | LEARN | EXIT | FIN_TIMEOUT | CONTROLLER | DEC_TTL_CNT_IDS
         | WRITE_METADATA | STACK_PUSH | STACK_POP | SAMPLE | OUTPUT_REG2 | CONJUNCTION
         | CONTROLLER2 | SAMPLE2 | OUTPUT_TRUNC | SAMPLE3 | CLONE | LEARN2 | CHECK_PKT_LARGER
-        | CT | NAT | CT_CLEAR | RESUBMIT_TABLE_CT | SET_TUNNEL | SET_TUNNEL64 => true,
+        | CT | NAT | CT_CLEAR | RESUBMIT_TABLE_CT | SET_TUNNEL | SET_TUNNEL64 | DELETE_FIELD => {
+            true
+        }
         _ => false,
     }
 }
@@ -81,7 +84,7 @@ pub(super) fn is_known(version: Version, subtype: u16) -> bool {
 fn body_len(subtype: u16) -> Result<usize, usize> {
     match subtype {
         REG_LOAD | SET_TUNNEL64 | SAMPLE | STACK_PUSH | STACK_POP => Ok(14),
-        OUTPUT_REG | OUTPUT_REG2 => Ok(14),
+        OUTPUT_REG | OUTPUT_REG2 | DELETE_FIELD => Ok(14),
         MULTIPATH | WRITE_METADATA | SAMPLE2 | SAMPLE3 => Ok(22),
         REG_MOVE | NOTE | BUNDLE | BUNDLE_LOAD | LEARN | LEARN2 | DEC_TTL_CNT_IDS | REG_LOAD2
         | CONTROLLER2 | CLONE | CHECK_PKT_LARGER | CT | NAT => Err(match subtype {
@@ -246,6 +249,8 @@ pub(super) fn decode(
             r.zero_rest(must_be_zero)?;
             Action::CheckPktLarger { len, dst: writable(subfield(field, start, 1)?)? }
         }
+        // The rest is padding, which Open vSwitch does not check.
+        DELETE_FIELD => Action::DeleteField(pull_header(r)?),
         _ => return Err(OfError::OFPBAC_BAD_VENDOR_TYPE),
     })
 }

@@ -20,7 +20,7 @@ pub fn options(actions: &[Action]) -> u64 {
 fn of_action(action: &Action) -> u64 {
     match action {
         Action::OutputReg { src, .. } | Action::StackPush(src) => of_part(src),
-        Action::SetField { field, .. } => of_field(*field),
+        Action::SetField { field, .. } | Action::DeleteField(field) => of_field(*field),
         Action::SetOption(set) => of_field(set.field),
         Action::Move { src, dst } => of_part(src) | of_part(dst),
         Action::StackPop(dst) | Action::CheckPktLarger { dst, .. } => of_part(dst),

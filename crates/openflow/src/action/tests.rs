@@ -385,6 +385,7 @@ examples! {
         (TO_11, tunnel(5, TunnelSpelling::SetTunnel64)), (TO_11, tunnel(1 << 32, TunnelSpelling::SetTunnel64));
     // Read back as a set of the low bits, which are all that a field has that no bridge maps.
     Action::SetOption(_) => (NONE, set_option());
+    Action::DeleteField(_) => (ALL, Action::DeleteField(Field::TunMetadata7));
     Action::PopQueue => (ALL, Action::PopQueue);
     Action::FinTimeout { .. } => (ALL, Action::FinTimeout { idle: 5, hard: 6 });
     Action::Resubmit { .. } =>

@@ -204,7 +204,8 @@ impl Action {
             Action::DecTtl { .. } => PLAIN.in_action_set(Slot::DecTtl).uses_rule(),
             Action::DecMplsTtl => PLAIN.in_action_set(Slot::DecMplsTtl).uses_rule(),
 
-            Action::StackPush(_)
+            Action::DeleteField(_)
+            | Action::StackPush(_)
             | Action::StackPop(_)
             | Action::PopQueue
             | Action::FinTimeout { .. }

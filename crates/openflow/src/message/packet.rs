@@ -78,7 +78,7 @@ impl PacketInReason {
 pub struct Continuation {
     /// Which bridge it belongs to.
     pub bridge: [u8; 16],
-    /// The stack of `push` and `pop`, bottom first: values of 1 to 16 bytes, big-endian.
+    /// The stack of `push` and `pop`, bottom first: values of 1 to 128 bytes, big-endian.
     pub stack: Vec<Vec<u8>>,
     /// Mirrors it went to already.
     pub mirrors: u32,

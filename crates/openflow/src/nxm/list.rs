@@ -212,7 +212,9 @@ fn put_option_field(m: &Match, field: Field, version: u8, out: &mut Vec<u8>) {
         return;
     }
     let (value, mask) = (field.load_wide(m.key()), field.load_wide(&m.mask().0));
-    let mask = (!m.is_exact(field)).then_some(&mask);
+    // As in OVS, an option without a value has a mask, of no bits.
+    let is_whole = m.is_exact(field) && field.value_bytes() > 0;
+    let mask = (!is_whole).then_some(&mask);
     put_option(field, &value, mask, field.value_bytes(), version, out);
 }
 

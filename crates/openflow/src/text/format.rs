@@ -86,6 +86,7 @@ fn put(action: &Action, ports: Ports<'_>, out: &mut String) {
             let value = set.field.format_wide(&set.value, &set.mask);
             write!(out, "set_field:{value}->{}", set.field.name())
         }
+        Action::DeleteField(field) => write!(out, "delete_field:{}", field.name()),
         Action::SetTunnel { id, .. } => write!(out, "{}:{}", action.keyword(), c_hex((*id).into())),
         Action::SetField { field, value, mask, spelled: SetSpelling::Load } => {
             let parts = loads(*field, *value, *mask)

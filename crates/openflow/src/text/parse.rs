@@ -194,6 +194,10 @@ fn parse_action(
             read_only(dst.field, value)?;
             Action::Move { src, dst }
         }
+        "delete_field" => match Field::from_name(value) {
+            Some(field) => Action::DeleteField(field),
+            None => return err(format!("{value}: unknown field")),
+        },
         "push" => Action::StackPush(value.parse()?),
         "pop" => {
             let dst: Subfield = value.parse()?;

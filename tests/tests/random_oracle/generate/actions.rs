@@ -67,7 +67,7 @@ pub fn kind(action: &Action) -> usize {
         Action::CtClear => 50,
         Action::SetTunnel { .. } => 51,
         // A bridge without mappings of options refuses it, as it does sets of shorter options.
-        Action::SetOption(_) => 7,
+        Action::SetOption(_) | Action::DeleteField(_) => 7,
     }
 }
 

@@ -489,6 +489,7 @@ fn action() -> impl Strategy<Value = Action> {
         2 => proptest::collection::vec(simple_action(), 1..3).prop_map(Action::WriteActions),
         3 => ct(),
         1 => Just(Action::CtClear),
+        1 => Just(Action::DeleteField(Field::TunMetadata0)),
         1 => Just(Action::Move { src: sub("NXM_NX_CT_MARK[0..7]"), dst: sub("NXM_NX_REG1[0..7]") }),
         1 => Just(Action::ClearActions),
         1 => Just(Action::WriteMetadata { value: 1, mask: 1 }),

@@ -410,3 +410,63 @@ fn a_pipeline_behind_a_patch_port_never_gets_the_received_fields() {
     again.ct_state = flow::ct_state::TRK;
     assert_eq!(text(&w.translate_dp(&again).unwrap()), "102");
 }
+
+/// An overlay whose vport is of Geneve, with fields 56 to 58 for options of 20, 20 and 0 bytes.
+fn geneve() -> World {
+    let (mut w, _) = world(Config { kind: TunnelKind::Geneve, ..vxlan() });
+    Arc::make_mut(&mut w.snapshot.tunnels).output = Output::Set;
+    w.clear_rules();
+    let mut table = TlvTable::default();
+    for (n, bytes) in [(56, 20), (57, 20), (58, 0)] {
+        table.add(n, TlvMapping { class: 1, kind: n as u8, bytes }).unwrap();
+    }
+    w.br0().tlv_table = Arc::new(table);
+    w
+}
+
+#[test]
+fn options_of_any_length_go_over_the_stack() {
+    const VALUE: &str = "0x102030405060708090a0b0c0d0e0f1011121314";
+    let mut w = geneve();
+    let push = "push:NXM_NX_TUN_METADATA56[],pop:NXM_NX_TUN_METADATA57[]";
+    let part = "push:NXM_NX_TUN_METADATA56[8..151],pop:NXM_NX_TUN_METADATA57[]";
+    for (stack, moved) in [(push, VALUE), (part, "0x2030405060708090a0b0c0d0e0f10111213")] {
+        w.clear_rules();
+        let all = actions(&format!("set_field:{VALUE}->tun_metadata56,{stack},output:3"));
+        w.rule("in_port=1", all);
+        let got = w.dp(INNER);
+        let wanted = format!("{{class=0x1,type=0x39,len=20,{moved}}}");
+        assert!(got.contains(&wanted), "{got}");
+    }
+}
+
+#[test]
+fn a_deleted_option_is_not_sent_and_its_value_decides_nothing() {
+    let mut w = geneve();
+    let sets = "set_field:5->tun_metadata56,set_field:6->tun_metadata57";
+    w.rule("in_port=1", actions(&format!("{sets},delete_field:tun_metadata56,output:3")));
+    let got = w.dp(INNER);
+    assert!(!got.contains("type=0x38") && got.contains("type=0x39"), "{got}");
+    w.rule("in_port=3", actions("delete_field:tun_metadata56,output:2"));
+    let config = Config { kind: TunnelKind::Geneve, ..vxlan() };
+    let t = w.translate_dp(&received(&config)).unwrap();
+    assert_eq!(text(&t), "2");
+    assert!(t.mask.0.tunnel.option(56).is_empty());
+    // A packet that lacks the option, and one that has it, are not the same to a frozen pipeline.
+    w.rule("priority=40000,in_port=3", actions("delete_field:tun_metadata56,ct(zone=1,table=1)"));
+    let t = w.translate_dp(&received(&config)).unwrap();
+    assert!(t.mask.0.tunnel.has_option(56));
+}
+
+#[test]
+fn an_option_without_a_value_is_matched_and_set() {
+    let mut w = geneve();
+    w.rule("in_port=1", actions("set_field:0->tun_metadata58,output:3"));
+    assert!(w.dp(INNER).contains("{class=0x1,type=0x3a,len=0}"), "{}", w.dp(INNER));
+    w.rule("in_port=3,tun_metadata58", [out(2)]);
+    let config = Config { kind: TunnelKind::Geneve, ..vxlan() };
+    let mut packet = received(&config);
+    assert_eq!(text(&w.translate_dp(&packet).unwrap()), "drop");
+    assert!(packet.tunnel.set_raw_options(&[0, 1, 0x3a, 0]));
+    assert_eq!(text(&w.translate_dp(&packet).unwrap()), "2");
+}

@@ -35,7 +35,7 @@ pub(super) fn decode_tlv_table_mod(mut r: Reader<'_>) -> Result<TlvTableMod> {
     r.skip(6)?;
     let mappings = decode_tlv_maps(r)?;
     for m in &mappings {
-        if m.len == 0 || m.len % 4 != 0 || m.len > 124 {
+        if m.len % 4 != 0 || m.len > 124 {
             return Err(OfError::NXTTMFC_BAD_OPT_LEN);
         }
         if m.index >= 64 {
