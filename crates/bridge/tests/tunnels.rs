@@ -499,3 +499,12 @@ fn options_that_no_header_can_carry_drop_the_packet() {
         assert_eq!(site.outer_frames().len(), frames, "{count} options");
     }
 }
+
+#[test]
+fn a_port_takes_plain_headers_next_to_those_of_the_generic_protocol_extension() {
+    let mut site = Site::new(HOST);
+    let extensions = Extensions { gpe: true, ..Extensions::default() };
+    site.tunnel("a", to([10, 0, 0, 2])).unwrap();
+    site.tunnel("b", Config { extensions, ..to([10, 0, 0, 3]) }).unwrap();
+    assert_eq!(site.names().iter().filter(|name| name.starts_with("vxlan_sys")).count(), 1);
+}

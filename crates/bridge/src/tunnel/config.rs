@@ -198,11 +198,10 @@ impl Config {
         if default_port(self.kind).is_some() {
             out.insert("dst_port".to_owned(), self.port.to_string());
         }
-        let extensions = [(self.extensions.gbp, "gbp"), (self.extensions.gpe, "gpe")];
-        let extensions: Vec<&str> =
-            extensions.iter().filter(|(is_on, _)| *is_on).map(|(_, name)| *name).collect();
-        if !extensions.is_empty() {
-            out.insert("exts".to_owned(), extensions.join(","));
+        // A port takes headers of the generic protocol extension next to plain ones, so `gpe` is no
+        // option of it.
+        if self.extensions.gbp {
+            out.insert("exts".to_owned(), "gbp".to_owned());
         }
         if let Some(kind) = self.payload_type {
             out.insert("payload_type".to_owned(), format!("{kind:#x}"));
