@@ -313,7 +313,8 @@ impl SlowPath {
     }
 
     /// Translates a packet (or any packet, when `None`) with a datapath's key. Returns `None` when
-    /// its port or its recirculation id belongs to no bridge.
+    /// its port or its recirculation id belongs to no bridge. A packet out of a tunnel that is no
+    /// vport's gets a drop.
     pub(crate) fn translate(
         &self,
         snapshot: &Snapshot,
@@ -324,8 +325,10 @@ impl SlowPath {
         let place = match translate::locate(snapshot, key, &self.recirc) {
             Ok(place) => place,
             Err(LocateError::NoTunnelPort) => {
-                self.warn_no_tunnel_port(key, now);
-                return None;
+                if packet.is_some() {
+                    self.warn_no_tunnel_port(key, now);
+                }
+                return Some(translate::without_vport(snapshot, key));
             }
             Err(_) => return None,
         };

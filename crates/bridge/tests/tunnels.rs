@@ -7,7 +7,9 @@ use bridge::snapshot::BridgeIndex;
 use bridge::switch::{PortRequest, Switch};
 use bridge::tunnel::{Config, Extensions, OrFlow};
 use clock::Clock;
-use datapath::{Flows, Packets, PortKind, PortNo as DpPort, PortSpec, Ports, TunnelKind};
+use datapath::{
+    Counters, DropReason, Flows, Packets, PortKind, PortNo as DpPort, PortSpec, Ports, TunnelKind,
+};
 use datapath_model::Model;
 use flow::{Field, Match, TlvMapping, TlvTable};
 use openflow::action::SetSpelling;
@@ -507,4 +509,36 @@ fn a_port_takes_plain_headers_next_to_those_of_the_generic_protocol_extension() 
     site.tunnel("a", to([10, 0, 0, 2])).unwrap();
     site.tunnel("b", Config { extensions, ..to([10, 0, 0, 3]) }).unwrap();
     assert_eq!(site.names().iter().filter(|name| name.starts_with("vxlan_sys")).count(), 1);
+}
+
+#[test]
+fn packets_without_a_vport_are_dropped_by_one_megaflow_for_each_key() {
+    let (mut a, mut b) = (Site::new(HOST), Site::new(OTHER));
+    let key = |key| Some(OrFlow::Fixed(key));
+    let unknown = Config { in_key: key(9), out_key: key(9), ..to(OTHER) };
+    let leaves = a.tunnel("t", unknown).unwrap();
+    a.rule(a.over, "in_port=1", output(leaves));
+    a.underlay.learn("phy", IpAddr::from(OTHER), Mac(Site::mac(OTHER)));
+    a.switch.publish();
+    b.tunnel("t", Config { in_key: key(5), out_key: key(5), ..to(HOST) }).unwrap();
+    b.switch.publish();
+    a.model.inject(packet(), a.datapath_port(a.over, PortNo(1)));
+    let outer = a.outer_frames().remove(0);
+    let arrives = b.datapath_port(b.phy, PortNo(1));
+    let drops = |b: &Site| b.model.drops(DropReason::InvalidTunnelPort);
+    let before = b.model.lookups().flows;
+    b.model.inject(outer.clone(), arrives);
+    let after = b.model.lookups().flows;
+    for _ in 0..3 {
+        b.model.inject(outer.clone(), arrives);
+    }
+    assert_eq!((after - before, b.model.lookups().flows), (2, after), "one pops, one drops");
+    assert_eq!(drops(&b), 4);
+    // A vport for the key replaces the drop.
+    let arrived = b.tunnel("u", Config { in_key: key(9), out_key: key(9), ..to(HOST) }).unwrap();
+    b.rule(b.over, &format!("in_port={}", arrived.0), output(PortNo(1)));
+    b.switch.publish();
+    b.model.inject(outer, arrives);
+    assert_eq!(b.model.take_sent(b.datapath_port(b.over, PortNo(1))).len(), 1);
+    assert_eq!(drops(&b), 4);
 }

@@ -13,11 +13,12 @@
 //! So the bits that the next bridge reads of it need no mask, except for those that are still the
 //! packet's own: mark and priority.
 
+use super::Translation;
 use super::context::Context;
-use super::finish::is_ip;
+use super::finish::{initial_mask, is_ip};
 use super::output::pipeline_fields;
 use crate::effect::{Direction, Effect};
-use crate::snapshot::{BridgeIndex, BridgeView, PortView};
+use crate::snapshot::{BridgeIndex, BridgeView, PortView, Snapshot};
 use crate::trace::Kind;
 use crate::tunnel::{Config, OrFlow, Outer, Output, PacketTypeMode, Tos, Ttl};
 use ::tunnel::{Header, Metadata, Payload, Request, flags};
@@ -102,6 +103,23 @@ pub(super) fn mask_received(key: &Key, mask: &mut Mask) {
     if is_ip(key) && tunnel.tos & ECN == ECN_CE {
         m.nw_tos |= ECN;
     }
+}
+
+/// Returns the translation of a packet that came out of a tunnel and is no vport's. One megaflow drops
+/// all packets with its key, unless a vport has the key and another remote address.
+pub(crate) fn without_vport(snapshot: &Snapshot, key: &Key) -> Translation {
+    let mut mask = initial_mask(key);
+    let received = std::mem::replace(&mut mask.0.tunnel, Tunnel::NONE);
+    let m = &mut mask.0.tunnel;
+    m.id = received.id;
+    // A destination is what tells packets of tunnels from others.
+    (m.dst, m.ipv6_dst) = (received.dst, received.ipv6_dst);
+    let backing = DpPort(key.in_port.get());
+    if snapshot.tunnels.vports.has_key(backing, key.tunnel.id.get()) {
+        (m.src, m.ipv6_src) = (received.src, received.ipv6_src);
+    }
+    let actions = vec![DpAction::Drop(DropReason::InvalidTunnelPort)];
+    Translation { actions, mask, ..Translation::default() }
 }
 
 /// The device, the next hop and the addresses of an outer frame.
@@ -672,7 +690,7 @@ fn octets(address: IpAddr) -> [u8; 16] {
 
 /// Returns the bridge and the port of a device that a route names.
 fn port_of_device<'a>(
-    snapshot: &'a crate::snapshot::Snapshot,
+    snapshot: &'a Snapshot,
     device: &str,
 ) -> Option<(BridgeIndex, &'a BridgeView, &'a PortView)> {
     let (index, number) = *snapshot.tunnels.devices.get(device)?;

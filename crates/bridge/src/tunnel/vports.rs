@@ -9,7 +9,7 @@
 use super::config::{Config, OrFlow, PacketTypeMode, c_hex};
 use crate::ids::BridgeIndex;
 use datapath::PortNo as DpPort;
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashSet};
 use openflow::PortNo;
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
@@ -95,19 +95,30 @@ pub struct Outer {
     pub is_ethernet: bool,
 }
 
-/// All vports, by [`VportMatch`].
+/// All vports.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Vports(HashMap<VportMatch, Vport>);
+pub struct Vports {
+    vports: HashMap<VportMatch, Vport>,
+    /// The keys of each datapath port.
+    keys: HashSet<(DpPort, OrFlow<u64>)>,
+}
 
 impl Vports {
     /// Returns the table of these vports. Of several with equal parts the last one counts.
     pub fn new(vports: impl IntoIterator<Item = (VportMatch, Vport)>) -> Vports {
-        Vports(vports.into_iter().collect())
+        let vports: HashMap<_, _> = vports.into_iter().collect();
+        let keys = vports.keys().map(|m| (m.backing, m.key)).collect();
+        Vports { vports, keys }
     }
 
     /// Returns true when there is no vport.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.vports.is_empty()
+    }
+
+    /// Returns true when a vport of `backing` takes packets with this key.
+    pub fn has_key(&self, backing: DpPort, key: u64) -> bool {
+        [OrFlow::Fixed(key), OrFlow::Flow].iter().any(|key| self.keys.contains(&(backing, *key)))
     }
 
     /// Returns the vport that a received packet belongs to.
@@ -125,7 +136,7 @@ impl Vports {
                     for mode in [plain, PacketTypeMode::Aware] {
                         let wanted =
                             VportMatch { backing: outer.backing, key, local, remote, mode };
-                        if let Some(vport) = self.0.get(&wanted) {
+                        if let Some(vport) = self.vports.get(&wanted) {
                             return Some(*vport);
                         }
                     }

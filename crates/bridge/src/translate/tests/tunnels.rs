@@ -4,7 +4,7 @@
 use super::*;
 use crate::testing::BACKING;
 use crate::tunnel::{Config, Extensions, OrFlow, Output, PacketTypeMode, Tos, Ttl};
-use datapath::{Action as Dp, TunnelKind};
+use datapath::{Action as Dp, DropReason, TunnelKind};
 use flow::{Key, Mask, TlvMapping, TlvTable, Tunnel};
 use packet::Mac;
 use std::net::IpAddr;
@@ -469,4 +469,30 @@ fn an_option_without_a_value_is_matched_and_set() {
     assert_eq!(text(&w.translate_dp(&packet).unwrap()), "drop");
     assert!(packet.tunnel.set_raw_options(&[0, 1, 0x3a, 0]));
     assert_eq!(text(&w.translate_dp(&packet).unwrap()), "2");
+}
+
+#[test]
+fn a_drop_for_want_of_a_vport_matches_no_packet_of_one() {
+    let (w, _) = world(vxlan());
+    let known = received(&vxlan());
+    let mut of_other_key = known;
+    of_other_key.tunnel.id.set(8);
+    let mut from_elsewhere = known;
+    from_elsewhere.tunnel.src.set(u32::from_be_bytes([10, 0, 0, 9]));
+    let dropped = |key: &Key| {
+        let t = crate::translate::without_vport(&w.snapshot, key);
+        assert_eq!(t.actions, [Dp::Drop(DropReason::InvalidTunnelPort)]);
+        flow::Match::new(key, &t.mask)
+    };
+    // Without a vport for the key, the sender does not matter.
+    let mut both = of_other_key;
+    both.tunnel.src = from_elsewhere.tunnel.src;
+    assert!(dropped(&of_other_key).matches(&both));
+    assert!(!dropped(&from_elsewhere).matches(&both));
+    for matching in [dropped(&of_other_key), dropped(&from_elsewhere)] {
+        assert!(!matching.matches(&known));
+        // Revalidation has only the bits under the mask, which still name a tunnel.
+        assert!(matching.key().tunnel.is_some());
+        assert_eq!(*matching.mask(), *dropped(matching.key()).mask());
+    }
 }
