@@ -257,8 +257,15 @@ fn vlan(out: &mut List, i: usize, tci: u16, mask: u16) {
     }
 }
 
+/// Returns the Ethernet type that decides about the names of fields; 0 where it is a wildcard. The
+/// packet type of a packet without an Ethernet header names it, too.
+fn known_type(k: &Key, m: &Key) -> u16 {
+    let is_known = m.dl_type.get() != 0 || k.packet_type.get() != 0;
+    if is_known { k.dl_type.get() } else { 0 }
+}
+
 fn l3(out: &mut List, k: &Key, m: &Key, proto_named: bool) {
-    let dl_type = if m.dl_type.get() == 0 { 0 } else { k.dl_type.get() };
+    let dl_type = known_type(k, m);
     let arp = matches!(dl_type, ethertype::ARP | ethertype::RARP);
     if dl_type == ethertype::IPV6 {
         out.ipv6("ipv6_src", k.ipv6_src, m.ipv6_src);
@@ -313,7 +320,7 @@ fn l3(out: &mut List, k: &Key, m: &Key, proto_named: bool) {
 
 /// `all`: the mask with which an 8-bit value in a place of 16 bits is exact.
 fn l4(out: &mut List, k: &Key, m: &Key, all: u16) {
-    let dl_type = if m.dl_type.get() == 0 { 0 } else { k.dl_type.get() };
+    let dl_type = known_type(k, m);
     let proto = if m.nw_proto == 0 { None } else { Some(k.nw_proto) };
     let (src, dst) = ((k.tp_src.get(), m.tp_src.get()), (k.tp_dst.get(), m.tp_dst.get()));
     match (dl_type, proto) {
@@ -459,15 +466,18 @@ pub fn packet_mask(key: &Key) -> Mask {
         }
     }
     m.packet_type = all.packet_type;
-    m.dl_dst = all.dl_dst;
-    m.dl_src = all.dl_src;
-    m.dl_type = all.dl_type;
-    for (m, k) in m.vlans.iter_mut().zip(&key.vlans) {
-        // Without a first tag there is no second; the lack of one counts too.
-        m.tpid = all.vlans[0].tpid;
-        m.tci = all.vlans[0].tci;
-        if k.tci.get() == 0 {
-            break;
+    // Without an Ethernet header, the packet type says what follows.
+    if key.packet_type.get() == 0 {
+        m.dl_dst = all.dl_dst;
+        m.dl_src = all.dl_src;
+        m.dl_type = all.dl_type;
+        for (m, k) in m.vlans.iter_mut().zip(&key.vlans) {
+            // Without a first tag there is no second; the lack of one counts too.
+            m.tpid = all.vlans[0].tpid;
+            m.tci = all.vlans[0].tci;
+            if k.tci.get() == 0 {
+                break;
+            }
         }
     }
     match key.dl_type.get() {

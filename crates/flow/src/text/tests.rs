@@ -626,3 +626,29 @@ proptest! {
         prop_assert_eq!(again.as_ref(), Ok(&m), "{}", text);
     }
 }
+
+#[test]
+fn the_packet_type_of_a_bare_packet_gives_its_ethernet_type() {
+    let (key, mask) = odp("in_port(1),packet_type(ns=1,id=0x800),ipv4(proto=6,frag=no)");
+    assert_eq!((key.dl_type.get(), mask.0.dl_type.get()), (0x0800, 0xffff));
+    assert_eq!((key.nw_proto, mask.0.nw_proto), (6, 0xff));
+    // It has neither Ethernet addresses nor tags nor another type.
+    let shown = format_key(&key, &no_names);
+    let wanted = "packet_type=(1,0x800),in_port=1,nw_src=0.0.0.0,nw_dst=0.0.0.0,nw_proto=6";
+    assert!(shown.starts_with(wanted), "{shown}");
+    // Headers that do not go with the type are left out.
+    let (key, mask) = odp("in_port(1),packet_type(ns=1,id=0),ipv4(proto=6,frag=no)");
+    assert_eq!((key.dl_type.get(), mask.0.dl_type.get()), (0, 0xffff));
+    assert_eq!((key.nw_proto, mask.0.nw_proto, mask.0.nw_frag), (0, 0, 0));
+    assert_eq!(format_key(&key, &no_names), "packet_type=(1,0),in_port=1");
+}
+
+#[test]
+fn a_tunnel_with_more_fields_than_an_attribute_holds_is_refused() {
+    let tunnel = |items| format!("tunnel({}),in_port(1)", vec!["dst=1.1.1.1"; items].join(","));
+    // A field has eight bytes, an attribute 65,531.
+    assert!(odp::parse(&tunnel(8191), &port_number).is_ok());
+    let text = tunnel(8192);
+    let error = odp::parse(&text, &port_number).unwrap_err();
+    assert_eq!(error, odp::OdpError::TooLong(text));
+}

@@ -137,6 +137,7 @@ const INVALID: &str = "Invalid argument";
 const NOT_PERMITTED: &str = "Operation not permitted";
 const NO_DEVICE: &str = "No such device";
 const NOT_SUPPORTED: &str = "Operation not supported";
+const TOO_LONG: &str = "Argument list too long";
 const NO_ENTRY: &str = "No such file or directory";
 /// There is no type of datapaths by the name's first part.
 const NO_TYPE: &str = "Address family not supported by protocol";

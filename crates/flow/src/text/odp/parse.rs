@@ -5,10 +5,16 @@ use crate::extract::DL_TYPE_NONE;
 use crate::field::Prerequisite;
 use crate::field::flags::Flags;
 use crate::field::value::{ethernet, integer};
-use crate::{Field, Key, Mask, VLAN_CFI, VLANS};
+use crate::{Field, Key, Mask, Match, VLAN_CFI, VLANS};
 use packet::{MplsEntry, ethertype};
 use std::net::{Ipv4Addr, Ipv6Addr};
 use zerocopy::network_endian::{U16, U32};
+
+/// Packet types of this namespace are Ethernet types (OpenFlow 1.5.1, 7.2.3.11).
+const ETHERTYPES: u32 = 1;
+
+/// Most bytes of a netlink attribute without its header: the length, with the header, has 16 bits.
+const MOST_ATTRIBUTE: usize = 0xffff - 4;
 
 /// Why a datapath flow text is none.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -16,6 +22,9 @@ pub enum OdpError {
     /// The text from the attribute that could not be read, as OVS names it.
     #[error("syntax error at {0}")]
     Syntax(String),
+    /// More fields in `tunnel()` than a netlink attribute holds.
+    #[error("syntax error at {0}")]
+    TooLong(String),
     /// An attribute, or one of its fields, is given twice.
     #[error("duplicate attribute {0}")]
     Duplicate(String),
@@ -135,6 +144,9 @@ impl<'a> Parser<'a> {
                         return Err(OdpError::Duplicate(name.to_string()));
                     }
                     self.seen.push(name);
+                    if name == "tunnel" && super::tunnel::attribute_bytes(body) > MOST_ATTRIBUTE {
+                        return Err(OdpError::TooLong(rest.to_string()));
+                    }
                     match self.attribute(name, body) {
                         Ok(true) => {}
                         Ok(false) => return Err(syntax()),
@@ -391,6 +403,18 @@ impl<'a> Parser<'a> {
 
     /// The type of frames without one, and whether the headers go together.
     fn finish(&mut self) -> Result<(), OdpError> {
+        if let Some(ethertype) = self.type_of_bare_packet() {
+            // Headers that do not go with the type are left out, as in OVS.
+            // Only the type of an Ethernet packet is a field to `normalize`.
+            let packet_type = self.key.packet_type;
+            self.key.packet_type.set(0);
+            self.set(Field::EthType, ethertype.into(), 0xffff);
+            let mut matching = Match::new(&self.key, &self.mask);
+            matching.normalize();
+            (self.key, self.mask) = (*matching.key(), *matching.mask());
+            self.key.packet_type = packet_type;
+            return Ok(());
+        }
         if !self.seen.contains(&"eth_type") {
             self.set(Field::EthType, DL_TYPE_NONE.into(), 0xffff);
         }
@@ -419,6 +443,14 @@ impl<'a> Parser<'a> {
             }
         }
         Ok(())
+    }
+
+    /// Returns the Ethernet type that the packet type of a packet without an Ethernet header names;
+    /// `None` when the flow names none, or an `eth_type()`.
+    fn type_of_bare_packet(&self) -> Option<u16> {
+        let (value, mask) = (self.key.packet_type.get(), self.mask.0.packet_type.get());
+        let is_named = value >> 16 == ETHERTYPES && mask == u32::MAX;
+        (is_named && !self.seen.contains(&"eth_type")).then_some(value as u16) // the lower half
     }
 
     /// Returns true when the flow matches a field after the network header.

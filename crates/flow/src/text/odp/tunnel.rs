@@ -159,6 +159,17 @@ fn items(mut text: &str) -> impl Iterator<Item = Option<&str>> {
     })
 }
 
+/// Returns the number of bytes of the items of `tunnel(...)` in netlink's form: a header of four bytes,
+/// and the value.
+pub(super) fn attribute_bytes(body: &str) -> usize {
+    let value = |item: &str| match item.split('=').next() {
+        Some("tun_id") => 8,
+        Some("ipv6_src" | "ipv6_dst") => 16,
+        _ => 4,
+    };
+    items(body).flatten().map(|item| 4 + value(item)).sum()
+}
+
 /// Reads the inside of `tunnel(...)`: the key, and the mask of what is given. `None` for a text that
 /// cannot be read.
 pub fn parse_tunnel(body: &str) -> Option<(Tunnel, Tunnel)> {

@@ -5,14 +5,14 @@
 //! No rule explains a flow that is added here. The next revalidation after a change of the tables
 //! removes it, as in OVS.
 
-use super::{Dpctl, INVALID, NO_ENTRY, Words, failure, no_datapath, require};
+use super::{Dpctl, INVALID, NO_ENTRY, TOO_LONG, Words, failure, no_datapath, require};
 use crate::commands::Answer;
 use crate::commands::flow_line::{LineStyle, TypeFilter, flow_line, stats_text};
 use crate::commands::ports::PortNames;
 use crate::daemon::Daemon;
 use bridge::revalidator::Pass;
 use datapath::{Actions, FlowDump, FlowStats, Megaflow, Refusal, Ufid};
-use flow::text::odp;
+use flow::text::odp::{self, OdpError};
 use flow::{Field, Match};
 use std::fmt::Write as _;
 
@@ -193,9 +193,12 @@ pub(in crate::commands) fn split_ufid(text: &str) -> Result<(Option<Ufid>, &str)
 /// Reads a flow in datapath syntax.
 fn parse_flow(daemon: &Daemon, text: &str) -> Result<(Option<Ufid>, Match), String> {
     let names = PortNames::of_datapath(daemon);
-    let (ufid, flow) = split_ufid(text)?;
-    let (key, mut mask) =
-        odp::parse(flow, &|name| names.number(name)).map_err(|e| e.to_string())?;
+    let invalid = |text: String| failure(&format!("parsing flow key ({text})"), INVALID);
+    let (ufid, flow) = split_ufid(text).map_err(invalid)?;
+    let (key, mut mask) = odp::parse(flow, &|name| names.number(name)).map_err(|e| match e {
+        OdpError::TooLong(_) => failure(&format!("parsing flow key ({e})"), TOO_LONG),
+        e => invalid(e.to_string()),
+    })?;
     // A megaflow matches these exactly: packets come from a port, in a round, as Ethernet.
     for field in [Field::InPortOxm, Field::RecircId, Field::PacketType] {
         mask.set_exact(field);
@@ -210,8 +213,7 @@ fn put(
     actions: &str,
     options: &Words<'_>,
 ) -> Answer {
-    let (ufid, matching) = parse_flow(daemon, flow)
-        .map_err(|e| failure(&format!("parsing flow key ({e})"), INVALID))?;
+    let (ufid, matching) = parse_flow(daemon, flow)?;
     let names = PortNames::of_datapath(daemon);
     let parsed = datapath::text::parse(actions, &|name| names.number(name).map(datapath::PortNo))
         .map_err(|e| failure(&format!("parsing actions: {e}"), INVALID))?;
@@ -245,7 +247,7 @@ fn refusal_text(refusal: Refusal) -> &'static str {
 }
 
 fn delete(daemon: &mut Daemon, flow: &str, options: &Words<'_>) -> Answer {
-    let (ufid, matching) = parse_flow(daemon, flow).map_err(|e| failure(&e, INVALID))?;
+    let (ufid, matching) = parse_flow(daemon, flow)?;
     let slow = daemon.switch.slow_path();
     let ufid = ufid.unwrap_or_else(|| slow.megaflows.ufid(&matching));
     let Some(before) = daemon.switch.datapath().flow(ufid) else {
