@@ -454,7 +454,7 @@ impl Model {
         let mut state = lock(&self.state);
         let reason = match (state.ports.get_mut(&port), netdev::finish::finish(&packet)) {
             (None, _) => Some(DropReason::OutputPortGone),
-            (Some(port), _) if port.tunnel.is_some() => Some(DropReason::OutputError),
+            (Some(port), _) if port.tunnel.is_some() => Some(DropReason::UnknownPort),
             (Some(_), Err(_)) => Some(DropReason::Malformed),
             (Some(_), Ok(frames)) if frames.iter().any(|f| f.len() < 14) => {
                 Some(DropReason::Malformed)

@@ -309,7 +309,7 @@ impl Engine {
                         shared.count_sent(sender.send(packets));
                     }
                     // A packet leaves by a tunnel port only in the headers of a tunnel.
-                    Some(None) => shared.drops.add(DropReason::OutputError, packets.len() as u64),
+                    Some(None) => shared.drops.add(DropReason::UnknownPort, packets.len() as u64),
                     None => shared.drops.add(DropReason::OutputPortGone, packets.len() as u64),
                 }
                 self.pool.give_all(packets);

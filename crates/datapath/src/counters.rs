@@ -11,7 +11,8 @@ pub enum DropReason {
     TranslationError,
     /// Too many resubmits or recirculations.
     RecirculationLimit,
-    /// The ingress port is not (or no longer) a port of a bridge.
+    /// The ingress port is not (or no longer) a port of a bridge, or the egress port is one by which
+    /// packets leave only in the headers of a tunnel.
     UnknownPort,
     /// Egress port vanished.
     OutputPortGone,

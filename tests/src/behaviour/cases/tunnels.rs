@@ -230,7 +230,7 @@ pub fn tunnel_ports_that_are_gone_drop(w: &World) {
     add_tunnel(w, TunnelKind::Vxlan);
     w.install(3, on(3), &TUNNEL.to_string());
     w.inject(3, &udp(9));
-    assert_eq!(w.drops(DropReason::OutputError), 1);
+    assert_eq!(w.drops(DropReason::UnknownPort), 1);
 }
 
 pub fn tunnels_in_tunnels_end(w: &World) {
