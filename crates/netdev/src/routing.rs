@@ -14,7 +14,7 @@ mod route;
 mod rule;
 
 pub use host_routes::{HostRoute, HostRoutes, RouteQuestion};
-pub use monitor::{RoutingMonitor, RoutingUpdate};
+pub use monitor::{Pace, RoutingMonitor, RoutingUpdate};
 pub use neighbour::{Resolution, resolve_neighbour};
 pub use path_mtu::{PathMtu, PathMtuMonitor, Reports};
 

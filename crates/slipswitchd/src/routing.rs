@@ -4,7 +4,7 @@
 
 use crate::daemon::Shared;
 use crate::run::readable;
-use netdev::routing::{PathMtuMonitor, RoutingMonitor, RoutingUpdate};
+use netdev::routing::{Pace, PathMtuMonitor, RoutingMonitor, RoutingUpdate};
 use std::convert::Infallible;
 use std::io;
 use std::os::fd::RawFd;
@@ -15,6 +15,8 @@ use underlay::Underlay;
 
 /// Time from an error to the next attempt.
 const AFTER_ERROR: Duration = Duration::from_secs(5);
+/// A tunnel that is added while a dump is put off is noticed after this time.
+const RELAXED_TURN: Duration = Duration::from_millis(250);
 /// A wait without an end.
 const FOREVER: Duration = Duration::from_secs(24 * 3600);
 
@@ -95,6 +97,8 @@ async fn follow(daemon: &Shared) -> io::Result<Infallible> {
     let [events, dumps] = monitor.poll_fds();
     let (events, dumps) = (readable(events)?, readable(dumps)?);
     loop {
+        let has_tunnels = daemon.borrow().switch.has_tunnels();
+        monitor.set_pace(if has_tunnels { Pace::Prompt } else { Pace::Relaxed });
         let before = underlay.sequence();
         loop {
             apply(&underlay, monitor.poll(Instant::now())?);
@@ -106,7 +110,10 @@ async fn follow(daemon: &Shared) -> io::Result<Infallible> {
         if underlay.sequence() != before {
             daemon.borrow_mut().publish_and_wake();
         }
-        let pause = monitor.pause(Instant::now()).unwrap_or(FOREVER);
+        let mut pause = monitor.pause(Instant::now()).unwrap_or(FOREVER);
+        if !has_tunnels && pause < FOREVER {
+            pause = pause.min(RELAXED_TURN);
+        }
         let ready = tokio::select! {
             ready = events.readable() => Some(ready?),
             ready = dumps.readable() => Some(ready?),

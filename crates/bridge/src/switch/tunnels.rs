@@ -139,6 +139,11 @@ impl Switch {
         Ok(())
     }
 
+    /// Returns true when there is a tunnel port.
+    pub fn has_tunnels(&self) -> bool {
+        !self.backings.is_empty()
+    }
+
     /// Ends the use of a datapath port by one vport.
     pub(super) fn release_backing(&mut self, config: &Config) {
         if let Err(error) = self.backings.release(&*self.datapath, config) {

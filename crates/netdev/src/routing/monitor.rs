@@ -46,11 +46,25 @@ const LEAST_PAUSE: Duration = Duration::from_millis(20);
 /// A pause is this many times longer than the dump before it, so that dumps take at most a tenth of
 /// a thread's time.
 const PAUSE_FACTOR: u32 = 9;
+/// The same two for [`Pace::Relaxed`].
+const LEAST_RELAXED_PAUSE: Duration = Duration::from_secs(1);
+const RELAXED_PAUSE_FACTOR: u32 = 99;
 /// Time from a dump that failed to the next one.
 const AFTER_FAILURE: Duration = Duration::from_secs(1);
 /// Most changed neighbours that are kept while a dump of them is read. With more, another dump
 /// follows.
 const MOST_POSTPONED: usize = 16_384;
+
+/// How soon a change that follows another one is read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Pace {
+    /// Packets depend on routes.
+    #[default]
+    Prompt,
+    /// Only commands show them: dumps take at most a hundredth of a thread's time, and there is one a
+    /// second at most.
+    Relaxed,
+}
 
 /// A change that [`RoutingMonitor::poll`] reports.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -107,8 +121,9 @@ pub struct RoutingMonitor {
     is_stale: bool,
     /// Neighbours are to be read (again), too.
     are_neighbours_stale: bool,
-    /// No dump begins earlier.
-    rest: Option<Instant>,
+    pace: Pace,
+    /// No dump begins earlier, at a prompt and at a relaxed pace.
+    rest: Option<[Instant; 2]>,
     /// The interfaces as the last dump has them.
     links: BTreeMap<u32, Link>,
     buffer: Vec<u8>,
@@ -157,6 +172,7 @@ impl RoutingMonitor {
             dump: None,
             is_stale: true,
             are_neighbours_stale: true,
+            pace: Pace::default(),
             rest: None,
             links: BTreeMap::new(),
             buffer: vec![0; 64 * 1024],
@@ -175,7 +191,16 @@ impl RoutingMonitor {
     /// readable; `None`: forever.
     pub fn pause(&self, now: Instant) -> Option<Duration> {
         let is_waiting = self.dump.is_none() && (self.is_stale || self.are_neighbours_stale);
-        is_waiting.then(|| self.rest.map_or(Duration::ZERO, |t| t.saturating_duration_since(now)))
+        let rest = self.rest.map(|[prompt, relaxed]| match self.pace {
+            Pace::Prompt => prompt,
+            Pace::Relaxed => relaxed,
+        });
+        is_waiting.then(|| rest.map_or(Duration::ZERO, |t| t.saturating_duration_since(now)))
+    }
+
+    /// Sets the pace of dumps from now on; it is [`Pace::Prompt`] at first.
+    pub fn set_pace(&mut self, pace: Pace) {
+        self.pace = pace;
     }
 
     /// Returns true when the last [`RoutingMonitor::poll`] ended before it had read all of a dump that
@@ -344,7 +369,7 @@ impl RoutingMonitor {
         );
         self.dump = None;
         (self.is_stale, self.are_neighbours_stale) = (true, true);
-        self.rest = Instant::now().checked_add(AFTER_FAILURE);
+        self.rest = Instant::now().checked_add(AFTER_FAILURE).map(|t| [t, t]);
     }
 
     fn next_part(&mut self, updates: &mut Vec<RoutingUpdate>) -> io::Result<()> {
@@ -389,7 +414,12 @@ impl RoutingMonitor {
         self.links = collected.links;
         self.dumps_read += 1;
         let took = dump.began.elapsed();
-        self.rest = Instant::now().checked_add((took * PAUSE_FACTOR).max(LEAST_PAUSE));
+        let pauses = [
+            (took * PAUSE_FACTOR).max(LEAST_PAUSE),
+            (took * RELAXED_PAUSE_FACTOR).max(LEAST_RELAXED_PAUSE),
+        ];
+        let now = Instant::now();
+        self.rest = Some(pauses.map(|pause| now.checked_add(pause).unwrap_or(now)));
     }
 }
 

@@ -251,6 +251,28 @@ fn a_storm_of_events_causes_few_dumps() {
 }
 
 #[test]
+fn a_relaxed_monitor_puts_dumps_off_until_its_pace_changes() {
+    in_namespace(|| {
+        let mut f = followed();
+        f.monitor.set_pace(Pace::Relaxed);
+        ip("route add 10.102.0.1/32 via 10.0.0.9");
+        f.poll();
+        // The last dump ended just now, or the route is read at once.
+        let pause = f.monitor.pause(Instant::now());
+        let before = f.monitor.dumps_read();
+        ip("route add 10.102.0.2/32 via 10.0.0.9");
+        f.poll();
+        let now = Instant::now();
+        let relaxed = f.monitor.pause(now);
+        f.monitor.set_pace(Pace::Prompt);
+        let prompt = f.monitor.pause(now);
+        assert!(relaxed > prompt, "{pause:?} {relaxed:?} {prompt:?}");
+        f.until("both", |f| f.route("10.102.0.2/32").is_some());
+        assert!(f.monitor.dumps_read() > before);
+    });
+}
+
+#[test]
 fn the_kernel_answers_for_single_routes() {
     in_namespace(|| {
         let _f = followed();
