@@ -21,6 +21,7 @@ mod connections;
 mod edit;
 mod model;
 mod tokens;
+mod too_long;
 
 pub use card::Card;
 pub use chaos::{Chaos, Rates};

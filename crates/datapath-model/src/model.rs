@@ -4,6 +4,7 @@
 use crate::connections::{self, Cached, Connections};
 use crate::edit::{self, Malformed};
 use crate::tokens::ModelMeter;
+use crate::too_long::{self, Fit};
 use clock::Clock;
 use datapath::{
     ACTION_DEPTH_LIMIT, Action, Actions, Counters, Datapath, DropReason, FlowDump, FlowStats,
@@ -19,6 +20,9 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tunnel::{Checks, Header, Payload, PerPacket, PortConfig};
+
+/// Offset of the IP header of an outer frame, in bytes.
+const OUTER_IP: usize = 14;
 
 /// A datapath that is slow, plain and obviously right. Any type of port can be added; none has a
 /// device.
@@ -68,6 +72,8 @@ struct InFlight {
     passes: u32,
     /// The connection of the last `ct` action.
     cached: Cached,
+    /// The frame before all actions, of a packet that came in by a port.
+    arrived: Option<Vec<u8>>,
 }
 
 impl InFlight {
@@ -79,6 +85,7 @@ impl InFlight {
             cut: None,
             passes: 0,
             cached: Cached::default(),
+            arrived: None,
         }
     }
 
@@ -389,6 +396,10 @@ impl Model {
         tunnel_port: PortNo,
         out_port: PortNo,
     ) -> Result<Vec<InFlight>, DropReason> {
+        let is_tunnel = |port: &ModelPort| port.tunnel.is_some();
+        if !lock(&self.state).ports.get(&tunnel_port).is_some_and(is_tunnel) {
+            return Err(DropReason::InvalidTunnelPort);
+        }
         if let Some(len) = p.cut.take() {
             edit::truncate(&mut p.packet, len);
         }
@@ -396,6 +407,15 @@ impl Model {
         let payload = Payload::from_packet_type(key.packet_type.get());
         let payload = payload.ok_or(DropReason::TunnelPush)?;
         let bare = p.layer3();
+        let l3 = match bare {
+            Some(_) => Some(0),
+            None => extract(p.packet.data(), 0).1.l3.map(usize::from),
+        };
+        let fit = too_long::fit(&p.packet, &key, l3, header);
+        if let Fit::Report(mtu) = fit {
+            self.report(&p, mtu);
+            return Err(DropReason::OutputTooLong);
+        }
         if let Some(ethertype) = bare {
             push_eth(&mut p.packet, [0; 6], [0; 6], ethertype);
         }
@@ -405,19 +425,43 @@ impl Model {
         let tunnel = state.ports.get_mut(&tunnel_port).and_then(|port| port.tunnel.as_mut());
         let (_, next) = tunnel.ok_or(DropReason::InvalidTunnelPort)?;
         let mut pushed = Vec::new();
-        for mut frame in frames {
-            if bare.is_some() {
-                frame.remove_at(0, 14);
-            }
+        let mut packets = frames;
+        if bare.is_some() {
+            packets.iter_mut().for_each(|frame| frame.remove_at(0, 14));
+        }
+        if let Fit::Inner(mtu) = fit {
+            let fragments = too_long::fragments(packets, l3.unwrap_or(0), mtu);
+            packets = fragments.ok_or(DropReason::OutputTooLong)?;
+        }
+        for mut frame in packets {
             let hash = hash::five_tuple(&key, false, 0);
             let each = PerPacket { payload, hash, sequence: *next, id: *next as u16, now };
             *next += 1;
             header.push(&mut frame, &each).map_err(|_| DropReason::TunnelPush)?;
             let mut outer = Key::ZERO;
             outer.in_port.set(out_port.0);
-            pushed.push(InFlight { passes: p.passes, ..InFlight::new(frame, outer) });
+            let frames = match fit {
+                Fit::Outer(mtu) => too_long::fragments(vec![frame], OUTER_IP, mtu),
+                Fit::Whole | Fit::Inner(_) | Fit::Report(_) => Some(vec![frame]),
+            };
+            for frame in frames.ok_or(DropReason::TunnelPush)? {
+                pushed.push(InFlight { passes: p.passes, ..InFlight::new(frame, outer) });
+            }
         }
         Ok(pushed)
+    }
+
+    /// Reports to the sender of a packet that IP packets may have `mtu` bytes.
+    fn report(&self, p: &InFlight, mtu: usize) {
+        let port = PortNo(p.key.in_port.get());
+        let is_device = |port: &ModelPort| port.tunnel.is_none();
+        let has_device = lock(&self.state).ports.get(&port).is_some_and(is_device);
+        let now = p.layer3().is_none().then(|| p.packet.data());
+        let mtu = u16::try_from(mtu).unwrap_or(u16::MAX);
+        let report = p.arrived.as_deref().or(now).and_then(|frame| tunnel::too_big(frame, mtu));
+        if let Some(report) = report.filter(|_| has_device) {
+            self.send(port, Packet::from_slice(&report));
+        }
     }
 
     /// Takes the outer headers off the packet, or off each segment of it.
@@ -650,7 +694,8 @@ impl Packets for Model {
     fn inject(&self, packet: Packet, port: PortNo) {
         let mut key = Key::ZERO;
         key.in_port.set(port.0);
-        self.forward(InFlight::new(packet, key));
+        let arrived = Some(packet.data().to_vec());
+        self.forward(InFlight { arrived, ..InFlight::new(packet, key) });
     }
 
     fn megaflows_used(&self, port: PortNo, n: u64) {

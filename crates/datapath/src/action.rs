@@ -106,6 +106,11 @@ pub enum Action {
     /// can be made with these headers, else the actions that follow run for each segment. Dropped
     /// with [`DropReason::InvalidTunnelPort`] without such a tunnel port, and with
     /// [`DropReason::TunnelPush`] when the headers cannot carry it.
+    ///
+    /// A packet longer than [`tunnel::Header::room`], or whose segments are, does not leave whole. The
+    /// outer packet is fragmented if it has no DF, else an inner IPv4 packet without DF is. Other
+    /// packets are dropped with [`DropReason::OutputTooLong`], and [`tunnel::too_big`] is sent to the
+    /// port that the packet came in by, for the frame as it came in.
     TunnelPush {
         /// The headers.
         header: Arc<tunnel::Header>,

@@ -18,7 +18,7 @@ pub enum DropReason {
     OutputPortGone,
     /// The egress device's queue was full.
     OutputQueueFull,
-    /// Longer than the egress device's MTU.
+    /// Longer than the MTU of the egress device, or of a tunnel's path.
     OutputTooLong,
     /// The egress device is down or failed.
     OutputError,

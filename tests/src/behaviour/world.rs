@@ -123,6 +123,18 @@ impl World {
         self.dp().install(&Megaflow { ufid: Ufid(id), matching, actions })
     }
 
+    /// Installs a megaflow that pushes headers for a path with this MTU, which must succeed.
+    pub fn install_for_path(&self, id: u128, matching: Match, actions: &str, mtu: u16) {
+        let mut actions = World::actions(actions);
+        for action in &mut actions {
+            if let Action::TunnelPush { header, .. } = action {
+                *header = Arc::new((**header).clone().with_path_mtu(Some(mtu)));
+            }
+        }
+        let flow = Megaflow { ufid: Ufid(id), matching, actions: actions.into() };
+        self.dp().install(&flow).unwrap_or_else(|e| panic!("{e}"));
+    }
+
     /// Installs a megaflow, which must succeed.
     pub fn install(&self, id: u128, matching: Match, actions: &str) {
         self.try_install(id, matching, actions).unwrap_or_else(|e| panic!("{actions}: {e}"));

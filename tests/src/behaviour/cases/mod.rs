@@ -124,7 +124,8 @@ macro_rules! behaviour_cases {
                 tunnel_ports_that_are_gone_drop,
                 tunnels_in_tunnels_end,
                 packets_without_an_ethernet_header,
-                lengths_and_cuts_with_outer_headers;
+                lengths_and_cuts_with_outer_headers,
+                packets_too_long_for_the_path_do_not_vanish;
             ports:
                 ports_are_listed_added_and_removed,
                 output_to_a_removed_port_is_counted,
