@@ -7,6 +7,7 @@ use slipswitch_tests::harness::{
 };
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener, TcpStream, UdpSocket};
+use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
@@ -239,6 +240,47 @@ pub fn udp(from: &Host, to: &Host, lengths: &[usize]) -> Vec<bool> {
         })
     };
     lengths.iter().map(|l| arrive(*l)).collect()
+}
+
+/// Sends a datagram for each length of a segment by one call that leaves the segmentation to a device
+/// (`UDP_SEGMENT`). Returns true when all datagrams arrive unchanged; `None` when the kernel refuses
+/// the call. The first call may meet a path that is not resolved yet, and is repeated.
+pub fn udp_segments(from: &Netns, to: &Netns, address: &str) -> Option<bool> {
+    const SEGMENT: usize = 1300;
+    const SEGMENTS: usize = 20;
+    // include/uapi/linux/udp.h
+    const UDP_SEGMENT: libc::c_int = 103;
+    let bound = address.to_owned();
+    let receiver = to.with(move || UdpSocket::bind((bound.as_str(), 0)).expect("its address"));
+    receiver.set_read_timeout(Some(patient(Duration::from_secs(1)))).expect("not zero");
+    let target = receiver.local_addr().expect("it is bound");
+    let sender = from.with(|| UdpSocket::bind("0.0.0.0:0").expect("a socket"));
+    let size = SEGMENT as libc::c_int;
+    // SAFETY: the kernel reads the bytes of `size`, which lives through the call.
+    let set = unsafe {
+        libc::setsockopt(
+            sender.as_raw_fd(),
+            libc::SOL_UDP,
+            UDP_SEGMENT,
+            (&raw const size).cast(),
+            size_of_val(&size) as libc::socklen_t,
+        )
+    };
+    assert_eq!(set, 0, "every kernel that is supported has UDP_SEGMENT");
+    let data = pattern(SEGMENT * SEGMENTS);
+    let mut buffer = vec![0; 65_536];
+    for _ in 0..3 {
+        match sender.send_to(&data, target) {
+            Err(error) if error.raw_os_error() == Some(libc::EIO) => return None,
+            sent => sent.expect("there is room"),
+        };
+        let arrives =
+            |segment| matches!(receiver.recv(&mut buffer), Ok(n) if &buffer[..n] == segment);
+        if data.chunks(SEGMENT).all(arrives) {
+            return Some(true);
+        }
+    }
+    Some(false)
 }
 
 /// A background stream of numbered datagrams from one host to another, some 1,500 a second.
