@@ -15,7 +15,8 @@
 //! * A device is one interface, not an index. If the interface was deleted or moved to another
 //!   network namespace the device is gone, even if an interface with the same index appears.
 //!
-//! The interface is in promiscuous mode while the device is open; this ends with the socket.
+//! The interface is in promiscuous mode while the device is open, unless the host's stack shares it;
+//! this ends with the socket.
 
 use crate::device::{Opened, SendReport, Sender};
 use crate::kernel::KernelDevice;
@@ -51,7 +52,7 @@ pub(crate) fn open(spec: &OpenSpec) -> Result<Opened, OpenError> {
     }
     // First, because it shows later whether the interface is still the same one.
     let send = Arc::new(send_socket(found.index).map_err(err("opening a send socket"))?);
-    let receive = ReceiveSocket::open(&found, &spec.name, spec.muted);
+    let receive = ReceiveSocket::open(&found, spec);
     let receive = Arc::new(receive.map_err(err("opening a receive socket"))?);
     let counted = receive.clone();
     let overrun = Box::new(move || counted.lost());

@@ -3,6 +3,7 @@
 //! threads, [`Device`] for the control side.
 
 use crate::pool::PacketPool;
+use crate::service::Service;
 use crate::spec::Kind;
 use crate::status::{DeviceStats, Status};
 use packet::Packet;
@@ -254,6 +255,17 @@ pub trait Device: Send + Sync {
     /// `Unsupported` for all but `AF_PACKET` devices.
     fn set_filter(&self, filter: BorrowedFd<'_>) -> io::Result<()> {
         let _ = filter;
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    /// Sets the services whose packets the queue of a shared device gets
+    /// ([`crate::OpenSpec::is_shared`]).
+    ///
+    /// # Errors
+    ///
+    /// `Unsupported` for devices that are not shared, or the kernel's error.
+    fn set_services(&self, services: &[Service]) -> io::Result<()> {
+        let _ = services;
         Err(io::ErrorKind::Unsupported.into())
     }
 

@@ -7,6 +7,7 @@ use crate::link::{By, Change, Link, LinkClient, is_not_there};
 use crate::namespace::{self, Identity};
 use crate::packet_socket::ReceiveSocket;
 use crate::policer::Policer;
+use crate::service::Service;
 use crate::socket_close::PacketSocket;
 use crate::spec::Kind;
 use crate::status::{DeviceStats, Status};
@@ -323,6 +324,10 @@ impl Device for KernelDevice {
 
     fn set_filter(&self, filter: BorrowedFd<'_>) -> io::Result<()> {
         self.receive.as_ref().ok_or(io::ErrorKind::Unsupported)?.set_filter(filter)
+    }
+
+    fn set_services(&self, services: &[Service]) -> io::Result<()> {
+        self.receive.as_ref().ok_or(io::ErrorKind::Unsupported)?.set_services(services)
     }
 
     fn set_persistent(&self, owner: Option<&str>) -> io::Result<()> {

@@ -4,7 +4,9 @@
 use crate::device::Reception;
 use crate::gso_filter::GsoFilter;
 use crate::packet_ring::{Frames, PacketRing};
+use crate::service::{self, Service};
 use crate::socket_close::PacketSocket;
+use crate::spec::OpenSpec;
 use crate::{link, sys};
 use std::io;
 use std::mem;
@@ -49,8 +51,18 @@ pub(crate) struct ReceiveSocket {
     fd: PacketSocket,
     /// The filter of BPF tiers; `None`: it receives all frames.
     filter: Mutex<Option<OwnedFd>>,
+    /// The services whose packets the socket of a shared device gets; `None`: it gets all frames.
+    services: Option<Mutex<Services>>,
     /// Number of frames that were lost, as far as the kernel's counter was read.
     lost: AtomicU64,
+}
+
+/// The services of a shared device.
+#[derive(Default)]
+struct Services {
+    all: Vec<Service>,
+    /// The socket receives now.
+    is_on: bool,
 }
 
 struct Ring {
@@ -63,7 +75,7 @@ type StepError = (&'static str, io::Error);
 impl ReceiveSocket {
     /// Creates a socket, bound to no interface. It has protocol 0 until all options are set, so
     /// that no frame is received before.
-    fn new(ring_frames: Option<Frames>) -> io::Result<ReceiveSocket> {
+    fn new(ring_frames: Option<Frames>, is_shared: bool) -> io::Result<ReceiveSocket> {
         let socket = new_socket()?;
         let fd = socket.as_fd();
         sys::set_option(fd, libc::SOL_PACKET, libc::PACKET_VNET_HDR, &1)?;
@@ -74,6 +86,7 @@ impl ReceiveSocket {
             ring_frames,
             fd: socket,
             filter: Mutex::default(),
+            services: is_shared.then(Mutex::default),
             lost: AtomicU64::new(0),
         })
     }
@@ -81,7 +94,7 @@ impl ReceiveSocket {
     /// Opens a socket for all frames that are sent through interface `index`, which is called
     /// `name`, and that arrive there. Its ring has `frames`.
     pub(crate) fn of_sent(index: u32, name: &str, frames: Frames) -> io::Result<ReceiveSocket> {
-        let socket = ReceiveSocket::new(Some(frames))?;
+        let socket = ReceiveSocket::new(Some(frames), false)?;
         socket.make_ring(name);
         socket.accept()?;
         sys::bind(socket.fd(), &address(index, libc::ETH_P_ALL as u16))?;
@@ -89,18 +102,23 @@ impl ReceiveSocket {
     }
 
     /// Opens a socket for the frames of `link`, which is port `name`. If it is muted, it receives
-    /// none until [`ReceiveSocket::set_receiving`].
-    pub(crate) fn open(link: &link::Link, name: &str, muted: bool) -> io::Result<ReceiveSocket> {
-        let socket = ReceiveSocket::new(None)?;
+    /// none until [`ReceiveSocket::set_receiving`]. If it is shared, it does not make the interface
+    /// promiscuous, and receives none until [`ReceiveSocket::set_services`].
+    pub(crate) fn open(link: &link::Link, spec: &OpenSpec) -> io::Result<ReceiveSocket> {
+        let OpenSpec { name, muted, is_shared, .. } = spec;
+        let socket = ReceiveSocket::new(None, *is_shared)?;
         sys::set_option(socket.fd(), libc::SOL_PACKET, PACKET_IGNORE_OUTGOING, &1)?;
         // A socket without a protocol has no handler in the kernel. To take a handler away costs an
         // RCU grace period.
-        if muted {
+        if *muted {
             take_none(socket.fd())?;
         } else {
             socket.make_ring(name);
             socket.accept()?;
             sys::bind(socket.fd(), &address(link.index, libc::ETH_P_ALL as u16))?;
+        }
+        if *is_shared {
+            return Ok(socket);
         }
         let membership = libc::packet_mreq {
             mr_ifindex: link.index as i32,
@@ -123,8 +141,12 @@ impl ReceiveSocket {
         Some(ring.frames.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Makes the ring if that was not tried before.
+    /// Makes the ring if that was not tried before. A shared device has none: the filter of a ring
+    /// can precede none of another kind.
     fn make_ring(&self, name: &str) {
+        if self.services.is_some() {
+            return;
+        }
         self.ring.get_or_init(|| match self.try_ring() {
             Ok(ring) => Some(ring),
             Err((step, e)) => {
@@ -151,6 +173,10 @@ impl ReceiveSocket {
 
     /// Attaches the filters with which frames are received.
     fn accept(&self) -> io::Result<()> {
+        if let Some(mut services) = self.services() {
+            services.is_on = true;
+            return sys::attach_filter(self.fd(), &mut service::filter(&services.all));
+        }
         let filter = self.filter.lock().unwrap_or_else(PoisonError::into_inner);
         let filter = filter.as_ref().map(AsFd::as_fd);
         match (self.ring.get().and_then(Option::as_ref), filter) {
@@ -184,7 +210,25 @@ impl ReceiveSocket {
             return self.accept();
         }
         take_none(self.fd())?;
+        if let Some(mut services) = self.services() {
+            services.is_on = false;
+        }
         sys::bind(self.fd(), &address(index, protocol))
+    }
+
+    fn services(&self) -> Option<MutexGuard<'_, Services>> {
+        let services = self.services.as_ref()?;
+        Some(services.lock().unwrap_or_else(PoisonError::into_inner)) // a list and a flag
+    }
+
+    /// Sets the services whose packets the socket of a shared device gets.
+    pub(crate) fn set_services(&self, services: &[Service]) -> io::Result<()> {
+        let mut own = self.services().ok_or(io::ErrorKind::Unsupported)?;
+        own.all = services.to_vec();
+        if own.is_on {
+            sys::attach_filter(self.fd(), &mut service::filter(&own.all))?;
+        }
+        Ok(())
     }
 
     /// Sets the filter of BPF tiers, effective from the next [`ReceiveSocket::set_receiving`].

@@ -68,6 +68,9 @@ pub struct OpenSpec {
     /// interface that another program created keeps that program's setting. Other kinds ignore
     /// this.
     pub persistent: Option<Owner>,
+    /// The host's stack uses the interface, too (`AF_PACKET`): it is not made promiscuous, and the
+    /// queue gets copies of the packets that [`crate::Device::set_services`] names, none at first.
+    pub is_shared: bool,
     /// Receive nothing until [`crate::Device::set_receiving`], as with [`crate::Reception::Off`]
     /// (`AF_PACKET`).
     pub muted: bool,
@@ -89,6 +92,7 @@ impl OpenSpec {
             n_rxq: 1,
             options: BTreeMap::new(),
             persistent: None,
+            is_shared: false,
             muted: false,
             mtu: None,
             mac: None,

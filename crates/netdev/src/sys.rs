@@ -55,6 +55,8 @@ unsafe impl Plain for libc::sockaddr_ll {}
 // SAFETY: as above.
 unsafe impl Plain for libc::sockaddr_nl {}
 // SAFETY: as above.
+unsafe impl Plain for libc::sockaddr_in6 {}
+// SAFETY: as above.
 unsafe impl Plain for libc::sockaddr_xdp {}
 // SAFETY: as above.
 unsafe impl Plain for libc::xdp_umem_reg {}
