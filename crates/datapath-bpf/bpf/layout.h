@@ -28,7 +28,7 @@
 #include <linux/types.h>
 
 #define LAYOUT_MAGIC 0x736c697073776368ull /* "slipswch" */
-#define LAYOUT_VERSION 12
+#define LAYOUT_VERSION 13
 
 /* Words of a key: the fields of `flow::Key` from `recirc_id` on. (The registers before it concern
  * no datapath.) The first five words hold the fields that distinguish most packets. Bytes are in
@@ -317,6 +317,7 @@ struct port_set {
 #define PORT_DEVMAP 4 /* XDP may redirect to it: it is in the devmap */
 #define PORT_SPLIT 8  /* XDP may redirect frames in several buffers to it as well */
 #define PORT_PEER 16  /* frames for peer_mac enter the other end of the veth pair at once */
+#define PORT_UNDERLAY 32 /* the host's stack shares the device: see underlay.h */
 struct port {
 	__u32 ifindex; /* 0: no such port */
 	__u32 flags;
@@ -353,6 +354,15 @@ struct iface {
 /* Generic XDP is attached. */
 #define IFACE_GENERIC (1u << 29)
 #define IFACE_FLAGS (IFACE_DAEMONS | IFACE_NOTED | IFACE_GENERIC)
+
+/* An address of the host to which packets of tunnels come. */
+#define MAX_ENDPOINTS 65536
+struct tunnel_endpoint {
+	__be32 address[4]; /* IPv4 as IPv4-mapped IPv6 */
+	__be16 port;       /* UDP; 0 for other protocols */
+	__u8 protocol;
+	__u8 pad;
+};
 
 /* datapath::DropReason, in its numeric order. */
 #define DROPS 16

@@ -9,11 +9,19 @@
 #include "exec.h"
 #include "ct_move.h"
 #include "chain_run.h"
+#include "underlay.h"
 
 SEC("tc")
 int entry_tc_ingress(struct __sk_buff *ctx)
 {
 	return enter(ctx);
+}
+
+/* Devices of the host: the packets of tunnels. */
+SEC("tc")
+int entry_tc_underlay(struct __sk_buff *ctx)
+{
+	return underlay_takes(ctx) ? enter(ctx) : VERDICT_NONE;
 }
 
 /* Internal and tap ports: packets that the host's stack sends. */

@@ -63,7 +63,7 @@ impl AttachPoint<'_> {
     /// Fails when the kernel refuses, or the link cannot be pinned.
     pub(crate) fn tc(self, side: Side) -> Result<Attached, AttachError> {
         let (hook, kind) = match side {
-            Side::Device => ("tcx ingress", libbpf_sys::BPF_TCX_INGRESS),
+            Side::Device | Side::Underlay => ("tcx ingress", libbpf_sys::BPF_TCX_INGRESS),
             Side::Stack => ("tcx egress", libbpf_sys::BPF_TCX_EGRESS),
         };
         if let Some(link) = self.adopt() {
@@ -91,7 +91,7 @@ impl AttachPoint<'_> {
     /// Fails when the kernel refuses.
     pub(crate) fn filter(self, side: Side) -> Result<Attached, AttachError> {
         let (name, point) = match side {
-            Side::Device => ("clsact ingress", TC_INGRESS),
+            Side::Device | Side::Underlay => ("clsact ingress", TC_INGRESS),
             Side::Stack => ("clsact egress", TC_EGRESS),
         };
         let refused = self.refused(name);
@@ -165,7 +165,7 @@ pub(crate) fn release_pin(path: &Path) {
 /// is any descriptor: the library requires one, but uses it only to attach.
 pub(crate) fn remove_filter(any: BorrowedFd<'_>, ifindex: u32, side: Side) {
     let mut hook = TcHook::new(any);
-    let point = if side == Side::Device { TC_INGRESS } else { TC_EGRESS };
+    let point = if side == Side::Stack { TC_EGRESS } else { TC_INGRESS };
     hook.ifindex(ifindex as i32).attach_point(point);
     hook.handle(FILTER_HANDLE).priority(FILTER_PRIORITY);
     if hook.detach().is_err() {

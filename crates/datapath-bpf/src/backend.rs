@@ -8,7 +8,7 @@ use crate::{BpfDatapath, miss};
 use datapath::offload::{Reason, UpcallAccount};
 use datapath::{
     Actions, AdoptedPort, DropReason, FlowStats, LookupStats, Megaflow, MeterConfig, MeterStats,
-    MissOrigin, PortCounts, PortNo, Refusal, Ufid,
+    MissOrigin, PortCounts, PortNo, Refusal, TunnelEndpoint, Ufid,
 };
 use packet::{Mac, Packet};
 use std::io;
@@ -121,6 +121,9 @@ pub trait Backend: Send + Sync {
     /// of its veth pair at once; `None`: all frames pass the port's device. Each
     /// [`Backend::attach`] ends it.
     fn set_peer(&self, _port: PortNo, _mac: Option<Mac>) {}
+
+    /// Sets the addresses to which packets of tunnels come, for ports of [`datapath::Side::Underlay`].
+    fn set_tunnel_endpoints(&self, _endpoints: &[TunnelEndpoint]) {}
 
     /// See [`datapath::offload::MissChannel::set_miss_device`].
     fn set_miss_device(&self, ifindex: u32);
@@ -286,6 +289,17 @@ impl Backend for BpfDatapath {
 
     fn set_peer(&self, port: PortNo, mac: Option<Mac>) {
         BpfDatapath::set_peer(self, port, mac);
+    }
+
+    fn set_tunnel_endpoints(&self, endpoints: &[TunnelEndpoint]) {
+        if let Err(error) = BpfDatapath::set_tunnel_endpoints(self, endpoints) {
+            tracing::warn!(
+                target: "dpif",
+                "the BPF programs do not know all {} addresses of tunnels ({error}): packets of \
+                 tunnels to the others go to the host's stack",
+                endpoints.len()
+            );
+        }
     }
 
     fn set_miss_device(&self, ifindex: u32) {

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! [`BpfDatapath`]: the tables, the programs and their attachments together.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io;
 use std::mem::offset_of;
+use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -12,7 +13,7 @@ use clock::{Clock, Millis};
 use datapath::offload::UpcallAccount;
 use datapath::{
     Action, Actions, AdoptedPort, DropReason, FlowStats, Megaflow, MeterConfig, MeterStats,
-    PortCounts, PortNo, Refusal, Side, Ufid,
+    PortCounts, PortNo, Refusal, Side, TunnelEndpoint, Ufid,
 };
 use packet::Mac;
 
@@ -23,7 +24,7 @@ use crate::attachment::{
 use crate::ct_memory::BpfMemory;
 use crate::flows::Flows;
 use crate::grace::Grace;
-use crate::layout::{ConfigEntry, Counters, MAX_PORTS, PORT_DEVMAP, PORT_SPLIT, PORT_STACK, word};
+use crate::layout::{ConfigEntry, Counters, MAX_PORTS, PORT_DEVMAP, PORT_SPLIT, word};
 use crate::load::Hook;
 use crate::maps::Maps;
 use crate::object::UserObject;
@@ -31,7 +32,7 @@ use crate::open::{self, Opened};
 use crate::pins::Pins;
 use crate::settings::{FEATURE_STACK, Needs};
 use crate::variant::{Station, Variants};
-use crate::{meters, ports, sys};
+use crate::{layout, meters, ports, sys};
 use leaving::Leaving;
 
 mod leaving;
@@ -54,6 +55,7 @@ pub struct BpfDatapath {
     variants: Variants,
     pins: Option<Arc<Pins>>,
     devmap: Option<OwnedFd>,
+    endpoints: Option<OwnedFd>,
     adopted: Option<Vec<AdoptedPort>>,
     upcall_limit: u32,
     /// Packets that went up and found no room in the miss device.
@@ -107,7 +109,7 @@ impl BpfDatapath {
         connections: Option<&BpfMemory>,
     ) -> Result<BpfDatapath, Unavailable> {
         let opened = open::open(&config, clock.clone(), pins.as_deref(), connections)?;
-        let Opened { flows, variants, devmap, adopted } = opened;
+        let Opened { flows, variants, devmap, endpoints, adopted } = opened;
         if connections.is_some() {
             flows.track_connections();
         }
@@ -119,6 +121,7 @@ impl BpfDatapath {
             variants,
             pins,
             devmap,
+            endpoints,
             adopted,
             upcall_limit: config.upcall_limit,
             lost_on_the_way: AtomicU64::new(0),
@@ -226,9 +229,8 @@ impl BpfDatapath {
     /// Leaves what another interface, or another side, has of this port.
     fn leave_interface(&self, held: &mut BTreeMap<u32, Attachments>, port: u32, to: &Attachment) {
         let old = self.maps().ports.read(port as usize);
-        let was_stack = old.flags & PORT_STACK != 0;
-        let other = old.ifindex != 0
-            && (old.ifindex != to.ifindex || was_stack != (to.side == Side::Stack));
+        let is_same = old.ifindex == to.ifindex && ports::side_of(old.flags) == to.side;
+        let other = old.ifindex != 0 && !is_same;
         if other {
             self.detach_held(held, port);
         }
@@ -332,7 +334,7 @@ impl BpfDatapath {
 
     fn detach_held(&self, held: &mut BTreeMap<u32, Attachments>, port: u32) {
         let old = self.maps().ports.read(port as usize);
-        let side = if old.flags & PORT_STACK != 0 { Side::Stack } else { Side::Device };
+        let side = ports::side_of(old.flags);
         lock(&self.gone_up).remove(&port);
         match held.remove(&port) {
             Some(mut entry) => {
@@ -409,6 +411,23 @@ impl BpfDatapath {
         ports::set_flag(self.maps(), port, PORT_DEVMAP, true);
         self.flows.refresh_port(port);
         Ok(())
+    }
+
+    /// Sets the addresses to which packets of tunnels come. Ports of [`Side::Underlay`] take these
+    /// packets, and leave all others to the host's stack.
+    ///
+    /// # Errors
+    ///
+    /// The kernel's error, mostly that the table is full; some of the addresses are missing then.
+    pub fn set_tunnel_endpoints(&self, all: &[TunnelEndpoint]) -> io::Result<()> {
+        let _one_at_a_time = lock(&self.ports);
+        let map = self.endpoints.as_ref().ok_or(io::ErrorKind::NotFound)?.as_fd();
+        let wanted: BTreeSet<layout::TunnelEndpoint> = all.iter().map(endpoint).collect();
+        let present: BTreeSet<layout::TunnelEndpoint> = sys::keys(map)?.into_iter().collect();
+        for gone in present.difference(&wanted) {
+            sys::delete(map, gone)?;
+        }
+        wanted.difference(&present).try_for_each(|new| sys::insert(map, new, &1u32))
     }
 
     /// Sets whether XDP may redirect frames in several buffers to a port, once the port is a target
@@ -750,10 +769,25 @@ impl Drop for BpfDatapath {
     }
 }
 
+/// Returns an address in the form of the programs.
+fn endpoint(from: &TunnelEndpoint) -> layout::TunnelEndpoint {
+    let address = match from.address {
+        IpAddr::V4(v4) => v4.to_ipv6_mapped(),
+        IpAddr::V6(v6) => v6,
+    };
+    layout::TunnelEndpoint {
+        address: address.octets(),
+        port: from.service.port.to_be_bytes(),
+        protocol: from.service.protocol,
+        pad: 0,
+    }
+}
+
 fn entry_name(side: Side) -> &'static str {
     match side {
         Side::Device => "entry_tc_ingress",
         Side::Stack => "entry_tc_egress",
+        Side::Underlay => "entry_tc_underlay",
     }
 }
 

@@ -6,12 +6,11 @@ use std::path::Path;
 
 use crate::attach;
 use crate::attachment::{Config, Unavailable};
-use crate::layout::{MAX_PORTS, PORT_STACK, Port};
+use crate::layout::{MAX_PORTS, Port};
 use crate::maps::Sizes;
 use crate::pins::{Part, Pins};
 use crate::shared::Shared;
-use crate::sys;
-use datapath::Side;
+use crate::{ports, sys};
 
 /// Detaches and unpins the objects in `directory`, and removes the directory. Returns false when
 /// nothing was pinned there. Loads no program and makes no map.
@@ -66,7 +65,6 @@ fn remove_filters(pins: &Pins) {
     }
     let Ok(ports) = Shared::<Port>::map(map.as_fd(), MAX_PORTS as usize) else { return };
     for port in (0..ports.len()).map(|at| ports.read(at)).filter(|port| port.ifindex != 0) {
-        let side = if port.flags & PORT_STACK != 0 { Side::Stack } else { Side::Device };
-        attach::remove_filter(map.as_fd(), port.ifindex, side);
+        attach::remove_filter(map.as_fd(), port.ifindex, ports::side_of(port.flags));
     }
 }

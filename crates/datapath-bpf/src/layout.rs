@@ -7,7 +7,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 /// Value of `config.magic`: "slipswch".
 pub const MAGIC: u64 = 0x736c_6970_7377_6368;
 /// Value of `config.version`; each change of the layout raises it.
-pub const VERSION: u32 = 12;
+pub const VERSION: u32 = 13;
 
 /// Size in bytes of `struct state`, which one program leaves to the next. The daemon does not read
 /// it.
@@ -155,6 +155,8 @@ pub const PORT_DEVMAP: u32 = 4;
 pub const PORT_SPLIT: u32 = 8;
 /// Bit of `port.flags`: frames for `peer_mac` enter the other end of the veth pair at once.
 pub const PORT_PEER: u32 = 16;
+/// Bit of `port.flags`: the host's stack shares the device, and only packets of tunnels come in.
+pub const PORT_UNDERLAY: u32 = 32;
 /// Number of sets of ports; each has a devmap in the objects.
 pub const PORT_SETS: u32 = 32;
 /// Largest number of ports of a set.
@@ -459,6 +461,30 @@ pub struct PortCount {
 pub struct Iface {
     pub ifindex: u32,
     pub port: u32,
+}
+
+/// An address to which packets of tunnels come: `struct tunnel_endpoint`.
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    FromBytes,
+    IntoBytes,
+    Immutable,
+    KnownLayout,
+)]
+#[repr(C)]
+#[allow(missing_docs)]
+pub struct TunnelEndpoint {
+    pub address: [u8; 16],
+    pub port: [u8; 2],
+    pub protocol: u8,
+    pub pad: u8,
 }
 
 /// The counters of one shard of CPUs: `struct counters`.

@@ -103,7 +103,7 @@ impl Hook {
     /// Returns the names of the programs that are attached.
     pub(crate) fn entries(self) -> impl Iterator<Item = &'static str> {
         let names: &[&str] = match self {
-            Hook::Tc => &["entry_tc_ingress", "entry_tc_egress"],
+            Hook::Tc => &["entry_tc_ingress", "entry_tc_egress", "entry_tc_underlay"],
             Hook::Xdp => &["entry_xdp"],
         };
         names.iter().copied()

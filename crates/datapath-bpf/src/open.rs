@@ -13,7 +13,7 @@ use crate::attachment::{Config, Unavailable};
 use crate::ct_memory::BpfMemory;
 use crate::flows::Flows;
 use crate::grace::Grace;
-use crate::layout::{STATE_BYTES, UNDO_BYTES};
+use crate::layout::{STATE_BYTES, TunnelEndpoint, UNDO_BYTES};
 use crate::load::{self, Hook};
 use crate::maps::{self, Maps, Sizes};
 use crate::pins::{Part, Pins};
@@ -29,6 +29,7 @@ pub(crate) struct Opened {
     pub(crate) flows: Flows,
     pub(crate) variants: Variants,
     pub(crate) devmap: Option<OwnedFd>,
+    pub(crate) endpoints: Option<OwnedFd>,
     /// The ports in tables that were taken over; `None`: the tables are new.
     pub(crate) adopted: Option<Vec<AdoptedPort>>,
 }
@@ -90,7 +91,7 @@ fn pinned(sizes: &Sizes) -> Vec<(&'static str, Option<Hook>)> {
         .into_iter()
         .flat_map(|hook| hook.own_maps().iter().map(move |name| (*name, Some(hook))));
     let sets = sets::NAMES.into_iter().map(|name| (name, None));
-    shared.chain([("devmap", None)]).chain(own).chain(sets).collect()
+    shared.chain([("devmap", None), ("endpoints", None)]).chain(own).chain(sets).collect()
 }
 
 /// Returns the key of a map in the table of open maps.
@@ -132,15 +133,17 @@ fn compatible(fds: &HashMap<String, OwnedFd>, sizes: &Sizes) -> Result<(), Strin
     for (name, fd) in fds {
         let info = sys::map_info(fd.as_fd()).map_err(|e| format!("map {name}: {e}"))?;
         sizes.check(name, &info)?;
-        let (kind, bytes) = match name.as_str() {
-            "devmap" => (libbpf_sys::BPF_MAP_TYPE_DEVMAP, 4),
-            name if sets::NAMES.contains(&name) => (libbpf_sys::BPF_MAP_TYPE_DEVMAP, 4),
-            _ if name.starts_with("tails") => (libbpf_sys::BPF_MAP_TYPE_PROG_ARRAY, 4),
-            _ if name.starts_with("states") => (libbpf_sys::BPF_MAP_TYPE_PERCPU_ARRAY, STATE_BYTES),
-            _ if name.starts_with("undos") => (libbpf_sys::BPF_MAP_TYPE_PERCPU_ARRAY, UNDO_BYTES),
+        let per_cpu = libbpf_sys::BPF_MAP_TYPE_PERCPU_ARRAY;
+        let expected = match name.as_str() {
+            "devmap" => (libbpf_sys::BPF_MAP_TYPE_DEVMAP, 4, 4),
+            "endpoints" => (libbpf_sys::BPF_MAP_TYPE_HASH, size_of::<TunnelEndpoint>() as u32, 4),
+            name if sets::NAMES.contains(&name) => (libbpf_sys::BPF_MAP_TYPE_DEVMAP, 4, 4),
+            _ if name.starts_with("tails") => (libbpf_sys::BPF_MAP_TYPE_PROG_ARRAY, 4, 4),
+            _ if name.starts_with("states") => (per_cpu, 4, STATE_BYTES),
+            _ if name.starts_with("undos") => (per_cpu, 4, UNDO_BYTES),
             _ => continue,
         };
-        if (info.kind, info.key_size, info.value_size) != (kind, 4, bytes) {
+        if (info.kind, info.key_size, info.value_size) != expected {
             return Err(format!("map {name} is of another kind"));
         }
     }
@@ -218,9 +221,9 @@ pub(crate) fn open(
     if let (Some(pins), true) = (pins, is_new) {
         pin_all(pins, &fds, &sizes)?;
     }
-    let devmap = fds.remove("devmap");
+    let (devmap, endpoints) = (fds.remove("devmap"), fds.remove("endpoints"));
     let variants = Variants::new(stations, full, sizes);
-    Ok(Opened { flows, variants, devmap, adopted })
+    Ok(Opened { flows, variants, devmap, endpoints, adopted })
 }
 
 /// Returns the devmaps of the sets of ports; none without XDP.

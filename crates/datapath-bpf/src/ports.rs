@@ -8,12 +8,21 @@ use std::sync::atomic::Ordering;
 use crate::attachment::{AttachError, Attachment, RxOwner};
 use crate::layout::{
     IFACE_DAEMONS, IFACE_FLAGS, IFACE_GENERIC, IFACE_NOTED, IFACE_PROBES, IFACES, Iface, MAX_PORTS,
-    PORT_DEVMAP, PORT_PEER, PORT_SPLIT, PORT_STACK, PORT_UP, Port,
+    PORT_DEVMAP, PORT_PEER, PORT_SPLIT, PORT_STACK, PORT_UNDERLAY, PORT_UP, Port,
 };
 use crate::maps::Maps;
 use datapath::offload::UpcallAccount;
 use datapath::{AdoptedPort, PortCounts, PortNo, Side};
 use packet::Mac;
+
+/// Returns the side of the device that is the switch's, by the `PORT_*` flags of its port.
+pub(crate) fn side_of(flags: u32) -> Side {
+    match () {
+        () if flags & PORT_STACK != 0 => Side::Stack,
+        () if flags & PORT_UNDERLAY != 0 => Side::Underlay,
+        () => Side::Device,
+    }
+}
 
 fn places(ifindex: u32) -> impl Iterator<Item = usize> {
     (0..IFACE_PROBES).map(move |step| (ifindex.wrapping_add(step) % IFACES) as usize)
@@ -99,7 +108,11 @@ pub(crate) fn put(maps: &Maps, number: u32, attachment: &Attachment, upcall_limi
     let old = maps.ports.read(at);
     let mut flags = old.flags & (PORT_DEVMAP | PORT_SPLIT);
     flags |= if attachment.up { PORT_UP } else { 0 };
-    flags |= if attachment.side == Side::Stack { PORT_STACK } else { 0 };
+    flags |= match attachment.side {
+        Side::Device => 0,
+        Side::Stack => PORT_STACK,
+        Side::Underlay => PORT_UNDERLAY,
+    };
     maps.ports.store_half(at, offset_of!(Port, mtu), attachment.mtu);
     maps.ports.store_half(at, offset_of!(Port, upcall_limit), upcall_limit);
     if old.ifindex == 0 {

@@ -12,12 +12,12 @@ use crate::peer;
 use crate::probe::{KernelProber, Prober};
 use crate::rx_ownership::{self, Move};
 use datapath::offload::{
-    Attached, Ends, HeldFlow, MissChannel, OffloadPort, OffloadProvider, PortSettings, PortSocket,
-    ProviderSlot, Reason, SettingKey, TierState, UpcallAccount,
+    Attached, Ends, HeldFlow, MissChannel, OffloadPort, OffloadProvider, PortSocket, ProviderSlot,
+    Reason, SettingKey, TierState, UpcallAccount,
 };
 use datapath::{
     Actions, AdoptedPort, DropReason, FlowStats, LookupStats, Megaflow, MeterConfig, MeterStats,
-    MissOrigin, PortCounts, PortNo, Refusal, Side, Tier, TierSet, Ufid, Verdict,
+    MissOrigin, PortCounts, PortNo, Refusal, Side, Tier, TierSet, TunnelEndpoint, Ufid, Verdict,
 };
 use netdev::{Endpoint, Kind};
 use packet::{Mac, Packet};
@@ -141,16 +141,21 @@ struct BpfSettings {
     object: Option<PathBuf>,
     /// Frames may enter the other end of a veth pair at once.
     enters_peer: bool,
+    /// The host's stack has the device, too, and may shape what leaves by it.
+    is_shared: bool,
 }
 
 impl BpfSettings {
-    fn of(settings: &PortSettings) -> BpfSettings {
+    fn of(port: &OffloadPort<'_>) -> BpfSettings {
+        let settings = port.settings;
+        let enters_peer = peer::parse_setting(settings.get(peer::SETTING)).unwrap_or(true);
         BpfSettings {
             wish: Wish::of(settings.tier),
             // A word that is none was refused when the port got its settings.
             mode: fit::parse_mode(settings.get(MODE)).unwrap_or(XdpMode::Driver),
             object: settings.get(OBJECT).map(PathBuf::from),
-            enters_peer: peer::parse_setting(settings.get(peer::SETTING)).unwrap_or(true),
+            enters_peer,
+            is_shared: port.side == Side::Underlay,
         }
     }
 
@@ -188,7 +193,7 @@ impl PortState {
         PortState {
             kind: port.kind,
             ifindex: port.ifindex,
-            settings: BpfSettings::of(port.settings),
+            settings: BpfSettings::of(port),
             facts: XdpFacts::default(),
             judgement: Judgement::default(),
             attached: TierSet::NONE,
@@ -203,7 +208,7 @@ impl PortState {
     /// Takes over the present device and settings of the port.
     fn follow(&mut self, port: &OffloadPort<'_>) {
         (self.kind, self.ifindex) = (port.kind, port.ifindex);
-        self.settings = BpfSettings::of(port.settings);
+        self.settings = BpfSettings::of(port);
     }
 
     fn judge(&self, mtu: u32) -> Judgement {
@@ -234,6 +239,7 @@ impl PortState {
     fn may_enter_peer(&self) -> bool {
         self.kind == Kind::System
             && self.settings.enters_peer
+            && !self.settings.is_shared
             && self.facts.link_kind.as_deref() == Some("veth")
     }
 
@@ -243,6 +249,9 @@ impl PortState {
         let Some(ifindex) = self.ifindex.filter(|_| self.is_target) else {
             return Err(not_yet().detail);
         };
+        if self.settings.is_shared {
+            return Err("the host's stack has the device, too".into());
+        }
         if !self.settings.enters_peer {
             return Err(format!("other_config:{}=false", peer::SETTING));
         }
@@ -354,6 +363,10 @@ impl<B: Backend> BpfProvider<B> {
         let BpfSettings { mode, object, .. } = &state.settings;
         match port.side {
             Side::Device => fit::xdp_fit(&state.facts, state.settings.xdp_wish(), *mode)?,
+            Side::Underlay => {
+                let detail = "the host's stack has the device, too, and gets its packets after XDP";
+                return Err(Reason::new(Refusal::DeviceKind, detail));
+            }
             Side::Stack => {
                 let detail = "packets of the host are no raw frames";
                 return Err(Reason::new(Refusal::DeviceKind, detail));
@@ -632,6 +645,10 @@ impl<B: Backend> OffloadProvider for BpfProvider<B> {
             lines.extend(self.backend.refused_programs());
         }
         lines
+    }
+
+    fn set_tunnel_endpoints(&self, endpoints: &[TunnelEndpoint]) {
+        self.backend.set_tunnel_endpoints(endpoints);
     }
 
     fn port_counts(&self, port: PortNo) -> PortCounts {

@@ -9,6 +9,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use libbpf_rs::{AsRawLibbpf as _, OpenMap};
+use zerocopy::{FromBytes, IntoBytes};
 
 /// Converts a result of libbpf: a descriptor or `-errno`.
 fn check(result: i32) -> io::Result<i32> {
@@ -153,6 +154,76 @@ pub(crate) fn set(map: BorrowedFd<'_>, key: u32, value: u32) -> io::Result<()> {
         )
     })
     .map(drop)
+}
+
+/// Adds or replaces an entry of a map.
+///
+/// # Errors
+///
+/// `EINVAL` when the map has keys or values of another size, `E2BIG` when it is full.
+pub(crate) fn insert<K: IntoBytes, V: IntoBytes>(
+    map: BorrowedFd<'_>,
+    key: &K,
+    value: &V,
+) -> io::Result<()> {
+    check_sizes::<K>(map, Some(size_of::<V>()))?;
+    // SAFETY: the kernel reads a key and a value of the sizes that the map has.
+    check(unsafe {
+        libbpf_sys::bpf_map_update_elem(
+            map.as_raw_fd(),
+            (&raw const *key).cast(),
+            (&raw const *value).cast(),
+            0,
+        )
+    })
+    .map(drop)
+}
+
+/// Deletes a key, which need not be there.
+///
+/// # Errors
+///
+/// `EINVAL` when the map has keys of another size.
+pub(crate) fn delete<K: IntoBytes>(map: BorrowedFd<'_>, key: &K) -> io::Result<()> {
+    check_sizes::<K>(map, None)?;
+    // SAFETY: the kernel reads a key of the size that the map has.
+    match check(unsafe {
+        libbpf_sys::bpf_map_delete_elem(map.as_raw_fd(), (&raw const *key).cast())
+    }) {
+        Err(e) if e.raw_os_error() == Some(libc::ENOENT) => Ok(()),
+        other => other.map(drop),
+    }
+}
+
+/// Returns the keys of a map that nothing else changes meanwhile.
+///
+/// # Errors
+///
+/// `EINVAL` when the map has keys of another size.
+pub(crate) fn keys<K: FromBytes + IntoBytes + Copy>(map: BorrowedFd<'_>) -> io::Result<Vec<K>> {
+    check_sizes::<K>(map, None)?;
+    let mut all: Vec<K> = Vec::new();
+    loop {
+        let mut next = K::new_zeroed();
+        let before = all.last().map_or(std::ptr::null(), |key| (&raw const *key).cast());
+        // SAFETY: the kernel reads a key of the size that the map has, or none, and writes one.
+        let found = check(unsafe {
+            libbpf_sys::bpf_map_get_next_key(map.as_raw_fd(), before, (&raw mut next).cast())
+        });
+        match found {
+            Err(e) if e.raw_os_error() == Some(libc::ENOENT) => return Ok(all),
+            found => drop(found?),
+        }
+        all.push(next);
+    }
+}
+
+/// Checks that the map has keys of type K, and values of this size.
+fn check_sizes<K>(map: BorrowedFd<'_>, value: Option<usize>) -> io::Result<()> {
+    let info = map_info(map)?;
+    let is_right = info.key_size as usize == size_of::<K>()
+        && value.is_none_or(|size| info.value_size as usize == size);
+    if is_right { Ok(()) } else { Err(io::Error::from_raw_os_error(libc::EINVAL)) }
 }
 
 /// Puts a program into a table of programs.

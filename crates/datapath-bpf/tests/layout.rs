@@ -85,6 +85,9 @@ fn structures_are_the_same_in_c_and_here() {
         );
         same!(&btf, "port_stats", PortCount { rx_packets, rx_bytes, tx_packets, tx_bytes });
         same!(&btf, "iface", Iface { ifindex, port });
+        if hook == Hook::Tc {
+            same!(&btf, "tunnel_endpoint", TunnelEndpoint { address, port, protocol, pad });
+        }
         assert_eq!(in_c(&btf, "state").0, STATE_BYTES as usize);
         assert_eq!(in_c(&btf, "chain").0, CHAIN_BYTES as usize);
         if hook == Hook::Xdp {
@@ -272,6 +275,7 @@ fn constants_are_the_same_in_c_and_here() {
         ("PORT_DEVMAP", PORT_DEVMAP.into()),
         ("PORT_SPLIT", PORT_SPLIT.into()),
         ("PORT_PEER", PORT_PEER.into()),
+        ("PORT_UNDERLAY", PORT_UNDERLAY.into()),
         ("PORT_SETS", PORT_SETS.into()),
         ("SET_PORTS", SET_PORTS as u64),
         ("IFACES", IFACES.into()),

@@ -12,13 +12,14 @@ use crate::shared::Shared;
 use crate::stats::PmdStats;
 use crate::table::MOVED_AT_ONCE;
 use crate::tracking::ConnectionTable;
+use crate::underlay::SharedPorts;
 use clock::Clock;
 use datapath::offload::UpcallAccount;
 use datapath::scratch::Scratch;
 use datapath::{
     ACTION_DEPTH_LIMIT, Action, Actions, Counters, Datapath, DropReason, FlowDump, FlowStats,
     Flows, LookupStats, Megaflow, MeterConfig, MeterStats, Meters, Packets, PortError, PortInfo,
-    PortNo, PortSpec, Ports, Refusal, Ufid, UpcallFactory,
+    PortKind, PortNo, PortSpec, Ports, Refusal, TunnelEndpoint, Ufid, UpcallFactory,
 };
 use flow::Key;
 use netdev::{Device, Kind, Reception, dummy};
@@ -61,6 +62,7 @@ struct Control {
     miss_queues: BTreeMap<MissSourceId, Arc<RxQueue>>,
     /// The number with which the search for a free number begins.
     next_port: u32,
+    shared_ports: SharedPorts,
 }
 
 impl Control {
@@ -120,6 +122,7 @@ impl UserspaceDatapath {
                 assignment: Assignment::default(),
                 miss_queues: BTreeMap::new(),
                 next_port: 1,
+                shared_ports: SharedPorts::default(),
             }),
             swept: Scratch::default(),
         })
@@ -250,8 +253,20 @@ impl UserspaceDatapath {
     /// `NotFound` without such a port, `Unsupported` when its device cannot do this, or the
     /// kernel's error.
     pub fn set_receiving(&self, port: PortNo, reception: Reception) -> io::Result<()> {
-        let device = self.device(port).ok_or(io::ErrorKind::NotFound)?;
-        device.set_receiving(reception)
+        let shared = self.shared.ports().get(&port).cloned().ok_or(io::ErrorKind::NotFound)?;
+        let device = shared.device().ok_or(io::ErrorKind::NotFound)?;
+        if shared.info.kind != PortKind::Underlay {
+            return device.set_receiving(reception);
+        }
+        // The stack must not answer a packet that the socket has received.
+        if reception.is_on() {
+            self.control().shared_ports.set_receiving(port, true);
+        }
+        let result = device.set_receiving(reception);
+        if !reception.is_on() {
+            self.control().shared_ports.set_receiving(port, false);
+        }
+        result
     }
 
     /// Sets the filter on packets that `port` receives by its own device, effective from the next
@@ -373,6 +388,14 @@ impl Ports for UserspaceDatapath {
         }
         let affinity = ports::affinity(spec)?;
         let (opened, kind) = ports::open(spec, &control.config)?;
+        if spec.kind == PortKind::Underlay {
+            let services = control.shared_ports.services();
+            opened.device.set_services(&services).map_err(|e| PortError::Open {
+                name: spec.name.clone(),
+                cause: format!("setting the filter for packets of tunnels: {e}"),
+            })?;
+            control.shared_ports.set_receiving(number, !control.config.open_muted);
+        }
         let info = PortInfo { number, name: spec.name.clone(), kind: spec.kind };
         let port = Arc::new(Port::new(info, opened, &affinity, &self.shared.tokens));
         map.insert(number, port.clone());
@@ -384,6 +407,7 @@ impl Ports for UserspaceDatapath {
                 for queue in &port.queues {
                     control.assignment.remove(queue);
                 }
+                control.shared_ports.set_receiving(number, false);
                 make_interface_transient(&port);
                 self.close_port(port, true); // nothing was in flight yet
                 return Err(PortError::Open {
@@ -422,6 +446,7 @@ impl Ports for UserspaceDatapath {
         let removed = map.remove(&port).ok_or_else(|| PortError::NotFound(port.to_string()))?;
         self.shared.publish_ports(map);
         control.release_number(port);
+        control.shared_ports.set_receiving(port, false);
         for queue in &removed.queues {
             control.assignment.remove(queue);
         }
@@ -439,6 +464,26 @@ impl Ports for UserspaceDatapath {
 
     fn device(&self, port: PortNo) -> Option<Arc<dyn Device>> {
         self.shared.ports().get(&port).and_then(|p| p.device().cloned())
+    }
+
+    fn set_tunnel_endpoints(&self, endpoints: &[TunnelEndpoint]) {
+        let mut control = self.control();
+        if !control.shared_ports.set_endpoints(endpoints) {
+            return;
+        }
+        let services = control.shared_ports.services();
+        let ports = self.shared.ports();
+        for port in ports.values().filter(|port| port.info.kind == PortKind::Underlay) {
+            let Some(Err(error)) = port.device().map(|device| device.set_services(&services))
+            else {
+                continue;
+            };
+            let name = &port.info.name;
+            tracing::warn!(
+                target: "dpif_netdev",
+                "{name}: its socket does not follow the tunnels ({error})",
+            );
+        }
     }
 
     fn set_policing(&self, port: PortNo, rate_kbps: u32, burst_kb: u32) -> Result<(), PortError> {

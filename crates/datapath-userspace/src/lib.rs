@@ -62,6 +62,7 @@ mod thread;
 mod too_long;
 mod tracking;
 mod tunnel;
+mod underlay;
 mod upcall_limiter;
 
 pub use config::{Config, UpcallShare};

@@ -206,6 +206,7 @@ pub(crate) fn open(spec: &PortSpec, config: &Config) -> Result<(Opened, Kind), P
         kind,
         n_rxq,
         options: spec.options.clone(),
+        is_shared: spec.kind == PortKind::Underlay,
         muted: config.open_muted,
         persistent: config.persistent_internal.clone().filter(|_| kind == Kind::Internal),
         mtu: spec.mtu,

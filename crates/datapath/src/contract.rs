@@ -3,7 +3,7 @@
 
 use crate::{
     Action, DropReason, FlowDump, FlowStats, LookupStats, Megaflow, MeterConfig, MeterStats,
-    PortError, PortInfo, PortNo, PortSpec, Refusal, Ufid, UpcallFactory,
+    PortError, PortInfo, PortNo, PortSpec, Refusal, TunnelEndpoint, Ufid, UpcallFactory,
 };
 use flow::Key;
 use netdev::Device;
@@ -31,6 +31,12 @@ pub trait Ports: Send + Sync {
     /// Sets ingress policing in kilobits per second and kilobits of burst; 0 turns it off. The
     /// error holds the reason for which this port has no policing.
     fn set_policing(&self, port: PortNo, rate_kbps: u32, burst_kb: u32) -> Result<(), PortError>;
+
+    /// Sets the addresses to which packets of tunnels come. Ports of the kind
+    /// [`PortKind::Underlay`](crate::PortKind::Underlay) receive these packets alone.
+    fn set_tunnel_endpoints(&self, endpoints: &[TunnelEndpoint]) {
+        let _ = endpoints;
+    }
 }
 
 /// Megaflows. Called by packet threads in upcalls, by revalidators and by the control thread.

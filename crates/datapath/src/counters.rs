@@ -46,11 +46,14 @@ pub enum DropReason {
     InvalidTunnelPort,
     /// The outer header has a congestion mark, and the packet may have none (RFC 6040, 4.2).
     Congestion,
+    /// A packet that came in by a device of the host, or that goes to an address of the host, is no
+    /// tunnel's.
+    NoTunnel,
 }
 
 impl DropReason {
     /// All of them, in numeric order.
-    pub const ALL: [DropReason; 20] = [
+    pub const ALL: [DropReason; 21] = [
         DropReason::Flow,
         DropReason::TranslationError,
         DropReason::RecirculationLimit,
@@ -71,6 +74,7 @@ impl DropReason {
         DropReason::TunnelPush,
         DropReason::InvalidTunnelPort,
         DropReason::Congestion,
+        DropReason::NoTunnel,
     ];
 
     /// That with this number; `None`: there is none.
@@ -101,6 +105,7 @@ impl DropReason {
             DropReason::TunnelPush => "datapath_drop_tunnel_push_error",
             DropReason::InvalidTunnelPort => "datapath_drop_invalid_tnl_port",
             DropReason::Congestion => "drop_action_congestion",
+            DropReason::NoTunnel => "datapath_drop_no_tunnel",
         }
     }
 }

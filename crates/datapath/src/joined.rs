@@ -13,6 +13,9 @@ pub enum Side {
     /// Packets come in from the host's stack (devices that the switch made); outputs are
     /// received by the host.
     Stack,
+    /// As [`Side::Device`], but the host's stack has the device, too: only packets of tunnels come in
+    /// ([`crate::PortKind::Underlay`]).
+    Underlay,
 }
 
 /// A port found in tables that an earlier daemon left.

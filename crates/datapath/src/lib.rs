@@ -59,7 +59,7 @@ pub use joined::{AdoptedPort, MissOrigin, PortCounts, Side, Tracked};
 pub use megaflow::{FlowDump, FlowStats, Megaflow, Offloaded, Ufid, exact_mask, is_exact};
 pub use meter::{MeterBand, MeterConfig, MeterStats};
 pub use offload::OffloadProvider;
-pub use port::{PortError, PortInfo, PortKind, PortNo, PortSpec, TunnelKind};
+pub use port::{PortError, PortInfo, PortKind, PortNo, PortSpec, TunnelEndpoint, TunnelKind};
 pub use refusal::Refusal;
 pub use tier::{Tier, TierRefusals, TierSet, Verdict};
 pub use upcall::{Upcall, UpcallFactory, UpcallKind, Upcaller};

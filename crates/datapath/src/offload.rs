@@ -63,7 +63,8 @@
 
 use crate::{
     Actions, AdoptedPort, DropReason, FlowStats, LookupStats, Megaflow, MeterConfig, MeterStats,
-    MissOrigin, PortCounts, PortNo, PortSpec, Refusal, Side, Tier, TierSet, Ufid, Verdict,
+    MissOrigin, PortCounts, PortNo, PortSpec, Refusal, Side, Tier, TierSet, TunnelEndpoint, Ufid,
+    Verdict,
 };
 use flow::Match;
 use netdev::{Endpoint, Kind, Reception};
@@ -395,6 +396,13 @@ pub trait OffloadProvider: Send + Sync {
     fn about_port(&self, port: PortNo) -> Vec<String> {
         let _ = port;
         Vec::new()
+    }
+
+    /// Sets the addresses to which packets of tunnels come: ports of [`Side::Underlay`] receive these
+    /// packets alone, and all others stay with the host's stack. A provider that cannot
+    /// distinguish them takes no packets of such ports.
+    fn set_tunnel_endpoints(&self, endpoints: &[TunnelEndpoint]) {
+        let _ = endpoints;
     }
 
     /// Returns the provider's counts of packets at a port that its device does not count: those

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Ports of a datapath.
 
+use netdev::Service;
 use std::collections::BTreeMap;
 use std::fmt;
+use std::net::IpAddr;
 
 /// The kind of a tunnel port.
 pub use tunnel::Kind as TunnelKind;
@@ -48,10 +50,23 @@ pub enum PortKind {
     Patch,
     /// A tunnel port. It has no device: actions name it.
     Tunnel(TunnelKind),
+    /// A Linux interface of the host, which is a port of no bridge. Packets of tunnels leave by it,
+    /// and only those that come to a [`TunnelEndpoint`] enter: all others stay with the host's
+    /// stack. The switch adds it by itself, so no row of the database has this kind.
+    Underlay,
+}
+
+/// An address of the host to which packets of tunnels come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TunnelEndpoint {
+    /// The address.
+    pub address: IpAddr,
+    /// The packets.
+    pub service: Service,
 }
 
 impl PortKind {
-    /// All kinds.
+    /// All kinds that rows of the database may have.
     pub const ALL: [PortKind; 20] = [
         PortKind::System,
         PortKind::Internal,
@@ -97,6 +112,7 @@ impl PortKind {
             PortKind::DummyPmd => "dummy-pmd",
             PortKind::Patch => "patch",
             PortKind::Tunnel(kind) => kind.as_str(),
+            PortKind::Underlay => "underlay",
         }
     }
 
@@ -104,7 +120,7 @@ impl PortKind {
     /// ports have no device.
     pub const fn device(self) -> Option<netdev::Kind> {
         match self {
-            PortKind::System => Some(netdev::Kind::System),
+            PortKind::System | PortKind::Underlay => Some(netdev::Kind::System),
             PortKind::Internal => Some(netdev::Kind::Internal),
             PortKind::Tap => Some(netdev::Kind::Tap),
             PortKind::AfXdp | PortKind::AfXdpNonPmd => Some(netdev::Kind::AfXdp),
@@ -207,7 +223,7 @@ mod tests {
             assert_eq!(PortKind::from_type(kind.as_str()), Some(kind));
         }
         assert_eq!(PortKind::from_type(""), Some(PortKind::System));
-        for unknown in ["nonsense", "System", "vxlan "] {
+        for unknown in ["nonsense", "System", "vxlan ", "underlay"] {
             assert_eq!(PortKind::from_type(unknown), None, "{unknown}");
         }
     }

@@ -6,7 +6,7 @@ use crate::postponed::Postponed;
 use crate::slots::Slots;
 use crate::socket::SocketState;
 use datapath::offload::{Attached, OffloadPort, PortSettings, Reason, TierState};
-use datapath::{AdoptedPort, PortNo, Refusal, Side, Tier, TierSet};
+use datapath::{AdoptedPort, PortKind, PortNo, Refusal, Side, Tier, TierSet, TunnelEndpoint};
 use netdev::Kind;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -40,6 +40,7 @@ pub(crate) struct Port {
     /// The name that the device has now.
     pub(crate) device: String,
     pub(crate) kind: Kind,
+    pub(crate) side: Side,
     pub(crate) settings: PortSettings,
     /// Ingress policing is set, which only the base does.
     pub(crate) policed: bool,
@@ -65,12 +66,19 @@ pub(crate) fn not_yet() -> Reason {
 
 impl Port {
     /// Returns the record of a port that is attached to no provider yet.
-    pub(crate) fn new(name: &str, kind: Kind, settings: PortSettings, slots: &Slots) -> Port {
+    pub(crate) fn new(
+        name: &str,
+        kind: Kind,
+        side: Side,
+        settings: PortSettings,
+        slots: &Slots,
+    ) -> Port {
         let reason = |slot: &crate::slots::Slot| slot.absent().cloned().unwrap_or_else(not_yet);
         Port {
             name: name.to_owned(),
             device: name.to_owned(),
             kind,
+            side,
             settings,
             policed: false,
             ifindex: None,
@@ -84,9 +92,10 @@ impl Port {
     }
 
     /// Returns the side of the device on which the switch is: the host's stack uses the devices
-    /// that the switch creates.
-    pub(crate) fn side_of(kind: Kind) -> Side {
+    /// that the switch creates, and those of the underlay.
+    pub(crate) fn side_of(spec: PortKind, kind: Kind) -> Side {
         match kind {
+            _ if spec == PortKind::Underlay => Side::Underlay,
             Kind::Internal | Kind::Tap => Side::Stack,
             _ => Side::Device,
         }
@@ -103,7 +112,7 @@ impl Port {
             name: &self.name,
             device: &self.device,
             kind: self.kind,
-            side: Port::side_of(self.kind),
+            side: self.side,
             ifindex: self.ifindex,
             mtu: self.mtu,
             is_up: self.is_up,
@@ -175,6 +184,8 @@ pub(crate) struct Control {
     pub(crate) reserved: Vec<AdoptedPort>,
     /// Flows were adopted, and the first configuration has not added all its ports yet.
     pub(crate) adopting: bool,
+    /// The addresses to which packets of tunnels come.
+    pub(crate) endpoints: Vec<TunnelEndpoint>,
     /// Number of new ports that are attached to providers as soon as they are added. The attachment
     /// of further ones is postponed.
     pub(crate) immediate: usize,
@@ -189,6 +200,7 @@ impl Control {
             blockers: slots.iter().map(blocked).collect(),
             reserved: Vec::new(),
             adopting: false,
+            endpoints: Vec::new(),
             immediate: usize::MAX,
         }
     }

@@ -100,6 +100,7 @@ impl PlacedDatapath {
             }
             Ok(provider) => {
                 self.adopt_all(&*provider, &mut control);
+                provider.set_tunnel_endpoints(&control.endpoints);
                 let fill = || {
                     slot.set(Ok(provider.clone()));
                 };

@@ -9,7 +9,8 @@ use crate::socket::Socket;
 use crate::table::PlacementState;
 use datapath::offload::{Ends, PortSettings, PortSocket, Reason};
 use datapath::{
-    Flows, PortError, PortInfo, PortKind, PortNo, PortSpec, Ports, Refusal, Tier, TierSet, Ufid,
+    Flows, PortError, PortInfo, PortKind, PortNo, PortSpec, Ports, Refusal, Side, Tier, TierSet,
+    TunnelEndpoint, Ufid,
 };
 use netdev::{Device, Endpoint, Kind, Reception, Status};
 use std::sync::Arc;
@@ -247,6 +248,7 @@ impl PlacedDatapath {
             number,
             name: &port.name,
             kind: port.kind,
+            is_shared: port.side == Side::Underlay,
             is_here: port.ifindex.is_some(),
             state,
         }
@@ -478,7 +480,8 @@ impl Ports for PlacedDatapath {
             .map(|device| device.kind())
             .or_else(|| spec.kind.device())
             .unwrap_or(Kind::Dummy);
-        let mut port = Port::new(&spec.name, kind, settings, &self.slots);
+        let side = Port::side_of(spec.kind, kind);
+        let mut port = Port::new(&spec.name, kind, side, settings, &self.slots);
         if kind == Kind::System && self.base.opens_muted() {
             port.socket.reception = Reception::Off;
         }
@@ -508,6 +511,14 @@ impl Ports for PlacedDatapath {
     fn device(&self, port: PortNo) -> Option<Arc<dyn Device>> {
         let device = self.base.device(port)?;
         Some(device::counted(device, self.slots.clone(), port))
+    }
+
+    fn set_tunnel_endpoints(&self, endpoints: &[TunnelEndpoint]) {
+        let mut control = self.control();
+        control.endpoints = endpoints.to_vec();
+        self.slots.present().for_each(|(_, provider)| provider.set_tunnel_endpoints(endpoints));
+        drop(control);
+        self.base.set_tunnel_endpoints(endpoints);
     }
 
     fn set_policing(&self, number: PortNo, rate_kbps: u32, burst_kb: u32) -> Result<(), PortError> {

@@ -27,6 +27,8 @@ pub(crate) struct Socket<'a> {
     pub(crate) number: PortNo,
     pub(crate) name: &'a str,
     pub(crate) kind: Kind,
+    /// The host's stack shares the device: the socket has a filter of its own.
+    pub(crate) is_shared: bool,
     /// The device is in the switch's network namespace.
     pub(crate) is_here: bool,
     pub(crate) state: &'a mut SocketState,
@@ -65,7 +67,7 @@ impl PortSocket for Socket<'_> {
     }
 
     fn install_filter(&mut self, filter: BorrowedFd<'_>) {
-        if self.kind != Kind::System || self.state.has_filter {
+        if self.kind != Kind::System || self.is_shared || self.state.has_filter {
             return;
         }
         let again = || match self.state.reception {

@@ -105,6 +105,7 @@ pub(super) fn form(
             device(asked, asked, &["n_rxq", "xdp-mode", "use-need-wakeup"])
         }
         PortKind::System | PortKind::Internal | PortKind::Tap => device(asked, asked, &["n_rxq"]),
+        PortKind::Underlay => Err(unknown(name, asked.as_str())),
     }
 }
 
