@@ -1,21 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The kernel's routing by rtnetlink: routes, rules, addresses and neighbours, read and followed.
 //!
-//! [`RoutingMonitor`] follows them, [`HostRoutes`] asks the kernel for single routes.
-//! [`PathMtuMonitor`] receives the reports of routers about packets that are too long. The readers of
+//! [`RoutingMonitor`] follows them. [`PathMtuMonitor`] receives the reports of routers about packets
+//! that are too long. The readers of
 //! messages are total: a message that is cut short or unknown is left out.
 
 mod address;
-mod host_routes;
 mod monitor;
 mod neighbour;
 mod path_mtu;
 mod route;
 mod rule;
 
-pub use host_routes::{HostRoute, HostRoutes, RouteQuestion};
 pub use monitor::{Pace, RoutingMonitor, RoutingUpdate};
-pub use neighbour::{Resolution, resolve_neighbour};
+pub use neighbour::resolve_neighbour;
 pub use path_mtu::{PathMtu, PathMtuMonitor, Reports};
 
 use crate::netlink::messages;

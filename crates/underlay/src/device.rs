@@ -18,6 +18,8 @@ pub struct Device {
     pub mac: Mac,
     /// True when it is administratively up.
     pub is_up: bool,
+    /// True when it has a link.
+    pub has_link: bool,
     /// Addresses with the lengths of their subnets' prefixes, in the order in which they came.
     pub addresses: Vec<Cidr>,
 }
@@ -55,8 +57,8 @@ impl Device {
     }
 }
 
-/// True for addresses that other links can reach.
-fn is_wide(address: IpAddr) -> bool {
+/// Returns true for addresses whose scope is wider than a link.
+pub fn is_wide(address: IpAddr) -> bool {
     let is_link_local = match address {
         IpAddr::V4(a) => a.is_link_local(),
         IpAddr::V6(a) => a.is_unicast_link_local(),

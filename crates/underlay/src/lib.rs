@@ -59,7 +59,7 @@ mod system;
 mod table;
 
 pub use address::{Cidr, CidrError, address_text};
-pub use device::{Device, Devices};
+pub use device::{Device, Devices, is_wide};
 pub use neighbour::{Neighbour, NeighbourCounters};
 pub use route::{Found, NextHop, Origin, Query, Route, RouteKind};
 pub use routes::{AddRouteError, Routes, TABLE_DEFAULT, TABLE_LOCAL, TABLE_MAIN, UserRoute};
@@ -214,6 +214,12 @@ impl Underlay {
     /// LOCAL port): a learned one, whose time starts again, or else the kernel's.
     pub fn neighbour(&self, device: &str, address: IpAddr) -> Option<Mac> {
         self.neighbours().find(device, address, self.clock.now())
+    }
+
+    /// Returns the neighbours that were asked for within the aging time and that no learned entry
+    /// decided about, with their devices.
+    pub fn questions(&self) -> Vec<(String, IpAddr)> {
+        self.neighbours().questions()
     }
 
     /// Learns or confirms a neighbour.

@@ -115,6 +115,12 @@ impl Neighbours {
         self.next_expiry = Some(self.next_expiry.map_or(until, |t| t.min(until)));
     }
 
+    /// Returns the neighbours that were asked for lately, by devices.
+    pub(crate) fn questions(&self) -> Vec<(String, IpAddr)> {
+        let all = self.asked.iter().flat_map(|(device, at)| at.keys().map(move |a| (device, *a)));
+        all.map(|(device, address)| (device.to_string(), address)).collect()
+    }
+
     fn was_asked(&self, device: &str, address: IpAddr) -> bool {
         self.questions >= MOST || self.asked.get(device).is_some_and(|at| at.contains_key(&address))
     }

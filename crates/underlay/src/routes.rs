@@ -268,9 +268,11 @@ impl Routes {
             Some((name, _)) => Arc::clone(name),
             None => Arc::from(name),
         };
-        let device = devices
-            .entry(Arc::clone(&name))
-            .or_insert_with(|| Device { is_up: true, ..Device::default() });
+        let device = devices.entry(Arc::clone(&name)).or_insert_with(|| Device {
+            is_up: true,
+            has_link: true,
+            ..Device::default()
+        });
         if !device.addresses.contains(&address) {
             device.addresses.push(address);
         }

@@ -53,6 +53,7 @@ fn device(addresses: &[&str]) -> Device {
         mtu: 1500,
         mac: mac(1),
         is_up: true,
+        has_link: true,
         addresses: addresses.iter().map(|a| cidr(a)).collect(),
     }
 }

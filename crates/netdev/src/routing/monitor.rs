@@ -454,6 +454,7 @@ impl Collected {
                 mtu: link.mtu,
                 mac: Mac(link.mac),
                 is_up: link.admin_up,
+                has_link: link.link_up,
                 addresses: Vec::new(),
             };
             let name: Arc<str> = Arc::from(link.name.as_str());

@@ -11,7 +11,6 @@ use std::net::IpAddr;
 // include/uapi/linux/neighbour.h
 const NDA_DST: u16 = 1;
 const NDA_LLADDR: u16 = 2;
-const NDA_FLAGS_EXT: u16 = 15;
 const NUD_REACHABLE: u16 = 0x02;
 const NUD_STALE: u16 = 0x04;
 const NUD_DELAY: u16 = 0x08;
@@ -21,7 +20,6 @@ const NUD_PERMANENT: u16 = 0x80;
 const USABLE: u16 = NUD_REACHABLE | NUD_STALE | NUD_DELAY | NUD_PROBE | NUD_PERMANENT;
 const NTF_USE: u8 = 0x01;
 const NTF_PROXY: u8 = 0x08;
-const NTF_EXT_MANAGED: u32 = 1;
 // include/uapi/linux/netlink.h
 const NLM_F_REPLACE: u16 = 0x100;
 const NLM_F_CREATE: u16 = 0x400;
@@ -63,39 +61,20 @@ pub(super) fn parse(payload: &[u8]) -> Option<KernelNeighbour> {
     })
 }
 
-/// How long the kernel is to know a neighbour.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Resolution {
-    /// As after a packet of the kernel's own: it asks now. The caller repeats the request for as
-    /// long as it sends to the neighbour, about every 30 s, because the kernel does not see those
-    /// packets.
-    Once,
-    /// The kernel asks again whenever the entry ages (`NTF_EXT_MANAGED`, Linux 5.16). Older kernels
-    /// take the request as [`Resolution::Once`].
-    Managed,
-}
-
 /// Makes the kernel find out the Ethernet address of a neighbour at the interface with this index.
-/// [`super::RoutingMonitor`] reports the answer.
+/// It asks now, as for a packet of its own; [`super::RoutingMonitor`] reports the answer. The caller
+/// repeats the request for as long as it sends to the neighbour, because the kernel does not see
+/// those packets.
 ///
 /// # Errors
 ///
 /// `ENODEV`, `EPERM`, or another error of the kernel.
-pub fn resolve_neighbour(
-    client: &LinkClient,
-    index: u32,
-    address: IpAddr,
-    resolution: Resolution,
-) -> io::Result<()> {
+pub fn resolve_neighbour(client: &LinkClient, index: u32, address: IpAddr) -> io::Result<()> {
     let mut fixed = [0; FIXED];
     fixed[0] = family_of(address);
     fixed[4..8].copy_from_slice(&index.to_ne_bytes());
     fixed[10] = NTF_USE;
     let flags = NLM_F_ACK | NLM_F_CREATE | NLM_F_REPLACE;
-    let mut request =
-        Request::new(RTM_NEWNEIGH, flags, &fixed).attribute(NDA_DST, &bytes_of(address));
-    if resolution == Resolution::Managed {
-        request = request.attribute(NDA_FLAGS_EXT, &NTF_EXT_MANAGED.to_ne_bytes());
-    }
+    let request = Request::new(RTM_NEWNEIGH, flags, &fixed).attribute(NDA_DST, &bytes_of(address));
     client.request(request, |_, _| {})
 }

@@ -65,15 +65,13 @@ pub(super) struct Route {
 /// packets do not take: of another family or kind, for one traffic class, with an encapsulation of
 /// its own, without a next hop that is alive.
 pub(super) fn parse(payload: &[u8]) -> Option<Route> {
-    let [_, _, source_length, tos, _, _, _, _, flags @ ..] = *payload.first_chunk::<FIXED>()?;
-    let is_exception = u32::from_ne_bytes(flags) & RTM_F_CLONED != 0;
-    if is_exception || source_length != 0 || tos != 0 { None } else { parse_answer(payload) }
-}
-
-/// Parses the answer to a lookup of one destination, which may be an exception for it.
-pub(super) fn parse_answer(payload: &[u8]) -> Option<Route> {
     // struct rtmsg: family, dst_len, src_len, tos, table, protocol, scope, type, flags(4)
-    let [family, length, _, _, table, _, _, kind, flags @ ..] = *payload.first_chunk::<FIXED>()?;
+    let [family, length, source_length, tos, table, _, _, kind, flags @ ..] =
+        *payload.first_chunk::<FIXED>()?;
+    let is_exception = u32::from_ne_bytes(flags) & RTM_F_CLONED != 0;
+    if is_exception || source_length != 0 || tos != 0 {
+        return None;
+    }
     let is_ipv6 = match i32::from(family) {
         libc::AF_INET => false,
         libc::AF_INET6 => true,

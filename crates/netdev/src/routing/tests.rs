@@ -273,54 +273,6 @@ fn a_relaxed_monitor_puts_dumps_off_until_its_pace_changes() {
 }
 
 #[test]
-fn the_kernel_answers_for_single_routes() {
-    in_namespace(|| {
-        let _f = followed();
-        ip("route add default via 10.0.0.254");
-        ip("addr add 10.1.0.1/24 dev d1");
-        ip("route add default via 10.1.0.254 table 100");
-        ip("rule add fwmark 7 lookup 100");
-        ip("rule add from 10.1.0.1 lookup 100");
-        ip("route add prohibit 10.66.0.0/16");
-        let mut routes = HostRoutes::new().expect("a socket");
-        let now = Instant::now();
-        let question = |destination: &str, source: Option<&str>, mark| RouteQuestion {
-            destination: ip_address(destination),
-            source: source.map(ip_address),
-            mark,
-        };
-        let gateway = |routes: &mut HostRoutes, question| {
-            let answer = routes.lookup(question, now).expect("the kernel answers");
-            answer.and_then(|route| route.gateway).map(|g| g.to_string())
-        };
-        let to = question("8.8.8.8", None, 0);
-        assert_eq!(gateway(&mut routes, to).as_deref(), Some("10.0.0.254"));
-        let marked = question("8.8.8.8", None, 7);
-        assert_eq!(gateway(&mut routes, marked).as_deref(), Some("10.1.0.254"));
-        let from = question("8.8.8.8", Some("10.1.0.1"), 0);
-        assert_eq!(gateway(&mut routes, from).as_deref(), Some("10.1.0.254"));
-        assert_eq!(gateway(&mut routes, question("10.66.0.1", None, 0)), None);
-        assert_eq!(gateway(&mut routes, question("2001:db8::1", None, 0)), None);
-        let local = routes.lookup(question("10.0.0.1", None, 0), now).expect("an answer");
-        assert!(local.is_some_and(|route| route.is_local));
-        let direct = routes.lookup(question("10.0.0.9", None, 0), now).expect("an answer");
-        let direct = direct.expect("a route");
-        assert_eq!((direct.gateway, direct.source), (None, Some(ip_address("10.0.0.1"))));
-        assert_eq!(direct.index, crate::link::find("d0").expect("there").index);
-
-        let asked = routes.questions();
-        ip("route replace default via 10.0.0.253");
-        assert_eq!(gateway(&mut routes, to).as_deref(), Some("10.0.0.254"), "from the cache");
-        assert_eq!(routes.questions(), asked);
-        routes.invalidate();
-        assert_eq!(gateway(&mut routes, to).as_deref(), Some("10.0.0.253"));
-        ip("route replace default via 10.0.0.252");
-        let later = routes.lookup(to, now + Duration::from_secs(10)).expect("an answer");
-        assert_eq!(later.and_then(|r| r.gateway), Some(ip_address("10.0.0.252")));
-    });
-}
-
-#[test]
 fn the_kernel_resolves_neighbours() {
     in_namespace(|| {
         let mut f = followed();
@@ -333,19 +285,14 @@ fn the_kernel_resolves_neighbours() {
         let (client, index) = (LinkClient::new().expect("a socket"), crate::link::find("d0"));
         let index = index.expect("there").index;
         let mac = Some("02:00:00:00:00:02".to_owned());
-        for (at, resolution) in
-            [("10.0.0.2", Resolution::Once), ("2001:db8::2", Resolution::Managed)]
-        {
+        for at in ["10.0.0.2", "2001:db8::2"] {
             let address = ip_address(at);
-            resolve_neighbour(&client, index, address, resolution).expect("accepted");
+            resolve_neighbour(&client, index, address).expect("accepted");
             f.until(at, |f| {
                 f.neighbours.get(&("d0".to_owned(), address)).map(Mac::to_string) == mac
             });
         }
-        let shown = Command::new("ip").args(["neigh", "show", "2001:db8::2"]).output();
-        let shown = String::from_utf8(shown.expect("iproute2 is installed").stdout);
-        assert!(shown.is_ok_and(|text| text.contains("managed")));
-        let nowhere = resolve_neighbour(&client, 9999, ip_address("10.0.0.2"), Resolution::Once);
+        let nowhere = resolve_neighbour(&client, 9999, ip_address("10.0.0.2"));
         assert_eq!(nowhere.map_err(|e| e.raw_os_error()), Err(Some(libc::ENODEV)));
     });
 }
@@ -419,7 +366,7 @@ proptest! {
         if let Some(first) = bytes.first_mut() {
             *first = family;
         }
-        let _ = (address::parse(&bytes), route::parse(&bytes), route::parse_answer(&bytes));
+        let _ = (address::parse(&bytes), route::parse(&bytes));
         let _ = (rule::parse(&bytes), neighbour::parse(&bytes));
         prop_assert!(decode_all(&bytes) <= bytes.len() / 16);
     }

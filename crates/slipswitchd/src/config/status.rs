@@ -278,7 +278,7 @@ fn egress(context: &Context<'_>, port: &Port) -> Option<(String, bool)> {
     let mut bridges = context.switch.bridges();
     let is_up = match bridges.find_map(|b| b.port_by_name(&found.device)) {
         Some(port) => port.status.link_up,
-        None => context.underlay.routes().devices().get(&*found.device).is_some_and(|d| d.is_up),
+        None => context.underlay.routes().devices().get(&*found.device).is_some_and(|d| d.has_link),
     };
     Some((found.device.to_string(), is_up))
 }
