@@ -111,6 +111,13 @@ pub enum Effect {
         /// The packet that asks.
         packet: Arc<Packet>,
     },
+    /// A neighbour at a device of the host is not known: the kernel asks for it.
+    ResolveNeighbour {
+        /// Name of the device.
+        device: Arc<str>,
+        /// Address of the neighbour.
+        address: IpAddr,
+    },
 }
 
 /// Direction of packets through a patch or tunnel port.
@@ -173,7 +180,8 @@ pub fn apply(effects: &[Effect], seen: &FlowStats, events: &Sender) {
             | Effect::FinTimeout { .. }
             | Effect::UseNeighbour { .. }
             | Effect::LearnNeighbour { .. }
-            | Effect::Solicit { .. } => {
+            | Effect::Solicit { .. }
+            | Effect::ResolveNeighbour { .. } => {
                 apply_one(effect, packets, tcp_flags, used, events);
             }
         }
@@ -242,6 +250,9 @@ fn apply_one(effect: &Effect, packets: u64, tcp_flags: u16, used: Millis, events
                 port: *port,
                 packet: Arc::clone(packet),
             });
+        }
+        Effect::ResolveNeighbour { device, address } if packets > 0 => {
+            events.send(Event::ResolveNeighbour { device: Arc::clone(device), address: *address });
         }
         Effect::FinTimeout { rule, idle, hard } if tcp_flags & FIN_OR_RST != 0 => {
             rule.timeouts.reduce(*idle, *hard);

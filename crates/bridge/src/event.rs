@@ -11,6 +11,7 @@ use crate::learned_flow::LearnedFlow;
 use clock::Millis;
 use openflow::PortNo;
 use packet::Packet;
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -64,6 +65,13 @@ pub enum Event {
         port: PortNo,
         /// The packet.
         packet: Arc<Packet>,
+    },
+    /// Makes the kernel ask for a neighbour at a device of the host.
+    ResolveNeighbour {
+        /// Name of the device.
+        device: Arc<str>,
+        /// Address of the neighbour.
+        address: IpAddr,
     },
     /// Routes, neighbours or addresses of the underlay have changed. The event only wakes the control
     /// thread: [`crate::switch::Switch::publish`] finds the change.

@@ -313,8 +313,8 @@ impl SlowPath {
     }
 
     /// Translates a packet (or any packet, when `None`) with a datapath's key. Returns `None` when
-    /// its port or its recirculation id belongs to no bridge. A packet out of a tunnel that is no
-    /// vport's gets a drop.
+    /// its port or its recirculation id belongs to no bridge, and the port is no device of the host.
+    /// A packet out of a tunnel that is no vport's gets a drop.
     pub(crate) fn translate(
         &self,
         snapshot: &Snapshot,
@@ -322,6 +322,9 @@ impl SlowPath {
         packet: Option<&Packet>,
         now: Millis,
     ) -> Option<Translation> {
+        if let Some(translation) = translate::from_host(snapshot, key) {
+            return Some(translation);
+        }
         let place = match translate::locate(snapshot, key, &self.recirc) {
             Ok(place) => place,
             Err(LocateError::NoTunnelPort) => {

@@ -20,7 +20,7 @@ use crate::translate::{Request, Translation};
 use crate::tunnel;
 use ::tunnel::SourcePorts;
 use clock::{Clock, Millis};
-use datapath::{Datapath, FlowStats, PortError, PortKind, PortSpec};
+use datapath::{Datapath, FlowStats, PortError, PortKind, PortSpec, TunnelEndpoint};
 use flow::Key;
 use hashbrown::HashMap;
 use netdev::Status;
@@ -72,6 +72,10 @@ pub struct Switch {
     meter_ids: MeterIds,
     /// Datapath ports that stand for tunnels.
     backings: tunnel::Backings,
+    /// Hidden ports of devices of the host.
+    host_ports: tunnel::HostPorts,
+    /// The addresses at which they receive, as the datapath has them.
+    endpoints: Vec<TunnelEndpoint>,
     /// Routes and neighbours over which tunnels go.
     underlay: Option<Arc<Underlay>>,
     /// Its sequence number at the last publication.
@@ -130,6 +134,8 @@ impl Switch {
             dirty: HashMap::new(),
             meter_ids: MeterIds::default(),
             backings: tunnel::Backings::default(),
+            host_ports: tunnel::HostPorts::default(),
+            endpoints: Vec::new(),
             underlay: None,
             underlay_sequence: 0,
             tunnel_output: tunnel::Output::default(),
@@ -258,7 +264,10 @@ impl Switch {
         let dp_port = match (spec.kind, &request.tunnel) {
             (PortKind::Patch, _) => None,
             (_, Some(config)) => Some(self.back_tunnel(&spec.name, config, spec.wanted)?),
-            _ => Some(self.datapath.add_port(spec)?),
+            _ => {
+                self.host_ports.release(&*self.datapath, &spec.name);
+                Some(self.datapath.add_port(spec)?)
+            }
         };
         let bridge =
             self.bridges.get_mut(index.0).and_then(Option::as_mut).ok_or_else(not_found)?;
@@ -322,6 +331,9 @@ impl Switch {
                 if let Err(e) = self.datapath.remove_port(dp_port) {
                     let name = &port.name;
                     tracing::warn!(target: "bridge", "could not remove port {name} from the datapath ({e})");
+                }
+                if !self.backings.is_empty() {
+                    self.mark_all_dirty(); // tunnels may go over it as a device of the host
                 }
             }
             (None, _) => {}
@@ -578,7 +590,11 @@ impl Switch {
         if self.dirty.is_empty() {
             return;
         }
+        if self.dirty.values().any(|dirty| *dirty == Dirty::All) {
+            self.follow_hosts();
+        }
         let next = self.draft();
+        self.announce_endpoints(&next.tunnels);
         let all = std::mem::take(&mut self.dirty).into_values().any(|dirty| dirty == Dirty::All);
         let is_port_toggled = std::mem::take(&mut self.is_port_toggled);
         let causes = &mut self.counters.revalidations;

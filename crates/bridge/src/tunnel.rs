@@ -11,16 +11,20 @@
 //! |---|---|
 //! | `backings` | the datapath ports that stand for tunnels |
 //! | `config` | options of a vport, and their texts |
+//! | `hosts` | devices of the host that are ports of no bridge |
 //! | `listening` | from a packet to an address of the host to the tunnel that it comes out of |
 //! | `vports` | from the outer header of a packet to the vport |
 
 mod backings;
 mod config;
+mod hosts;
 mod listening;
 mod vports;
 
 pub(crate) use backings::Backings;
 pub use config::{Config, Erspan, Extensions, OrFlow, PacketTypeMode, Tos, Ttl};
+pub(crate) use hosts::HostPorts;
+pub use hosts::{HostDevice, Hosts};
 pub use listening::{AddressedDevice, Listener, Listening};
 pub use vports::{Outer, Vport, VportMatch, Vports};
 
@@ -53,6 +57,8 @@ pub struct Tunnels {
     /// The ports of devices, by the names of the devices: a port of the bridge with this name, or else
     /// that of the first bridge. Empty without tunnels.
     pub devices: HashMap<String, (BridgeIndex, PortNo)>,
+    /// Devices of the host that are ports of no bridge.
+    pub hosts: Hosts,
     /// Routes and neighbours.
     pub underlay: Option<Arc<Underlay>>,
     /// A route or a rule names a mark of packets.

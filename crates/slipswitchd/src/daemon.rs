@@ -12,6 +12,7 @@
 use crate::args::{Args, DummyLevel};
 use crate::config::{self, Configuration, Context, Extent};
 use crate::openflow::{Control, Parts, Services, SharedControl};
+use crate::routing::NeighbourKeeper;
 use bridge::connection::{Connections, PortEvent};
 use bridge::event::{Event, Sender};
 use bridge::pipeline::Change;
@@ -57,6 +58,8 @@ pub struct Daemon {
     /// True when the kernel's routes and neighbours are followed: not in dummy mode, and not with
     /// `--disable-system-route`.
     pub follows_kernel_routes: bool,
+    /// Has the kernel ask for neighbours at devices of the host.
+    pub(crate) neighbour_keeper: NeighbourKeeper,
     /// OpenFlow connections.
     pub connections: Connections,
     /// OpenFlow listeners and connectors.
@@ -129,6 +132,7 @@ impl Daemon {
             placed,
             underlay,
             follows_kernel_routes: args.dummy == DummyLevel::Off && !args.disable_system_route,
+            neighbour_keeper: NeighbourKeeper::default(),
             connections: Connections::new(),
             services,
             configuration,
@@ -165,6 +169,9 @@ impl Daemon {
                     }
                 }
                 Event::Solicit { bridge, port, packet } => self.solicit(bridge, port, &packet),
+                Event::ResolveNeighbour { device, address } => {
+                    self.neighbour_keeper.resolve(&self.underlay, &device, address);
+                }
                 Event::MacTableChanged(_) | Event::UnderlayChanged => {}
             }
         }
@@ -282,6 +289,13 @@ impl Daemon {
             for port in ports.filter(|port| port.tunnel.is_none()) {
                 if let Some(number) = port.dp_port {
                     placed.compare(number, &port.status);
+                }
+            }
+            for number in self.switch.host_ports() {
+                let device = self.switch.datapath().device(number);
+                let status = device.and_then(|device| device.status().ok());
+                if let Some(status) = status {
+                    placed.compare(number, &status);
                 }
             }
         }

@@ -4,15 +4,21 @@
 
 use crate::daemon::Shared;
 use crate::run::readable;
-use netdev::routing::{Pace, PathMtuMonitor, RoutingMonitor, RoutingUpdate};
+use netdev::link::LinkClient;
+use netdev::routing::{Pace, PathMtuMonitor, RoutingMonitor, RoutingUpdate, resolve_neighbour};
 use std::convert::Infallible;
 use std::io;
+use std::net::IpAddr;
 use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::io::unix::{AsyncFd, AsyncFdReadyGuard};
 use underlay::Underlay;
 
+/// Time between two requests to the kernel to keep the neighbours of the underlay at devices of the
+/// host. The kernel does not see the packets that go to them; it asks a neighbour again when the
+/// entry is older than about 30 s (`base_reachable_time`).
+const KEEP_NEIGHBOURS: Duration = Duration::from_secs(30);
 /// Time from an error to the next attempt.
 const AFTER_ERROR: Duration = Duration::from_secs(5);
 /// A tunnel that is added while a dump is put off is noticed after this time.
@@ -122,6 +128,53 @@ async fn follow(daemon: &Shared) -> io::Result<Infallible> {
         // Data that arrives from now on makes the descriptor ready again.
         if let Some(mut ready) = ready {
             ready.clear_ready();
+        }
+    }
+}
+
+/// Makes the kernel ask for the neighbours of tunnels at devices of the host.
+#[derive(Debug, Default)]
+pub(crate) struct NeighbourKeeper {
+    client: Option<LinkClient>,
+}
+
+impl NeighbourKeeper {
+    /// Has the kernel ask for the neighbour `address` at `device`.
+    pub(crate) fn resolve(&mut self, underlay: &Underlay, device: &str, address: IpAddr) {
+        let index = underlay.routes().devices().get(device).map(|device| device.index);
+        let Some(index) = index.filter(|index| *index != 0) else { return };
+        if let Err(error) = self.request(index, address) {
+            tracing::debug!(
+                target: "tunnel",
+                "{device}: the kernel does not ask for {address} ({error})"
+            );
+        }
+    }
+
+    fn request(&mut self, index: u32, address: IpAddr) -> io::Result<()> {
+        if self.client.is_none() {
+            self.client = Some(LinkClient::new()?);
+        }
+        let Some(client) = &self.client else { return Ok(()) };
+        resolve_neighbour(client, index, address)
+    }
+}
+
+/// Keeps the neighbours of tunnels at devices of the host fresh, as long as packets go to them.
+pub(crate) async fn keep_neighbours(daemon: Shared) {
+    if !daemon.borrow().follows_kernel_routes {
+        return;
+    }
+    loop {
+        tokio::time::sleep(KEEP_NEIGHBOURS).await;
+        let mut d = daemon.borrow_mut();
+        let d = &mut *d;
+        let snapshot = d.switch.slow_path().published.newest();
+        let hosts = &snapshot.tunnels.hosts;
+        for (device, address) in d.underlay.questions() {
+            if hosts.named(&device).is_some() {
+                d.neighbour_keeper.resolve(&d.underlay, &device, address);
+            }
         }
     }
 }

@@ -143,6 +143,7 @@ async fn run(args: Args, dirs: Dirs, process: &mut process::Daemon) -> Result<()
     spawn_local(watch_ends(Rc::clone(&daemon)));
     spawn_local(routing::watch(Rc::clone(&daemon)));
     spawn_local(routing::watch_path_mtus(Rc::clone(&daemon)));
+    spawn_local(routing::keep_neighbours(Rc::clone(&daemon)));
     spawn_local(work_off_postponed(Rc::clone(&daemon)));
     spawn_local(watch_signals(Rc::clone(&daemon), signals));
 

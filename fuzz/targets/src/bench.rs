@@ -89,7 +89,10 @@ impl Bench {
                     let changes = self.switch.learn(bridge, &flow, used).unwrap_or_default();
                     self.connections.rules_changed(bridge, changes, &mut self.switch, now);
                 }
-                Event::MacTableChanged(_) | Event::Solicit { .. } | Event::UnderlayChanged => {}
+                Event::MacTableChanged(_)
+                | Event::Solicit { .. }
+                | Event::ResolveNeighbour { .. }
+                | Event::UnderlayChanged => {}
             }
         }
     }

@@ -4,14 +4,15 @@
 use super::{Dirty, Switch, mark};
 use crate::snapshot::BridgeIndex;
 use crate::tunnel::{
-    AddressedDevice, Config, Listening, Output, Tunnels, Vport, VportMatch, Vports,
+    AddressedDevice, Config, Listening, OrFlow, Output, Tunnels, Vport, VportMatch, Vports,
 };
 use ::tunnel::SourcePorts;
 use datapath::{PortError, PortNo as DpPort, TunnelKind};
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashSet};
 use openflow::PortNo;
+use packet::Mac;
 use std::sync::Arc;
-use underlay::Underlay;
+use underlay::{Device, Devices, Query, Underlay, is_wide};
 
 impl Switch {
     /// Changes the options of a tunnel port, which keeps its number. `wanted` is the wanted number
@@ -206,6 +207,58 @@ impl Switch {
         all
     }
 
+    /// Gives the devices of the host over which tunnels go their hidden ports, and removes those of
+    /// others: in time before the publication of a change of ports, tunnels or the underlay.
+    pub(super) fn follow_hosts(&mut self) {
+        let wanted = self.wanted_hosts();
+        if self.host_ports.follow(&*self.datapath, &wanted) {
+            self.counters.port_updates += 1;
+        }
+    }
+
+    /// Returns the devices of the host over which tunnels go: those with an address that other links
+    /// reach, since packets of tunnels may come to each address, and those of the routes to the other
+    /// ends of tunnels. Ports of bridges are not among them.
+    fn wanted_hosts(&self) -> Devices {
+        let underlay = self.underlay.as_ref();
+        let is_pushing = self.tunnel_output == Output::Push && !self.backings.is_empty();
+        let Some(underlay) = underlay.filter(|_| is_pushing) else { return Devices::new() };
+        let routes = underlay.routes();
+        let ports = || self.bridges().flat_map(|b| b.ports.values());
+        let own: HashSet<&str> =
+            ports().filter(|p| !p.is_virtual()).map(|p| p.name.as_str()).collect();
+        let remotes = ports().filter_map(|port| match port.tunnel.as_ref()?.remote {
+            OrFlow::Fixed(remote) => Some(remote),
+            OrFlow::Flow => None,
+        });
+        let led_to: HashSet<Arc<str>> =
+            remotes.filter_map(|remote| Some(routes.lookup(&Query::to(remote))?.device)).collect();
+        let is_wanted = |name: &Arc<str>, device: &Device| {
+            let is_there = device.index != 0 && device.is_up && device.mac != Mac::default();
+            let has_address = || device.addresses.iter().any(|a| is_wide(a.address()));
+            is_there && !own.contains(&**name) && (has_address() || led_to.contains(name))
+        };
+        let devices = routes.devices().iter().filter(|(name, device)| is_wanted(name, device));
+        devices.map(|(name, device)| (Arc::clone(name), device.clone())).collect()
+    }
+
+    /// Returns the hidden ports of devices of the host.
+    pub fn host_ports(&self) -> impl Iterator<Item = DpPort> {
+        self.host_ports.numbers()
+    }
+
+    /// Sets the addresses, in the datapath, at which devices of the host receive packets of tunnels.
+    pub(super) fn announce_endpoints(&mut self, tunnels: &Tunnels) {
+        let endpoints = match tunnels.hosts.is_empty() {
+            true => Vec::new(),
+            false => tunnels.listening.host_endpoints(),
+        };
+        if endpoints != self.endpoints {
+            self.datapath.set_tunnel_endpoints(&endpoints);
+            self.endpoints = endpoints;
+        }
+    }
+
     /// Returns all about tunnels that translation reads.
     pub(super) fn tunnels(&self) -> Tunnels {
         let ports = || self.bridges().flat_map(|b| b.ports.values().map(move |p| (b.index, p)));
@@ -236,6 +289,7 @@ impl Switch {
             vports: Vports::new(vports),
             listening: Listening::new(listeners, &devices),
             devices: ports_of_devices,
+            hosts: routes.as_ref().map(|r| self.host_ports.hosts(r.devices())).unwrap_or_default(),
             underlay: self.underlay.clone(),
             routes_by_mark: routes.is_some_and(|routes| routes.name_marks()),
             output: self.tunnel_output,

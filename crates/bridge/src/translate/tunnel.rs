@@ -8,6 +8,10 @@
 //! follow it. A packet whose next hop has no known address is dropped, and its effect asks for the
 //! address.
 //!
+//! A device of the host that is a port of no bridge has a hidden port in the datapath. The outer frame
+//! leaves by it as it is, and the kernel asks for the next hop's address. A packet that comes in by
+//! the hidden port comes out of a tunnel, or is dropped.
+//!
 //! # Soundness
 //! The outer frame's fields come from options, from fields that are exact by then, and from tables.
 //! So the bits that the next bridge reads of it need no mask, except for those that are still the
@@ -20,7 +24,8 @@ use super::output::pipeline_fields;
 use crate::effect::{Direction, Effect};
 use crate::snapshot::{BridgeIndex, BridgeView, PortView, Snapshot};
 use crate::trace::Kind;
-use crate::tunnel::{Config, OrFlow, Outer, Output, PacketTypeMode, Tos, Ttl};
+use crate::translation::Translation;
+use crate::tunnel::{Config, HostDevice, OrFlow, Outer, Output, PacketTypeMode, Tos, Ttl};
 use ::tunnel::{Header, Metadata, Payload, Request, flags};
 use clock::OncePer;
 use datapath::{Action as DpAction, DropReason, PortNo as DpPort, TunnelKind};
@@ -124,13 +129,79 @@ pub(crate) fn without_vport(snapshot: &Snapshot, key: &Key) -> Translation {
 
 /// The device, the next hop and the addresses of an outer frame.
 struct Path<'a> {
-    bridge_index: BridgeIndex,
-    bridge: &'a BridgeView,
-    port: &'a PortView,
+    exit: Exit<'a>,
     source: IpAddr,
     next_hop: Mac,
     /// Bytes of the longest IP packet that it carries.
     mtu: Option<u16>,
+}
+
+/// The device by which outer frames leave.
+#[derive(Clone, Copy)]
+enum Exit<'a> {
+    /// A port of a bridge: the frame goes through the tables of that bridge.
+    Bridge(BridgeIndex, &'a BridgeView, &'a PortView),
+    /// A device of the host.
+    Host(&'a HostDevice),
+    /// The destination is an address of the host itself, at this device.
+    Own(&'a HostDevice),
+}
+
+impl<'a> Exit<'a> {
+    /// Returns the exit by which a route leads; `None` when no port has the route's device.
+    fn of(snapshot: &'a Snapshot, route: &Found) -> Option<Exit<'a>> {
+        if let Some((index, bridge, port)) = port_of_device(snapshot, &route.device) {
+            return Some(Exit::Bridge(index, bridge, port));
+        }
+        let host = snapshot.tunnels.hosts.named(&route.device)?;
+        Some(if route.is_local { Exit::Own(host) } else { Exit::Host(host) })
+    }
+
+    fn device(&self) -> &'a str {
+        match *self {
+            Exit::Bridge(_, _, port) => &port.name,
+            Exit::Host(host) | Exit::Own(host) => &host.name,
+        }
+    }
+
+    /// Returns the name under which the device's neighbours are known.
+    fn neighbours(&self) -> &'a str {
+        match *self {
+            Exit::Bridge(_, bridge, _) => &bridge.name,
+            Exit::Host(host) | Exit::Own(host) => &host.name,
+        }
+    }
+
+    fn mac(&self) -> [u8; 6] {
+        match *self {
+            Exit::Bridge(_, _, port) => port.mac,
+            Exit::Host(host) | Exit::Own(host) => host.mac,
+        }
+    }
+
+    fn out_port(&self) -> Option<DpPort> {
+        match *self {
+            Exit::Bridge(_, _, port) => port.dp_port,
+            Exit::Host(host) | Exit::Own(host) => Some(host.number),
+        }
+    }
+}
+
+/// Returns the translation of a packet that came in by a device of the host: it comes out of a
+/// tunnel, or is dropped. `None`: it came in by another port.
+pub(crate) fn from_host(snapshot: &Snapshot, key: &Key) -> Option<Translation> {
+    let is_first_lookup = key.recirc_id.get() == 0 && !key.tunnel.is_some();
+    let host = snapshot.tunnels.hosts.at(DpPort(key.in_port.get())).filter(|_| is_first_lookup)?;
+    let mut mask = Mask::WILDCARD;
+    mask.0.dl_dst = [0xff; 6];
+    mask.0.dl_type.set(u16::MAX);
+    let listening = &snapshot.tunnels.listening;
+    let backing = match key.dl_dst == host.mac {
+        true => listening.lookup_at_host(key, &mut mask),
+        false => None,
+    };
+    let action = backing.map_or(DpAction::Drop(DropReason::NoTunnel), DpAction::TunnelPop);
+    Some(Translation { actions: vec![action], mask, ..Translation::default() })
 }
 
 impl<'a> Context<'a> {
@@ -422,7 +493,7 @@ impl<'a> Context<'a> {
         let Some(tunnel) = self.sent_fields(config) else { return };
         let Some(path) = self.path(&tunnel) else { return };
         let Some(header) = self.header(config, &tunnel, &path) else { return };
-        let Some(out_port) = path.port.dp_port else { return };
+        let Some(out_port) = path.exit.out_port() else { return };
         let frame = self.outer_frame(&header, &tunnel, &path);
         let added = header.bytes().len() as u64;
         let push =
@@ -438,7 +509,16 @@ impl<'a> Context<'a> {
                 ctx.emit(DpAction::Trunc(max_len));
             }
             ctx.emit(push);
-            ctx.in_bridge(path.bridge_index, path.bridge, path.port.number);
+            match path.exit {
+                Exit::Bridge(index, bridge, port) => ctx.in_bridge(index, bridge, port.number),
+                Exit::Host(host) => ctx.emit(DpAction::Output(host.number)),
+                Exit::Own(_) => {
+                    let listening = &ctx.snapshot.tunnels.listening;
+                    let backing = listening.lookup_at_host(&frame, &mut Mask::WILDCARD.clone());
+                    let none = DpAction::Drop(DropReason::NoTunnel);
+                    ctx.emit(backing.map_or(none, DpAction::TunnelPop));
+                }
+            }
         });
         let after = std::mem::replace(&mut self.effects, effects);
         let outer_mask = self.mask;
@@ -471,55 +551,60 @@ impl<'a> Context<'a> {
         let query = Query { destination, source: tunnel.source(), mark };
         let found = underlay.and_then(|underlay| Some((underlay, underlay.lookup(&query)?)));
         let place = found.and_then(|(underlay, found)| {
-            let (index, bridge, port) = port_of_device(snapshot, &found.device)?;
-            Some((underlay, found, index, bridge, port))
+            let exit = Exit::of(snapshot, &found)?;
+            Some((underlay, found, exit))
         });
-        let Some((underlay, found, bridge_index, bridge, port)) = place else {
+        let Some((underlay, found, exit)) = place else {
             self.report(Kind::Warning, || "native tunnel routing failed".to_string());
             return None;
         };
         let hop = found.neighbour(destination);
         let shown = address_text(hop);
-        self.report(Kind::Detail, || format!("tunneling to {shown} via {}", port.name));
-        if port.mac == [0; 6] {
+        self.report(Kind::Detail, || format!("tunneling to {shown} via {}", exit.device()));
+        let mac = exit.mac();
+        if mac == [0; 6] {
             self.report(Kind::Warning, || {
                 "tunnel output device lacks Ethernet address".to_string()
             });
             return None;
         }
-        let Some(next_hop) = underlay.neighbour(&bridge.name, hop) else {
-            self.solicit(underlay, &found, hop, (bridge_index, bridge, port));
+        let source = found.source;
+        if let Exit::Own(_) = exit {
+            self.report(Kind::Detail, || "tunneling to this host".to_string());
+            return Some(Path { exit, source, next_hop: Mac(mac), mtu: None });
+        }
+        let Some(next_hop) = underlay.neighbour(exit.neighbours(), hop) else {
+            self.solicit(underlay, &found, hop, exit);
             return None;
         };
-        let device: Arc<str> = Arc::from(bridge.name.as_str());
+        let device: Arc<str> = Arc::from(exit.neighbours());
         self.effect(|| Effect::UseNeighbour {
             underlay: Arc::clone(underlay),
             device,
             address: hop,
         });
-        let source = found.source;
         self.report(Kind::Detail, || {
-            format!(
-                "tunneling from {} {} to {next_hop} {shown}",
-                Mac(port.mac),
-                address_text(source)
-            )
+            format!("tunneling from {} {} to {next_hop} {shown}", Mac(mac), address_text(source))
         });
         let reported = underlay.path_mtu(destination);
         let mtu = found.mtu.into_iter().chain(reported).min();
         let mtu = mtu.map(|mtu| u16::try_from(mtu).unwrap_or(u16::MAX));
-        Some(Path { bridge_index, bridge, port, source, next_hop, mtu })
+        Some(Path { exit, source, next_hop, mtu })
     }
 
     /// Asks for the Ethernet address of the next hop.
-    fn solicit(
-        &mut self,
-        underlay: &Underlay,
-        found: &Found,
-        hop: IpAddr,
-        (bridge_index, bridge, port): (BridgeIndex, &BridgeView, &PortView),
-    ) {
+    fn solicit(&mut self, underlay: &Underlay, found: &Found, hop: IpAddr, exit: Exit<'_>) {
         let shown = address_text(hop);
+        let (bridge_index, bridge, port) = match exit {
+            Exit::Bridge(index, bridge, port) => (index, bridge, port),
+            Exit::Host(host) | Exit::Own(host) => {
+                self.report(Kind::Detail, || {
+                    format!("neighbor cache miss for {shown} on {}, asking the kernel", host.name)
+                });
+                let device = Arc::clone(&host.name);
+                return self.effect(|| Effect::ResolveNeighbour { device, address: hop });
+            }
+        };
         self.report(Kind::Detail, || {
             let what = if hop.is_ipv4() { "ARP" } else { "ND" };
             format!(
@@ -560,7 +645,7 @@ impl<'a> Context<'a> {
             Header::build(&Request {
                 kind: config.kind,
                 eth_dst: path.next_hop.0,
-                eth_src: path.port.mac,
+                eth_src: path.exit.mac(),
                 metadata: &metadata,
                 payload,
                 is_generic_protocol: config.extensions.gpe,
@@ -584,7 +669,7 @@ impl<'a> Context<'a> {
         let mut key = Key::ZERO;
         key.pkt_mark = self.key.pkt_mark;
         key.skb_priority = self.key.skb_priority;
-        (key.dl_src, key.dl_dst) = (path.port.mac, path.next_hop.0);
+        (key.dl_src, key.dl_dst) = (path.exit.mac(), path.next_hop.0);
         match (path.source, tunnel.destination()) {
             (IpAddr::V4(from), IpAddr::V4(to)) => {
                 key.dl_type.set(ethertype::IPV4);

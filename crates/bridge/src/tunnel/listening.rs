@@ -6,13 +6,15 @@
 //! rules, so that a megaflow is exact in no more bits than the answer depends on.
 
 use classifier::{Classifier, Conjunction, Entry, MiniMatch};
-use datapath::{PortNo, TunnelKind};
+use datapath::{PortNo, TunnelEndpoint, TunnelKind};
 use flow::extract::{FRAG_ANY, FRAG_LATER};
 use flow::{Key, Mask, Match};
 use hashbrown::HashSet;
+use netdev::Service;
 use packet::{ethertype, ip_proto};
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
+use underlay::is_wide;
 
 /// IP protocols: IPv4 and IPv6 inside of IP (RFC 2003, RFC 2473), GRE (RFC 2784).
 const IPV4: u8 = 4;
@@ -94,6 +96,9 @@ impl Entry for Endpoint {
 pub struct Listening {
     listeners: Vec<Arc<Listener>>,
     endpoints: Classifier<Endpoint>,
+    /// The same for packets to any Ethernet address of the host, which takes a packet to each of its
+    /// addresses at each of its devices.
+    at_hosts: Classifier<Endpoint>,
     /// Names of the devices with an IP address.
     devices: HashSet<String>,
 }
@@ -121,12 +126,9 @@ impl Listening {
             let each = listening.listeners.iter();
             let each = each.flat_map(|l| l.protocols().iter().map(move |protocol| (l, *protocol)));
             for (listener, protocol) in each {
-                let matching = endpoint(listener, protocol, mac, address);
-                let matching = MiniMatch::new(&matching);
-                let is_new = listening.endpoints.find(&matching, 0).is_none();
-                if is_new {
-                    let listener = Arc::clone(listener);
-                    listening.endpoints.insert(Arc::new(Endpoint { matching, listener }));
+                insert(&mut listening.endpoints, listener, protocol, Some(mac), address);
+                if is_wide(address) {
+                    insert(&mut listening.at_hosts, listener, protocol, None, address);
                 }
             }
         }
@@ -146,6 +148,30 @@ impl Listening {
         self.endpoints.lookup(&mut key, mask).map(|endpoint| endpoint.listener.number)
     }
 
+    /// Returns the datapath port that receives a packet with `key`, which has come in by a device of
+    /// the host and has its Ethernet address. Makes the bits exact on which the answer depends.
+    pub fn lookup_at_host(&self, key: &Key, mask: &mut Mask) -> Option<PortNo> {
+        let mut key = *key;
+        self.at_hosts.lookup(&mut key, mask).map(|endpoint| endpoint.listener.number)
+    }
+
+    /// Returns the addresses at which devices of the host receive packets of tunnels.
+    pub fn host_endpoints(&self) -> Vec<TunnelEndpoint> {
+        let endpoint = |endpoint: &Arc<Endpoint>| {
+            let matching = endpoint.matching.expand();
+            let key = matching.key();
+            let address = match key.dl_type.get() {
+                ethertype::IPV4 => IpAddr::from(Ipv4Addr::from_bits(key.nw_dst.get())),
+                _ => IpAddr::from(Ipv6Addr::from(key.ipv6_dst)),
+            };
+            let service = Service { protocol: key.nw_proto, port: key.tp_dst.get() };
+            TunnelEndpoint { address, service }
+        };
+        let mut all: Vec<TunnelEndpoint> = self.at_hosts.iter().map(endpoint).collect();
+        all.sort();
+        all
+    }
+
     /// Returns the datapath ports that receive, in the order of their numbers.
     pub fn listeners(&self) -> &[Arc<Listener>] {
         &self.listeners
@@ -157,12 +183,28 @@ impl Listening {
     }
 }
 
-/// Returns the packets that `listener` receives at one address. There is no reassembly, so none of
-/// them is a fragment; and none has a VLAN header.
-fn endpoint(listener: &Listener, protocol: u8, mac: [u8; 6], address: IpAddr) -> Match {
+/// Adds what `listener` receives at one address, unless an earlier listener receives it.
+fn insert(
+    table: &mut Classifier<Endpoint>,
+    listener: &Arc<Listener>,
+    protocol: u8,
+    mac: Option<[u8; 6]>,
+    address: IpAddr,
+) {
+    let matching = MiniMatch::new(&endpoint(listener, protocol, mac, address));
+    if table.find(&matching, 0).is_none() {
+        table.insert(Arc::new(Endpoint { matching, listener: Arc::clone(listener) }));
+    }
+}
+
+/// Returns the packets that `listener` receives at one address, and at one Ethernet address if `mac`
+/// names it. There is no reassembly, so none of them is a fragment; and none has a VLAN header.
+fn endpoint(listener: &Listener, protocol: u8, mac: Option<[u8; 6]>, address: IpAddr) -> Match {
     let (mut key, mut mask) = (Key::ZERO, Mask::WILDCARD);
     let m = &mut mask.0;
-    (key.dl_dst, m.dl_dst) = (mac, [0xff; 6]);
+    if let Some(mac) = mac {
+        (key.dl_dst, m.dl_dst) = (mac, [0xff; 6]);
+    }
     m.vlans[0].tci.set(u16::MAX);
     m.dl_type.set(u16::MAX);
     match address {

@@ -647,6 +647,7 @@ fn effect_texts(effects: &[Effect]) -> Vec<String> {
         // Only for the packet itself.
         Effect::LearnNeighbour { .. } => String::new(),
         Effect::Solicit { port, packet, .. } => format!("solicit {port} {:?}", packet.data()),
+        Effect::ResolveNeighbour { device, address } => format!("resolve {device} {address}"),
     };
     effects.iter().map(text).collect()
 }
