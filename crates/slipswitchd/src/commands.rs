@@ -41,6 +41,7 @@ mod ports;
 mod routes;
 mod tiers;
 mod trace;
+mod tunnel_mtu;
 mod tunnels;
 mod upcalls;
 

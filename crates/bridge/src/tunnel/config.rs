@@ -162,6 +162,29 @@ pub struct Config {
 }
 
 impl Config {
+    /// Returns how many bytes longer than a packet of the overlay its outer packet is: outer headers
+    /// without options of Geneve, and the packet's own Ethernet header, if the tunnel carries it.
+    pub fn overhead(&self) -> u32 {
+        const UDP: u32 = 8;
+        const ETHERNET: u32 = 14;
+        let ip = if matches!(self.remote, OrFlow::Fixed(IpAddr::V6(_))) { 40 } else { 20 };
+        let layer2 = if self.mode == PacketTypeMode::LegacyL3 { 0 } else { ETHERNET };
+        let field = |is_there: bool| if is_there { 4 } else { 0 };
+        let header = match self.kind {
+            TunnelKind::Vxlan | TunnelKind::Geneve | TunnelKind::Lisp | TunnelKind::Gtpu => UDP + 8,
+            TunnelKind::Bareudp => UDP,
+            TunnelKind::Gre | TunnelKind::Ip6Gre => {
+                4 + field(self.checksum) + field(self.out_key.is_some()) + field(self.sequence)
+            }
+            TunnelKind::Erspan | TunnelKind::Ip6Erspan => {
+                8 + if self.erspan.version == OrFlow::Fixed(1) { 8 } else { 12 }
+            }
+            TunnelKind::Srv6 => 8 + 16 * self.segments.len() as u32,
+            TunnelKind::Stt => 20 + 18,
+        };
+        ip + header + layer2
+    }
+
     /// Returns the options of a vport that only names its other end.
     pub fn new(kind: TunnelKind, remote: OrFlow<IpAddr>) -> Config {
         Config {
@@ -366,6 +389,22 @@ mod tests {
     fn shown(config: &Config) -> String {
         let pairs = config.options().into_iter().map(|(k, v)| format!("{k}={v}"));
         pairs.collect::<Vec<_>>().join(", ")
+    }
+
+    #[test]
+    fn outer_headers_take_their_bytes() {
+        let six = OrFlow::Fixed(IpAddr::from([0, 0, 0, 0, 0, 0, 0, 1u16]));
+        assert_eq!(config(TunnelKind::Vxlan).overhead(), 50);
+        assert_eq!(Config::new(TunnelKind::Geneve, six).overhead(), 70);
+        assert_eq!(config(TunnelKind::Gre).overhead(), 38);
+        let key = Some(OrFlow::Flow);
+        let long =
+            Config { out_key: key, checksum: true, sequence: true, ..config(TunnelKind::Gre) };
+        assert_eq!(long.overhead(), 50);
+        assert_eq!(config(TunnelKind::Gtpu).overhead(), 36);
+        let mut erspan = config(TunnelKind::Erspan);
+        erspan.erspan.version = OrFlow::Fixed(1);
+        assert_eq!(erspan.overhead(), 50);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //! `slipswitch/tiers`: the tiers of each port, and the reasons why it is not on others.
 
 use super::ports::sorted;
-use super::{Answer, Commands};
+use super::{Answer, Commands, tunnel_mtu};
 use crate::daemon::Daemon;
 use datapath::PortNo;
 use placement::PlacedDatapath;
@@ -20,8 +20,11 @@ fn tiers(daemon: &Daemon, wanted: Option<&str>) -> Answer {
         return Err(format!("{name}: no such port"));
     }
     let mut out = String::new();
+    let too_small = tunnel_mtu::lines(daemon);
     for port in ports.iter().filter(|p| wanted.is_none_or(|name| p.name == name)) {
-        let _ = write!(out, "{}\n{}", port.name, lines(daemon, port.number)); // a String takes all writes
+        let more = too_small.get(&port.name).map_or("", String::as_str);
+        // A String takes all writes.
+        let _ = write!(out, "{}\n{}{more}", port.name, lines(daemon, port.number));
     }
     Ok(out)
 }
