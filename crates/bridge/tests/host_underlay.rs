@@ -242,12 +242,12 @@ fn a_device_that_becomes_a_port_of_a_bridge_is_hidden_no_more() {
 fn a_route_to_a_device_without_an_address_gives_it_a_hidden_port() {
     let mut site = Site::new();
     let mut all = system(&[("lo0", 3, "10.9.0.1/32"), ("eth0", 7, "fe80::1/64")]);
-    let gateway = Some("fe80::2".parse().unwrap());
+    let gateway: IpAddr = "fe80::2".parse().unwrap();
     all.routes.push(SystemRoute {
         table: TABLE_MAIN,
         prefix: "10.0.0.2/32".parse().unwrap(),
         kind: RouteKind::Unicast,
-        next_hop: Some(NextHop { device: "eth0".into(), gateway }),
+        next_hop: Some(NextHop { device: "eth0".into(), gateway: Some(gateway) }),
         source: Some([10, 9, 0, 1].into()),
         metric: 0,
         mtu: None,
@@ -255,7 +255,7 @@ fn a_route_to_a_device_without_an_address_gives_it_a_hidden_port() {
     site.underlay.set_system(all);
     site.switch.publish();
     assert!(site.send("eth0").is_empty());
-    site.underlay.set_kernel_neighbour("eth0", gateway.unwrap(), Some(Mac(THEIR_MAC)));
+    site.underlay.set_kernel_neighbour("eth0", gateway, Some(Mac(THEIR_MAC)));
     site.switch.publish();
     let sent = site.send("eth0");
     assert_eq!(sent[0].data()[..6], THEIR_MAC);

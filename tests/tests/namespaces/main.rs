@@ -8,6 +8,7 @@ mod fastpath;
 mod flood;
 mod full;
 mod handover;
+mod host_nic;
 mod kernel_tunnels;
 mod lifecycle;
 mod objects;
