@@ -270,7 +270,7 @@ static __always_inline struct emc_entry *emc_find(const struct emc_key *k, __u32
 #define EMC_BEYOND(x) beyond |= mask->words[x] & ~settings.union_mask[x];
 
 /* Returns true when the mask covers only words that an entry's key has. W_RECIRC and the words of
- * connections are always zero in packets from ports. */
+ * metadata are always zero in packets from ports. */
 static __always_inline bool emc_may_remember(const struct mask *mask)
 {
 	__u64 beyond = 0;

@@ -190,8 +190,76 @@ static __always_inline int exec_output(hook_ctx *ctx, struct state *st, __u32 po
 		return drop(DROP_MALFORMED); /* shorter than an Ethernet header */
 #endif
 	chain_end(ctx, st, st->flow, port);
-	return output(ctx, port, st->in_port, st->covered);
+	return output(ctx, port, st->in_port, st->foreign ? 0 : st->covered);
 }
+
+#if !AT_XDP
+
+/* The part of a state that a copy must not change. Of the key only the metadata of a tunnel and of
+ * connection tracking is saved: a new lookup writes the rest again. */
+#define SAVED_FROM __builtin_offsetof(struct state, key[PORT_WORDS])
+
+struct saved {
+	__u64 words[(sizeof(struct state) - SAVED_FROM) / 8];
+};
+
+_Static_assert(sizeof(struct state) % 8 == 0, "whole words");
+
+/* The states that a CPU has saved. The kernel sends at most 8 packets within each other
+ * (XMIT_RECURSION_LIMIT). */
+#define SAVED_STATES 8
+struct saved_states {
+	__u64 count;
+	struct saved states[SAVED_STATES];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct saved_states);
+} saved SEC(".maps");
+
+/**
+ * state_save - Saves a state before a copy is sent, whose way may lead through these programs again.
+ * @st: the state
+ *
+ * Return: the saved part, for state_restore(); NULL when there is no room.
+ */
+static __always_inline struct saved *state_save(const struct state *st)
+{
+	struct saved_states *all;
+	struct saved *kept;
+	__u32 zero = 0;
+	__u64 at;
+
+	all = bpf_map_lookup_elem(&saved, &zero);
+	if (!all)
+		return 0;
+	at = all->count;
+	opaque(at);
+	if (at >= SAVED_STATES)
+		return 0;
+	opaque(at);
+	kept = &all->states[at];
+	all->count++;
+	__builtin_memcpy(kept, &st->key[PORT_WORDS], sizeof(*kept));
+	return kept;
+}
+
+/* Restores a state that state_save() saved last. */
+static __always_inline void state_restore(struct state *st, const struct saved *kept)
+{
+	struct saved_states *all;
+	__u32 zero = 0;
+
+	__builtin_memcpy(&st->key[PORT_WORDS], kept, sizeof(*kept));
+	all = bpf_map_lookup_elem(&saved, &zero);
+	if (all)
+		all->count--;
+}
+
+#endif
 
 /**
  * exec_copy - Runs an OP_OUTPUT that sends a copy of the packet.
@@ -204,15 +272,14 @@ static __always_inline void exec_copy(hook_ctx *ctx, struct state *st, __u32 por
 #if AT_XDP
 	count_drop(DROP_UNSUPPORTED); /* XDP copies only by OP_COPIES */
 #else
-	/* output_copy() may overwrite the state. Of the key only the metadata of connection tracking is
-	 * saved: a new lookup writes the rest again. */
-	const __u64 begin = __builtin_offsetof(struct state, key[W_CT]);
-	__u64 saved[(sizeof(*st) - begin) / 8];
+	struct saved *kept = state_save(st);
 
-	_Static_assert(sizeof(*st) % 8 == 0, "whole words");
-	__builtin_memcpy(saved, &st->key[W_CT], sizeof(saved));
+	if (!kept) {
+		count_drop(DROP_UNSUPPORTED);
+		return;
+	}
 	output_copy(ctx, port);
-	__builtin_memcpy(&st->key[W_CT], saved, sizeof(saved));
+	state_restore(st, kept);
 #endif
 }
 

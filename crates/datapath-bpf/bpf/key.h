@@ -21,14 +21,16 @@
 #endif
 
 /* Bits of words, as in slot_detail.needs, mask.needs and settings.needs. */
-#define BIT(word) (1u << (word))
+#define BIT(word) (1ull << (word))
 #define HOT_BITS (BIT(HOT_WORDS) - 1)
 #define COLD_BITS ((BIT(PORT_WORDS) - 1) & ~HOT_BITS) /* of words that headers fill in */
-#define CT_BITS ((BIT(WORDS) - 1) & ~(BIT(PORT_WORDS) - 1))
+#define METADATA_BITS ((BIT(WORDS) - 1) & ~(BIT(PORT_WORDS) - 1)) /* zero in packets from ports */
+#define TUNNEL_BITS ((BIT(W_CT) - 1) & ~(BIT(W_TUN0) - 1))
+#define CT_BITS ((BIT(WORDS) - 1) & ~(BIT(W_CT) - 1))
 #define ND_BITS (BIT(W_ND0) | BIT(W_ND1) | BIT(W_HW0) | BIT(W_HW1) | BIT(W_ND2))
 
 /* Returns true when some flow matches on one of these words. Constant for the verifier. */
-static __always_inline bool wants(__u32 bits)
+static __always_inline bool wants(__u64 bits)
 {
 	return settings.needs & bits;
 }

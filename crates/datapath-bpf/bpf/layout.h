@@ -56,7 +56,19 @@ enum word {
 	W_HW1, /* rest of arp_tha, tcp_flags, zero */
 	W_ND2, /* nd_reserved, nd_options_type, zero */
 	PORT_WORDS, /* the words from here on are zero in packets from ports */
-	W_CT = PORT_WORDS, /* ct_state, ct_nw_proto, ct_zone, ct_mark */
+	W_TUN0 = PORT_WORDS, /* low half of tun_id, tun_flags, tun_tos, tun_ttl */
+	W_TUN1, /* outer tp_src and tp_dst, tun_gbp_id, tun_gbp_flags, zero */
+	W_TIP4, /* tun_src, tun_dst */
+	W_TSRC0, /* tun_ipv6_src */
+	W_TSRC1,
+	W_TDST0, /* tun_ipv6_dst */
+	W_TDST1,
+	W_OPT0, /* bit n of the first byte: there is the n-th option of config.options; three zeros;
+		 * the data of options from here on */
+	W_OPT1,
+	W_OPT2,
+	W_OPT3,
+	W_CT, /* ct_state, ct_nw_proto, ct_zone, ct_mark */
 	W_CT_LABEL0, /* ct_label */
 	W_CT_LABEL1,
 	W_CT_IP4, /* ct_nw_src, ct_nw_dst */
@@ -69,19 +81,24 @@ enum word {
 };
 
 #define COLD_WORDS (WORDS - HOT_WORDS)
-#define CT_WORDS (WORDS - PORT_WORDS)
+#define TUNNEL_WORDS (W_CT - W_TUN0)
+#define WORDS_OF_OPTIONS (W_CT - W_OPT0)
+#define CT_WORDS (WORDS - W_CT)
+#define METADATA_WORDS (WORDS - PORT_WORDS)
 
 /* Factors of the hash: of each word, of the mask's number, of the high half of each word. Then
- * those of the exact-match cache: of its words, of their high halves. */
+ * those of the exact-match cache: of its words, of their high halves, and the same of the words of
+ * tunnels. */
 #define FACTOR_OF_MASK WORDS
 #define FACTORS_OF_HALVES (WORDS + 1)
 #define FACTORS_OF_CHECK (2 * WORDS + 1)
-#define FACTORS (FACTORS_OF_CHECK + 2 * EMC_WORDS)
+#define FACTORS_OF_TUNNEL_CHECK (FACTORS_OF_CHECK + 2 * EMC_WORDS)
+#define FACTORS (FACTORS_OF_TUNNEL_CHECK + 2 * TUNNEL_WORDS)
 
 /* In addition to the bits of words, where words are given as bits: the flow matches on a field
  * after the Ethernet header and VLANs. (Some words have fields of both sides.) */
-#define NEEDS_L3 (1u << 30)
-#define ALL_NEEDS (((1u << WORDS) - 1) | NEEDS_L3)
+#define NEEDS_L3 (1ull << 62)
+#define ALL_NEEDS (((1ull << WORDS) - 1) | NEEDS_L3)
 
 /* Bits of nw_frag, as in `flow::extract`. */
 #define FRAG_ANY 1
@@ -95,16 +112,17 @@ enum word {
 /* slot.flags */
 #define FLOW_NO_GSO 1 /* a packet that is still to be segmented cannot run the actions */
 #define FLOW_PRECHECK 2   /* XDP: the program copies, recirculates or cuts: see undo.h */
-#define FLOW_TRACKED 4 /* the match has words of connections that are not zero: no packet from a
-			* port matches */
+#define FLOW_METADATA 4 /* the match has words from PORT_WORDS on that are not zero: no packet from
+			 * a port matches */
 #define FLOW_CHAIN 8 /* the actions are a `ct` that changes no connection, edits, and a new lookup: see
 		      * chain.h */
 #define FLOW_CHAIN_END 16 /* the actions are edits and one output */
+#define FLOW_POP 32 /* the action is tnl_pop to the port in slot_detail.tunnel: see tunnel.h */
 #define FLOW_PACKET_TYPE 0x80 /* for the daemon only: the match names packet_type 0 */
 
 /* mask.needs of a mask that no flow uses, with other masks after it: searches skip it. The daemon
  * may write to it. */
-#define MASK_VACANT 0x80000000u
+#define MASK_VACANT (1ull << 63)
 
 #define NO_PORT 0xffffffffu
 #define NO_PROGRAM 0xffffffffu
@@ -123,21 +141,22 @@ struct slot {
 /* The other part of the flow, under the same number. */
 struct slot_detail {
 	__u64 cold[COLD_WORDS];
-	__u32 needs;   /* bit W_x: the mask covers bits of word W_x */
+	__u64 needs;   /* bit W_x: the mask covers bits of word W_x */
 	__u32 reason;  /* enum drop */
+	__u32 tunnel;  /* FLOW_POP: number of the tunnel's port */
 	__u64 ufid[2]; /* high half first */
 	__u64 hash;    /* of the key under the mask, as in the index */
 	__u64 installed; /* milliseconds, CLOCK_MONOTONIC */
 	__u64 instructions; /* upper bound of the tail calls that the program takes */
-	__u64 pad[4];
 };
 
 /* One mask (one tuple of the tuple space search). Searches go through the masks in order, up to the
  * first unused one. */
 struct mask {
 	__u64 words[WORDS];
-	__u32 needs; /* bit W_x: words[x] is not 0. 0: end of the masks. in_port is always set */
+	__u64 needs; /* bit W_x: words[x] is not 0. 0: end of the masks. in_port is always set */
 	__u32 flows; /* how many use it; programs ignore this */
+	__u32 pad;
 };
 
 /* The index: two-choice buckets, see flow_index.h.
@@ -328,7 +347,33 @@ struct port {
 	__u64 closed_until; /* no miss goes up before this time, nanoseconds, CLOCK_MONOTONIC */
 	__u64 peer_mac; /* PORT_PEER: address of the other end, in the first six bytes */
 	__u64 ct_closed_until; /* no packet goes up at an OP_CT before this time */
-	__u64 pad;
+	__u32 tunnel;        /* enum tunnel_kind: the port is of a tunnel, and has no device */
+	__u32 tunnel_helper; /* tunnel: the kernel's device that takes packets which cannot be popped
+			      * here because they are still to be segmented. 0: none */
+};
+
+/* Tunnels that programs pop. */
+enum tunnel_kind {
+	TUNNEL_NONE,
+	TUNNEL_VXLAN,
+	TUNNEL_VXLAN_GBP, /* headers may have group policy */
+	TUNNEL_GENEVE,
+	TUNNEL_GRE,
+};
+
+/* An inner frame begins below this offset; a power of two. */
+#define TUNNEL_REACH 512
+
+/* Geneve options whose data the words W_OPT0 to W_OPT3 have. An entry that is in use stays as it is.
+ * The first one that is not in use ends the table. */
+#define TUNNEL_OPTIONS 8
+#define OPTION_BYTES 28 /* of data */
+struct tunnel_option {
+	__be32 header; /* class, type, length; the reserved bits are zero */
+	__u8 at;       /* first byte of the data, counted from the start of W_OPT0 */
+	__u8 bytes;    /* of the data; a multiple of 4 */
+	__u8 in_use;
+	__u8 pad;
 };
 
 /* Port counters where no device counts (PORT_STACK, PORT_PEER): [shard * MAX_PORTS + port]. */
@@ -436,13 +481,14 @@ struct config {
 	__u32 emc_used;    /* lines of emc_lines; 0: the cache is off; may change */
 	__u32 emc_reach;   /* the most lines that were in use so far; may grow */
 	__u64 factors[FACTORS]; /* odd, random, secret; see settings.h */
+	struct tunnel_option options[TUNNEL_OPTIONS];
 };
 
 /* The header before a packet that goes up through the tap device. It resembles an Ethernet header,
  * so that the kernel can insert a VLAN tag at byte 12. All in network order. */
 #define MISS_ETHERTYPE 0x88b5 /* IEEE 802 local experimental 1 */
 #define MISS_HEADER 32 /* bytes */
-#define MISS_TRACKED 88 /* bytes */
+#define MISS_TRACKED 176 /* bytes */
 struct miss_header {
 	__be32 in_port;
 	__be32 recirc_id;
@@ -456,10 +502,10 @@ struct miss_header {
 } __attribute__((packed));
 _Static_assert(sizeof(struct miss_header) == MISS_HEADER, "bytes of the miss header");
 
-/* The rest of the header, of a packet that has metadata of connection tracking, or whose list of
- * actions goes on in the daemon. In network order. */
+/* The rest of the header, of a packet that has metadata of a tunnel or of connection tracking, or whose
+ * list of actions goes on in the daemon. In network order. */
 struct miss_tracked {
-	__u64 words[CT_WORDS]; /* of the key, from W_CT on */
+	__u64 words[METADATA_WORDS]; /* of the key, from PORT_WORDS on */
 	__be64 installed;      /* of the flow */
 	__be32 flow;           /* number of the slot */
 	__be32 cell;           /* of the flow's program, where the list goes on; NO_CELL: the packet
@@ -547,6 +593,7 @@ enum tail {
 	TAIL_CT,       /* OP_CT */
 	TAIL_CT_MOVE,  /* tc: OP_CT of a packet that TAIL_CT leaves. Empty: it goes up */
 	TAIL_CHAIN,    /* a packet from a port whose flow has FLOW_CHAIN. Empty: as any other flow */
+	TAIL_TUNNEL,   /* a packet from a port whose flow has FLOW_POP */
 	TAILS,
 };
 

@@ -16,6 +16,7 @@
 #include "ingress.h"
 #include "emc.h"
 #include "undo.h"
+#include "tunnel_strip.h"
 #include "output.h"
 #include "parse.h"
 #include "parse_fast.h"
@@ -36,6 +37,9 @@
 #define COLD_EACH(f)                                                                      \
 	f(W_META) f(W_REST) f(W_MPLS0) f(W_MPLS1) f(W_SRC0) f(W_SRC1) f(W_DST0) f(W_DST1) \
 		f(W_ND0) f(W_ND1) f(W_HW0) f(W_HW1) f(W_ND2)
+#define TUNNEL_EACH(f)                                                                    \
+	f(W_TUN0) f(W_TUN1) f(W_TIP4) f(W_TSRC0) f(W_TSRC1) f(W_TDST0) f(W_TDST1) f(W_OPT0) \
+		f(W_OPT1) f(W_OPT2) f(W_OPT3)
 #define CT_EACH(f)                                                                        \
 	f(W_CT) f(W_CT_LABEL0) f(W_CT_LABEL1) f(W_CT_IP4) f(W_CT_TP) f(W_CT_SRC0) f(W_CT_SRC1) \
 		f(W_CT_DST0) f(W_CT_DST1)
@@ -70,6 +74,9 @@ static __always_inline __u32 cache_hash(const struct state *st)
 	__u64 sum = 0;
 
 	HOT_EACH(UNION_WORD)
+	if (st->tunnelled) {
+		TUNNEL_EACH(UNION_WORD)
+	}
 	if (st->tracked) {
 		CT_EACH(UNION_WORD)
 	}
@@ -140,7 +147,7 @@ static __always_inline bool lookup_matches(const __u64 *key, const struct slot *
 	return !diff;
 }
 
-#define DIFFERENCE_CT(x) diff |= (key[x] ^ detail->cold[x - HOT_WORDS]) & mask->words[x];
+#define DIFFERENCE_METADATA(x) diff |= (key[x] ^ detail->cold[x - HOT_WORDS]) & mask->words[x];
 
 /* Does lookup_matches() for a key in the state, by all words. */
 static __always_inline bool lookup_matches_all(const __u64 *key, const struct slot *slot,
@@ -151,11 +158,16 @@ static __always_inline bool lookup_matches_all(const __u64 *key, const struct sl
 
 	if (!lookup_matches(key, slot, number, mask))
 		return false;
-	if (mask->needs & CT_BITS) {
+	if (mask->needs & METADATA_BITS) {
 		detail = detail_of(number);
 		if (!detail)
 			return false;
-		CT_EACH(DIFFERENCE_CT)
+		if (mask->needs & TUNNEL_BITS) {
+			TUNNEL_EACH(DIFFERENCE_METADATA)
+		}
+		if (mask->needs & CT_BITS) {
+			CT_EACH(DIFFERENCE_METADATA)
+		}
 	}
 	return !diff;
 }
@@ -200,6 +212,14 @@ static __always_inline int lookup_leave(hook_ctx *ctx, __u32 depth)
 #else
 	return tail_call(ctx, TAIL_MISS);
 #endif
+}
+
+/* Leaves a packet whose metadata is in the state: as it arrived, while the outer headers of a tunnel are
+ * in place. */
+static __always_inline int lookup_leave_state(hook_ctx *ctx, struct state *st)
+{
+	tunnel_forget(st);
+	return lookup_leave(ctx, st->depth);
 }
 
 /* Returns true when the daemon accepts no misses of this port now. */
@@ -252,6 +272,10 @@ static __always_inline void state_init(struct state *st, __u32 in_port)
 	st->pulled = 0;
 	st->deferred = 0;
 	st->tracked = 0;
+	st->base = 0;
+	st->tunnelled = 0;
+	st->foreign = 0;
+	st->popping = 0;
 	st->resumes = 0;
 	st->ct_cached = 0;
 	st->chain = 0;
@@ -279,13 +303,13 @@ static __always_inline void state_begin_program(struct state *st, __u32 flow, __
  * lookup_unparsed - Continues with a packet that was not parsed.
  * @ctx: the packet
  * @why: enum parse: a header is out of reach, or there are too many
- * @depth: recirculations so far
+ * @st: its state
  *
  * Headers are made linear once. If that is not enough, the packet is for the daemon.
  *
  * Return: the verdict.
  */
-static __always_inline int lookup_unparsed(hook_ctx *ctx, int why, __u32 depth)
+static __always_inline int lookup_unparsed(hook_ctx *ctx, int why, struct state *st)
 {
 #if !AT_XDP
 	__u64 reach = data_end_of(ctx) - data_of(ctx);
@@ -293,7 +317,7 @@ static __always_inline int lookup_unparsed(hook_ctx *ctx, int why, __u32 depth)
 	if (why == PARSE_PULL && reach < PULL_BYTES && reach < ctx->len)
 		return tail_call(ctx, TAIL_PULL);
 #endif
-	return lookup_leave(ctx, depth);
+	return lookup_leave_state(ctx, st);
 }
 
 /* The fast path's view of a packet. */
@@ -377,8 +401,8 @@ static __always_inline bool lookup_decide(const __u64 *key, const struct emc_key
 		return false;
 	mask_number = slot->mask;
 	mask = bpf_map_lookup_elem(&masks, &mask_number);
-	if (!mask || slot->dead || slot->flags & FLOW_TRACKED ||
-	    mask->needs & ~(settings.needs | CT_BITS) ||
+	if (!mask || slot->dead || slot->flags & FLOW_METADATA ||
+	    mask->needs & ~(settings.needs | METADATA_BITS) ||
 	    !lookup_matches(key, slot, number, mask))
 		return false;
 	lookup_decide_by(d, number, slot);
@@ -424,6 +448,14 @@ static __always_inline bool lookup_has_chain(__u32 number)
 	return slot && slot->flags & FLOW_CHAIN && slot->hooks & HOOK;
 }
 
+/* Returns true when the slot has FLOW_POP, and runs at this hook. */
+static __always_inline bool lookup_pops(__u32 number)
+{
+	struct slot *slot = bpf_map_lookup_elem(&slots, &number);
+
+	return slot && slot->flags & FLOW_POP && slot->hooks & HOOK;
+}
+
 /**
  * lookup_fast - Handles a packet of the common shape if its flow is cached with one output.
  * @ctx: the packet
@@ -449,6 +481,8 @@ static __always_inline int lookup_fast(hook_ctx *ctx, __u32 in_port)
 		bpf_tail_call_static(ctx, &tails, TAIL_CHAIN);
 		return NOT_HERE; /* the kernel refused that program */
 	}
+	if (settings.features & FEATURE_TUNNEL && output == NO_PORT && lookup_pops(emc_slot(e)))
+		return tunnel_enter(ctx, in_port, emc_slot(e));
 	if (output == NO_PORT || !(emc_hooks(e) & HOOK))
 		return NOT_HERE;
 	/* The whole frame is in memory: parse_fast() refuses tags outside of it. */
@@ -527,6 +561,8 @@ static __always_inline int lookup(hook_ctx *ctx)
 			goto slow;
 		return verdict;
 	}
+	if (d.flags & FLOW_POP)
+		return tunnel_enter(ctx, in_port, d.slot);
 	if (d.program != NO_PROGRAM && !(settings.features & FEATURE_LAYERS))
 		goto walk;
 	if (d.program != NO_PROGRAM && !lookup_can_redirect_any(&view))
@@ -564,7 +600,7 @@ slow:
 	state_init(st, in_port);
 	if (err == PARSE_ALL)
 		return tail_call(ctx, TAIL_RECIRC);
-	return lookup_unparsed(ctx, err, 0);
+	return lookup_unparsed(ctx, err, st);
 }
 
 /* Returns true when the kernel would end the flow's program before its end. */
@@ -573,6 +609,14 @@ static __always_inline bool lookup_exceeds_tail_calls(const struct state *st, __
 	struct slot_detail *detail = detail_of(number);
 
 	return !detail || detail->instructions + st->calls + CALLS_AFTER_PROGRAM > TAIL_CALLS;
+}
+
+/* Returns the offset of the kernel's network header; 0 when that is of no use to the receiver. */
+static __always_inline __u32 state_network(const struct state *st)
+{
+	if (st->foreign)
+		return 0;
+	return st->depth ? st->covered : ETH_HLEN;
 }
 
 /**
@@ -587,19 +631,28 @@ static __always_inline bool lookup_exceeds_tail_calls(const struct state *st, __
 static __always_inline int lookup_run(hook_ctx *ctx, struct state *st, struct slot *slot,
 				      __u32 number)
 {
-	__u32 bytes = frame_length(ctx), to = slot->output;
+	__u32 bytes, to = slot->output;
 	struct port *port = port_of(to); /* NULL for NO_PORT */
 	struct view view = view_of(ctx);
 
 	if (!lookup_runs_here(ctx, slot->hooks, slot->flags))
-		return lookup_leave(ctx, st->depth);
+		return lookup_leave_state(ctx, st);
 	if (to != NO_PORT && !output_can_redirect(&view, port))
-		return lookup_leave(ctx, st->depth);
+		return lookup_leave_state(ctx, st);
 	if (slot->program != NO_PROGRAM && !lookup_can_redirect_any(&view))
-		return lookup_leave(ctx, st->depth);
+		return lookup_leave_state(ctx, st);
 	/* The daemon takes over a packet that needs too many tail calls. */
 	if (slot->program != NO_PROGRAM && lookup_exceeds_tail_calls(st, number))
-		return lookup_leave(ctx, st->depth);
+		return lookup_leave_state(ctx, st);
+	if (slot->flags & FLOW_POP) {
+		/* Tunnels in tunnels are for the daemon, and packets that were changed before. */
+		if (st->popping || st->depth)
+			return lookup_leave_state(ctx, st);
+		return tunnel_enter(ctx, st->in_port, number);
+	}
+	if (st->popping && tunnel_strip(ctx, slot->flags & FLOW_PRECHECK))
+		return lookup_leave_state(ctx, st);
+	bytes = frame_length(ctx);
 	if (AT_XDP && slot->program != NO_PROGRAM && slot->flags & FLOW_PRECHECK) {
 		state_begin_program(st, number, slot->program, bytes);
 		return precheck_begin(ctx, st, number, state_tcp_flags(st));
@@ -612,7 +665,7 @@ static __always_inline int lookup_run(hook_ctx *ctx, struct state *st, struct sl
 		count_ingress(st->in_port, bytes);
 	if (to != NO_PORT)
 		return output_to(ctx, port, to, st->in_port, data_length(ctx),
-				 st->depth ? st->covered : ETH_HLEN);
+				 state_network(st));
 	if (slot->program == NO_PROGRAM)
 		return drop_by(number);
 	state_begin_program(st, number, slot->program, bytes);
@@ -641,7 +694,7 @@ static __always_inline struct state *lookup_resume(hook_ctx *ctx, int *verdict)
 	err = parse_all(ctx);
 	if (!err)
 		return st;
-	*verdict = lookup_unparsed(ctx, err, st->depth);
+	*verdict = lookup_unparsed(ctx, err, st);
 	return 0;
 }
 

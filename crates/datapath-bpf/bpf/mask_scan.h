@@ -30,6 +30,9 @@ static __always_inline __u32 mask_hash(const __u64 *key, const struct mask *mask
 	if (mask->needs & COLD_BITS) {
 		COLD_EACH(MASK_WORD)
 	}
+	if (mask->needs & TUNNEL_BITS) {
+		TUNNEL_EACH(MASK_WORD)
+	}
 	if (mask->needs & CT_BITS) {
 		CT_EACH(MASK_WORD)
 	}
@@ -119,17 +122,19 @@ static __always_inline void sigcache_store(__u32 hash, __u32 number)
  *
  * Return: the verdict.
  */
-static __always_inline int mask_scan_not_found(hook_ctx *ctx, const struct state *st)
+static __always_inline int mask_scan_not_found(hook_ctx *ctx, struct state *st)
 {
 #if AT_XDP
-	struct port *port = port_of(st->in_port);
+	struct port *port;
 
+	tunnel_forget(st);
+	port = port_of(st->in_port);
 	if (!st->depth && port && port_is_closed(port)) {
 		count_ingress(st->in_port, frame_length(ctx));
 		return drop(DROP_UPCALL_LIMIT);
 	}
 #endif
-	return lookup_leave(ctx, st->depth);
+	return lookup_leave_state(ctx, st);
 }
 
 /**

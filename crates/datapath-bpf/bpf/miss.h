@@ -61,8 +61,10 @@ static __always_inline int miss_put_tracked(hook_ctx *ctx, struct state *st)
 	struct slot_detail *detail = detail_of(st->flow);
 	struct miss_tracked more = {};
 
+	if (st->tunnelled)
+		__builtin_memcpy(more.words, &st->key[W_TUN0], TUNNEL_WORDS * 8);
 	if (st->tracked)
-		__builtin_memcpy(more.words, &st->key[W_CT], sizeof(more.words));
+		__builtin_memcpy(&more.words[TUNNEL_WORDS], &st->key[W_CT], CT_WORDS * 8);
 	more.cell = bpf_htonl(NO_CELL);
 	if (st->resumes && detail) {
 		more.installed = bpf_cpu_to_be64(detail->installed);
@@ -100,7 +102,7 @@ static __always_inline int miss(hook_ctx *ctx)
 	header.priority = bpf_htonl(st->priority);
 	header.mark = bpf_htonl(st->mark);
 	header.depth = bpf_htonl(st->depth);
-	if (st->tracked || st->resumes) {
+	if (st->tunnelled || st->tracked || st->resumes) {
 		header.more = bpf_htonl(MISS_TRACKED);
 		if (miss_put_tracked(ctx, st)) {
 			miss_release(st->in_port);
@@ -131,6 +133,8 @@ static __always_inline int miss_pull(hook_ctx *ctx)
 		return drop(DROP_MALFORMED);
 	st->pulled = 1;
 	st->calls++;
+	if (st->popping)
+		return tail_call(ctx, TAIL_TUNNEL);
 	if (st->recirc_id)
 		return tail_call(ctx, TAIL_RECIRC);
 	return tail_call(ctx, TAIL_LOOKUP);

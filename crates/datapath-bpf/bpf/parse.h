@@ -55,14 +55,16 @@ static __always_inline bool is_vlan(__u16 type)
  */
 __noinline int parse_neighbour(hook_ctx *ctx, __u32 offset, __u32 end)
 {
-	struct view v = view_of(ctx);
 	struct state *st = state_here();
 	__u64 source = 0, target = 0, twice = 0;
 	__u32 first = 0, from = offset;
-	void *p = at(&v, offset, 8);
+	struct view v;
+	void *p;
 
 	if (!st)
 		return PARSE_UP;
+	v = view_of_state(ctx, st);
+	p = at(&v, offset, 8);
 	if (!p)
 		return short_of(&v);
 	st->key[W_ND2] = PLACE(load32(p + 4), 4, 0);
@@ -257,8 +259,13 @@ static __always_inline bool is_extension(__u32 proto)
  */
 __noinline __u64 parse_extensions(hook_ctx *ctx, __u32 offset, __u32 end, __u32 proto)
 {
-	struct view v = view_of(ctx);
+	struct state *st = state_here();
+	struct view v;
 	__u32 frag = 0;
+
+	if (!st)
+		return LED_TO(0, 0, 0, PARSE_UP);
+	v = view_of_state(ctx, st);
 
 #pragma clang loop unroll(disable)
 	for (int i = 0; i <= EXTENSIONS; i++) {
@@ -419,15 +426,17 @@ static __always_inline int parse_mpls(__u64 *key, const struct view *v, __u32 *o
  * @v: its bytes
  * @type: Ethernet type before the tags; becomes the one after them
  * @offset: of the bytes after the type; becomes the one after the tags
+ * @scope: PARSE_COMMON: the frame is not in a tunnel
  *
  * Return: enum parse.
  */
 static __always_inline int parse_vlans(__u64 *key, hook_ctx *ctx, const struct view *v,
-				       __be16 *type, __u32 *offset)
+				       __be16 *type, __u32 *offset, const enum parse_scope scope)
 {
 	__u32 tag = 0, count = 0;
 
-	if (has_tag(ctx)) {
+	/* That of the outer frame is none of the inner one. */
+	if (has_tag(ctx) && (scope == PARSE_COMMON || !v->inner)) {
 		tag = PLACE(bpf_htons(tag_tpid(ctx)), 2, 0) |
 		      PLACE(bpf_htons(tag_tci(ctx) | VLAN_CFI), 2, 2);
 		MERGE(key, W_PORT, PLACE(tag, 4, 4));
@@ -533,6 +542,16 @@ static __always_inline void state_has_ct(struct state *st)
 		st->key[i] = 0;
 }
 
+/* Makes sure that a state has metadata of a tunnel, of none if the packet did not come out of one. */
+static __always_inline void state_has_tunnel(struct state *st)
+{
+	if (st->tunnelled)
+		return;
+#pragma unroll
+	for (int i = W_TUN0; i < W_CT; i++)
+		st->key[i] = 0;
+}
+
 /**
  * parse_headers - Fills in all words except metadata: in_port, recirc_id, dp_hash, priority, mark.
  * @key: the words; W_PORT has the ingress port
@@ -558,7 +577,7 @@ static __always_inline int parse_headers(__u64 *key, hook_ctx *ctx, const struct
 	PUT(key, W_ETH0, load64(eth));
 	PUT(key, W_ETH1, PLACE(load32(eth + 8), 4, 0));
 	type = load16(eth + 12);
-	err = parse_vlans(key, ctx, v, &type, &offset);
+	err = parse_vlans(key, ctx, v, &type, &offset, scope);
 	if (err)
 		return err;
 	if (bpf_ntohs(type) < 0x600) {
@@ -599,14 +618,16 @@ static __always_inline int parse_headers(__u64 *key, hook_ctx *ctx, const struct
 __noinline int parse_all(hook_ctx *ctx)
 {
 	struct state *st = state_here();
-	struct view v = view_of(ctx);
 	struct layers layers = {};
+	struct view v;
 	int err;
 
 	if (!st)
 		return PARSE_UP;
+	v = view_of_state(ctx, st);
 	metadata_of_state(st->key, st);
 	state_has_ct(st);
+	state_has_tunnel(st);
 	err = parse_headers(st->key, ctx, &v, &layers, PARSE_EVERY_HEADER);
 	st->mpls = layers.mpls;
 	st->l3 = layers.l3;

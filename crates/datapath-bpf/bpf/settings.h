@@ -12,9 +12,13 @@
 #define FEATURE_MPLS 1   /* some flow matches on MPLS labels or changes them */
 #define FEATURE_LAYERS 2 /* some flow has a program: offsets of layers are needed */
 #define FEATURE_STACK 4  /* some port is PORT_STACK: its packets are counted */
+#define FEATURE_TUNNEL 8 /* some flow has FLOW_POP */
+
+/* settings.decap: what bpf_skb_adjust_room() can do when it takes outer headers off. */
+#define DECAP_L3 1 /* the version of IP changes (Linux 6.3) */
 
 struct settings {
-	__u32 needs;         /* bit W_x: some flow matches on word W_x; NEEDS_L3 */
+	__u64 needs;         /* bit W_x: some flow matches on word W_x; NEEDS_L3 */
 	__u32 features;
 	__u32 bucket_mask;   /* buckets - 1 */
 	__u32 shard_mask;    /* shards - 1 */
@@ -28,12 +32,13 @@ struct settings {
 	__u32 emc_total;     /* lines of all CPUs */
 	__u32 cpus;          /* CPUs that have cache lines */
 	__u32 chains;        /* of one CPU; a power of two, or 0: none are kept: see chain.h */
+	__u32 decap;         /* tc: DECAP_* */
 	__u64 factors[FACTORS];
 	__u64 union_mask[WORDS]; /* all masks ORed */
 };
 
 const volatile struct settings settings = {
-	.needs = ~0u,
+	.needs = ~0ull,
 	.features = ~0u,
 	.vlan_limit = 2,
 	.max_flows = 1,

@@ -13,7 +13,8 @@
 
 struct state {
 	__u64 key[WORDS];  /* of the last lookup. The words from W_CT on are the metadata of connection
-			    * tracking, and garbage unless `tracked` */
+			    * tracking, and garbage unless `tracked`; those of tunnels before them are
+			    * garbage unless `tunnelled` */
 	__u32 program;     /* index into programs, and the cell of the next instruction */
 	__u32 pc;
 	__u32 trunc;       /* bytes of the frame that the next output sends; 0: all */
@@ -41,6 +42,13 @@ struct state {
 	__u8 ct_cached;    /* CT_CACHED*; 0: there is no such connection */
 	__u8 chain;        /* connections of the result that is being made: see chain.h */
 	__u16 chain_maker; /* low bits of the generation of the programs that make it */
+	__u32 outer_flow;  /* the flow with FLOW_POP, not counted yet, and the ingress port of the outer */
+	__u32 outer_port;  /* packet; meaningful while `popping` */
+	__u16 base;        /* offset of the frame that is parsed: 0, or while `popping` the inner one */
+	__u8 tunnelled;    /* the packet came out of a tunnel */
+	__u8 foreign;      /* tc: skb->protocol is not that of the packet, which came out of a tunnel */
+	__u8 popping;      /* the outer headers are in place, and the packet in them is looked up */
+	__u8 pad[3];
 };
 
 #endif

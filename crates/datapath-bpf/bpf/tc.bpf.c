@@ -9,6 +9,7 @@
 #include "exec.h"
 #include "ct_move.h"
 #include "chain_run.h"
+#include "tunnel.h"
 #include "underlay.h"
 
 SEC("tc")
@@ -71,6 +72,12 @@ SEC("tc")
 int chain_tc(struct __sk_buff *ctx)
 {
 	return chain(ctx);
+}
+
+SEC("tc")
+int tunnel_tc(struct __sk_buff *ctx)
+{
+	return tunnel(ctx);
 }
 
 SEC("tc")

@@ -172,6 +172,32 @@ static __always_inline void deferred_counts_flush(struct state *st)
 }
 
 /**
+ * deferred_count_add - Notes a flow that is counted once the packet is sure to stay.
+ * @st: the packet's state
+ * @slot: number of the flow
+ * @bytes: of the packet
+ * @tcp_flags: host integer; 0 when the packet is not TCP
+ *
+ * Return: false when there is no room.
+ */
+static __always_inline bool deferred_count_add(struct state *st, __u32 slot, __u32 bytes,
+					       __u32 tcp_flags)
+{
+	struct undo *h = undo_here();
+	__u64 at = st->deferred;
+
+	opaque(at);
+	if (!h || at >= DEFERRED_COUNTS)
+		return false;
+	opaque(at);
+	h->deferred[at].slot = slot;
+	h->deferred[at].bytes = bytes;
+	h->deferred[at].tcp_flags = tcp_flags;
+	st->deferred = at + 1;
+	return true;
+}
+
+/**
  * precheck_begin - Starts a program with FLOW_PRECHECK.
  * @ctx: the frame
  * @st: its state, at the beginning of the program
@@ -183,15 +209,8 @@ static __always_inline void deferred_counts_flush(struct state *st)
 static __always_inline int precheck_begin(hook_ctx *ctx, struct state *st, __u32 slot,
 					  __u32 tcp_flags)
 {
-	struct undo *h = undo_here();
-	__u32 at = st->deferred;
-
-	if (!h || at >= DEFERRED_COUNTS)
+	if (!deferred_count_add(st, slot, st->length, tcp_flags))
 		return drop(DROP_UNSUPPORTED);
-	h->deferred[at].slot = slot;
-	h->deferred[at].bytes = st->length;
-	h->deferred[at].tcp_flags = tcp_flags;
-	st->deferred = at + 1;
 	return tail_call(ctx, TAIL_PRECHECK);
 }
 

@@ -25,7 +25,7 @@
 /* The lookup of one packet; zeros at first. */
 struct query {
 	__u64 key[HOT_WORDS]; /* by W_x of layout.h; find_flow() adds the port to W_PORT */
-	__u32 known;          /* bits W_x of the words that are filled in, NEEDS_L3; see CAPABILITIES.
+	__u64 known;          /* bits W_x of the words that are filled in, NEEDS_L3; see CAPABILITIES.
 			       * Words after the hot ones are not compared: a flow that matches on
 			       * one is not found */
 	__u32 tcp_flags;      /* host integer; 0 when the packet is not TCP */

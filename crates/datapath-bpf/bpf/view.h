@@ -14,12 +14,13 @@ enum parse {
 };
 
 /* The readable bytes of a frame, from `data` to `end`, and its whole length. `whole` is true when
- * all of the frame can be read. */
+ * all of the frame can be read, `inner` when the frame is one in a tunnel. */
 struct view {
 	void *data;
 	void *end;
 	__u32 length;
 	bool whole;
+	bool inner;
 };
 
 /* Returns the view of a frame; invalid after a change of the frame. */
@@ -28,6 +29,25 @@ static __always_inline struct view view_of(hook_ctx *ctx)
 	struct view v = { data_of(ctx), data_end_of(ctx), data_length(ctx), true };
 
 	v.whole = v.end - v.data >= v.length;
+	return v;
+}
+
+/**
+ * view_of_state - Returns the view of the frame that is to be parsed: that in the tunnel, as long as
+ * the outer headers are in place.
+ * @ctx: the packet
+ * @st: its state
+ */
+static __always_inline struct view view_of_state(hook_ctx *ctx, const struct state *st)
+{
+	struct view v = view_of(ctx);
+	__u64 base = st->base;
+
+	opaque(base);
+	base &= TUNNEL_REACH - 1;
+	v.data += base;
+	v.length -= base;
+	v.inner = base;
 	return v;
 }
 

@@ -8,6 +8,7 @@
 #include "exec.h"
 #include "ct.h"
 #include "chain_run.h"
+#include "tunnel.h"
 
 SEC("xdp")
 int entry_xdp(struct xdp_md *ctx)
@@ -55,6 +56,12 @@ SEC("xdp")
 int chain_xdp(struct xdp_md *ctx)
 {
 	return chain(ctx);
+}
+
+SEC("xdp")
+int tunnel_xdp(struct xdp_md *ctx)
+{
+	return tunnel(ctx);
 }
 
 char _license[] SEC("license") = "Dual BSD/GPL";

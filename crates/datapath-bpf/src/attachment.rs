@@ -16,7 +16,7 @@ pub struct Config {
     /// `/sys/fs/bpf/slipswitch/INSTANCE`. `None`: nothing is pinned, and all objects end with the
     /// process.
     pub pins: Option<PathBuf>,
-    /// Number of flow slots; rounded up to a power of two, 1,024 to 2^24. Each takes 320 bytes
+    /// Number of flow slots; rounded up to a power of two, 1,024 to 2^24. Each takes 384 bytes
     /// with its share of the index and the cache, and 8 more for each shard of CPUs.
     pub max_flows: u32,
     /// Largest number of different masks, at most 65,535.

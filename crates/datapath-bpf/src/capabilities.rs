@@ -14,7 +14,7 @@ use crate::slot::Slot;
 /// Bits of all instructions.
 const ALL_OPS: u32 = (1 << Op::ALL.len()) - 1;
 /// Bits of the words that every flow compares.
-const ALWAYS: u32 = 1 << word::RECIRC | 1 << word::PORT;
+const ALWAYS: u64 = 1 << word::RECIRC | 1 << word::PORT;
 
 /// The capabilities that a user's program declares: `struct capabilities`. Their text is three lines
 /// for people.
@@ -23,12 +23,10 @@ const ALWAYS: u32 = 1 << word::RECIRC | 1 << word::PORT;
 pub struct Capabilities {
     /// `LAYOUT_VERSION` that the program was built with.
     pub(crate) version: u32,
-    /// Bit x: it compares word x of the key; [`NEEDS_L3`].
-    pub(crate) needs: u32,
     /// Bit of each [`Op`] that it runs; [`Op::End`]: it runs lists.
     pub(crate) ops: u32,
-    /// Padding; always zero.
-    pub(crate) pad: u32,
+    /// Bit x: it compares word x of the key; [`NEEDS_L3`].
+    pub(crate) needs: u64,
 }
 
 const _: () = assert!(size_of::<Capabilities>() == 16);
@@ -47,7 +45,7 @@ impl Capabilities {
                 self.version
             ));
         }
-        if self.needs & !ALL_WORDS != 0 || self.ops & !ALL_OPS != 0 || self.pad != 0 {
+        if self.needs & !ALL_WORDS != 0 || self.ops & !ALL_OPS != 0 {
             return Err("its capabilities have bits of words or instructions that do not exist: \
                         see capabilities.h"
                 .into());
@@ -68,7 +66,7 @@ impl Capabilities {
     /// # Errors
     ///
     /// Returns the kind of capability that the program lacks.
-    pub(crate) fn take(&self, words: u32, ops: u32) -> Result<(), Refusal> {
+    pub(crate) fn take(&self, words: u64, ops: u32) -> Result<(), Refusal> {
         if words & !self.needs != 0 {
             return Err(Refusal::UnsupportedKey);
         }
@@ -174,7 +172,7 @@ mod tests {
     use crate::encode::encode;
     use datapath::{Action, Masked, PortNo, Set};
 
-    const SOUND: Capabilities = Capabilities { version: VERSION, needs: ALWAYS, ops: 6, pad: 0 };
+    const SOUND: Capabilities = Capabilities { version: VERSION, needs: ALWAYS, ops: 6 };
 
     #[test]
     fn wrong_capabilities_are_refused() {
@@ -186,7 +184,6 @@ mod tests {
         wrong(Capabilities { version: VERSION + 1, ..SOUND }, "layout version");
         wrong(Capabilities { needs: (ALL_WORDS + 1) | ALWAYS, ..SOUND }, "do not exist");
         wrong(Capabilities { ops: ALL_OPS + 1, ..SOUND }, "do not exist");
-        wrong(Capabilities { pad: 1, ..SOUND }, "do not exist");
         wrong(Capabilities { needs: 1 << word::PORT, ..SOUND }, "W_RECIRC");
         wrong(Capabilities { ops: 0, ..SOUND }, "no instruction");
     }

@@ -28,6 +28,7 @@ use std::sync::{Mutex, MutexGuard};
 
 use clock::{Clock, Millis};
 use datapath::{Action, FlowStats, Megaflow, PortNo, Refusal, Ufid};
+use flow::Match;
 use hashbrown::HashMap;
 
 use crate::attachment::HookSet;
@@ -36,9 +37,9 @@ use crate::encode::{self, Effect, Encoded, Traits};
 use crate::grace::Grace;
 use crate::hash::{self, Factors};
 use crate::index::{self, Position};
-use crate::keys::{self, Matching};
+use crate::keys::{self, KeyError, Matching};
 use crate::layout::{
-    CELLS_TOTAL, EPOCHS, FLOW_PACKET_TYPE, FLOW_TRACKED, MAX_PORTS, NO_PROGRAM, PORT_WORDS,
+    CELLS_TOTAL, EPOCHS, FLOW_METADATA, FLOW_PACKET_TYPE, MAX_PORTS, NO_PROGRAM, PORT_WORDS,
     Program, WORDS, word,
 };
 use crate::maps::Maps;
@@ -63,7 +64,7 @@ use moved::Reported;
 use stats::Reads;
 
 /// Flags of a slot that come from its match.
-const OWN_FLAGS: u8 = FLOW_PACKET_TYPE | FLOW_TRACKED;
+const OWN_FLAGS: u8 = FLOW_PACKET_TYPE | FLOW_METADATA;
 
 /// Stage of a slot's life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -265,7 +266,7 @@ impl Flows {
     /// for the set, the flow leaves out XDP.
     fn wanted(&self, flow: &Megaflow, allowed: HookSet) -> Result<NewFlow, Refusal> {
         let encoded = self.encode(&flow.actions)?;
-        let mut wanted = NewFlow::new(flow, encoded, allowed)?;
+        let mut wanted = NewFlow::new(flow, self.matching(&flow.matching)?, encoded, allowed)?;
         if wanted.encoded.traits.copies.is_none() {
             return Ok(wanted); // most flows
         }
@@ -286,6 +287,32 @@ impl Flows {
             }
         }
         Ok(wanted)
+    }
+
+    /// Returns a match in the words of the tables. A Geneve option that is new gets a place there.
+    ///
+    /// # Errors
+    ///
+    /// Returns `UnsupportedKey` when the tables lack a field, or there is no room for an option.
+    fn matching(&self, matching: &Match) -> Result<Matching, Refusal> {
+        loop {
+            match Matching::new(matching, &self.maps.options()) {
+                Ok(words) => return Ok(words),
+                Err(KeyError::Field) => return Err(Refusal::UnsupportedKey),
+                Err(KeyError::Option(header)) => self.add_option(header)?,
+            }
+        }
+    }
+
+    fn add_option(&self, header: [u8; 4]) -> Result<(), Refusal> {
+        let _inner = self.lock(); // one at a time
+        let options = self.maps.options();
+        if options.has(header) {
+            return Ok(());
+        }
+        let (at, entry) = options.room_for(header).ok_or(Refusal::UnsupportedKey)?;
+        self.maps.set_option(at, &entry);
+        Ok(())
     }
 
     /// Encodes actions.
@@ -578,8 +605,12 @@ struct NewFlow {
 }
 
 impl NewFlow {
-    fn new(flow: &Megaflow, mut encoded: Encoded, allowed: HookSet) -> Result<NewFlow, Refusal> {
-        let matching = Matching::new(&flow.matching).ok_or(Refusal::UnsupportedKey)?;
+    fn new(
+        flow: &Megaflow,
+        matching: Matching,
+        mut encoded: Encoded,
+        allowed: HookSet,
+    ) -> Result<NewFlow, Refusal> {
         encoded.hooks &= allowed;
         if encoded.hooks.is_empty() {
             return Err(Refusal::UnsupportedAction);
@@ -605,9 +636,10 @@ impl NewFlow {
     /// Returns the slot, marked dead, without program, mask, hash and identity.
     fn slot(&self) -> Slot {
         let (output, reason) = self.encoded.output_and_reason();
+        let tunnel = 0;
         let mut own = if self.matching.packet_type { FLOW_PACKET_TYPE } else { 0 };
-        if keys::is_tracked(&self.matching.words) {
-            own |= FLOW_TRACKED;
+        if keys::has_metadata(&self.matching.words) {
+            own |= FLOW_METADATA;
         }
         Slot {
             words: self.matching.words,
@@ -619,6 +651,7 @@ impl NewFlow {
             output,
             program: NO_PROGRAM,
             reason,
+            tunnel,
             ufid: [0; 2],
             hash: 0,
             installed: 0,
@@ -628,7 +661,7 @@ impl NewFlow {
 }
 
 /// Returns the features that a mask of these words needs.
-fn features_of_words(words: u32) -> u32 {
+fn features_of_words(words: u64) -> u32 {
     let any = |of: &[usize]| of.iter().any(|x| words & (1 << x) != 0);
     let mut features = 0;
     if any(&[word::MPLS0, word::MPLS1]) {

@@ -7,6 +7,7 @@ use flow::{Field, Key, Mask, Match};
 use zerocopy::IntoBytes;
 
 use crate::layout::{NEEDS_L3, PORT_WORDS, WORDS, word};
+use crate::options::{self, OptionError, OptionTable};
 
 /// Some bytes of a [`Key`] and where they are in the words.
 struct Piece {
@@ -27,7 +28,7 @@ const fn l3(word: usize, byte: usize, key: usize, bytes: usize) -> Piece {
 }
 
 /// All fields of the tables, as in `enum word` of `bpf/layout.h`.
-const PIECES: [Piece; 28] = [
+const PIECES: [Piece; 37] = [
     // Port numbers have 16 bits here.
     piece(word::PORT, 0, offset_of!(Key, in_port) + 2, 2),
     piece(word::PORT, 2, offset_of!(Key, dl_type), 2),
@@ -51,6 +52,16 @@ const PIECES: [Piece; 28] = [
     l3(word::HW1, 0, offset_of!(Key, arp_tha) + 2, 8),
     l3(word::ND2, 0, offset_of!(Key, nd_reserved), 4),
     l3(word::ND2, 4, offset_of!(Key, nd_options_type), 4),
+    // A tunnel's key has 32 bits on the wire.
+    piece(word::TUN0, 0, offset_of!(Key, tunnel.id) + 4, 4),
+    piece(word::TUN0, 4, offset_of!(Key, tunnel.flags), 2),
+    piece(word::TUN0, 6, offset_of!(Key, tunnel.tos), 2),
+    piece(word::TUN1, 0, offset_of!(Key, tunnel.tp_src), 4),
+    piece(word::TUN1, 4, offset_of!(Key, tunnel.gbp_id), 2),
+    piece(word::TUN1, 6, offset_of!(Key, tunnel.gbp_flags), 1),
+    piece(word::TIP4, 0, offset_of!(Key, tunnel.src), 8),
+    piece(word::TSRC0, 0, offset_of!(Key, tunnel.ipv6_src), 16),
+    piece(word::TDST0, 0, offset_of!(Key, tunnel.ipv6_dst), 16),
     piece(word::CT, 0, offset_of!(Key, ct_state), 8),
     piece(word::CT_LABEL0, 0, offset_of!(Key, ct_label), 16),
     piece(word::CT_IP4, 0, offset_of!(Key, ct_nw_src), 8),
@@ -59,10 +70,33 @@ const PIECES: [Piece; 28] = [
     piece(word::CT_DST0, 0, offset_of!(Key, ct_ipv6_dst), 16),
 ];
 
-/// Fields that the tables do not have: those of the OpenFlow pipeline, those of tunnels
-/// ([`Field::is_of_tunnel`]), and the packet type, which is always Ethernet. A match on one of them is refused, except on packet type 0.
-const LEFT_OUT: [Field; 4] =
-    [Field::ActsetOutput, Field::ConjId, Field::Metadata, Field::PacketType];
+/// Fields that the tables do not have: those of the OpenFlow pipeline, those of tunnels that programs
+/// do not pop, and the packet type, which is always Ethernet. A match on one of them is refused, except
+/// on packet type 0. The options of Geneve have a form of their own ([`crate::options`]).
+const LEFT_OUT: [Field; 10] = [
+    Field::ActsetOutput,
+    Field::ConjId,
+    Field::Metadata,
+    Field::PacketType,
+    Field::TunErspanVer,
+    Field::TunErspanIdx,
+    Field::TunErspanDir,
+    Field::TunErspanHwid,
+    Field::TunGtpuFlags,
+    Field::TunGtpuMsgtype,
+];
+
+/// Returns the number of first bytes of a field at `offset` of a [`Key`] that the tables do not have: a
+/// port number has 16 bits there, and the key of a tunnel 32.
+const fn skipped_bytes(offset: usize) -> usize {
+    if offset == offset_of!(Key, in_port) {
+        2
+    } else if offset == offset_of!(Key, tunnel.id) {
+        4
+    } else {
+        0
+    }
+}
 
 /// Every field of [`flow`] is in the tables or left out by name, on its side of the VLAN headers.
 const _: () = {
@@ -70,8 +104,7 @@ const _: () = {
     while i < Field::ALL.len() {
         let field = Field::ALL[i];
         let place = field.def().position;
-        // Port numbers have 16 bits here.
-        let skipped = if place.offset as usize == offset_of!(Key, in_port) { 2 } else { 0 };
+        let skipped = skipped_bytes(place.offset as usize);
         let (mut byte, end) =
             (place.offset as usize + skipped, place.offset as usize + place.bytes as usize);
         while byte < end {
@@ -85,7 +118,7 @@ const _: () = {
                 }
                 piece += 1;
             }
-            let mut left_out = field.is_register() || field.is_of_tunnel();
+            let mut left_out = field.is_register() || field.option().is_some();
             let mut n = 0;
             while n < LEFT_OUT.len() {
                 left_out |= LEFT_OUT[n] as u8 == field as u8;
@@ -127,7 +160,7 @@ const fn named(name: &'static str, key: usize, bytes: usize) -> Named {
 }
 
 /// Every field of the tables, in the order of the words.
-const NAMED: [Named; 39] = [
+const NAMED: [Named; 51] = [
     named("in_port", offset_of!(Key, in_port) + 2, 2),
     named("dl_type", offset_of!(Key, dl_type), 2),
     named("the first VLAN header", offset_of!(Key, vlans), 4),
@@ -156,6 +189,18 @@ const NAMED: [Named; 39] = [
     named("tcp_flags", offset_of!(Key, tcp_flags), 2),
     named("nd_reserved", offset_of!(Key, nd_reserved), 4),
     named("nd_options_type", offset_of!(Key, nd_options_type), 1),
+    named("tun_id", offset_of!(Key, tunnel.id) + 4, 4),
+    named("tun_flags", offset_of!(Key, tunnel.flags), 2),
+    named("tun_tos", offset_of!(Key, tunnel.tos), 1),
+    named("tun_ttl", offset_of!(Key, tunnel.ttl), 1),
+    named("outer tp_src", offset_of!(Key, tunnel.tp_src), 2),
+    named("outer tp_dst", offset_of!(Key, tunnel.tp_dst), 2),
+    named("tun_gbp_id", offset_of!(Key, tunnel.gbp_id), 2),
+    named("tun_gbp_flags", offset_of!(Key, tunnel.gbp_flags), 1),
+    named("tun_src", offset_of!(Key, tunnel.src), 4),
+    named("tun_dst", offset_of!(Key, tunnel.dst), 4),
+    named("tun_ipv6_src", offset_of!(Key, tunnel.ipv6_src), 16),
+    named("tun_ipv6_dst", offset_of!(Key, tunnel.ipv6_dst), 16),
     named("ct_state", offset_of!(Key, ct_state), 1),
     named("ct_nw_proto", offset_of!(Key, ct_nw_proto), 1),
     named("ct_zone", offset_of!(Key, ct_zone), 2),
@@ -216,7 +261,7 @@ const _: () = {
 impl Named {
     /// Returns the words that hold the field, as bits, and [`NEEDS_L3`] if it comes after the
     /// Ethernet header and VLANs.
-    fn needs(&self) -> u32 {
+    fn needs(&self) -> u64 {
         let mut needs = 0;
         for p in &PIECES {
             let (from, end) = (p.key.max(self.key), (p.key + p.bytes).min(self.key + self.bytes));
@@ -232,7 +277,7 @@ impl Named {
 /// Returns the names of the fields that a program compares, for people. `needs` has a bit for each
 /// word that the program compares, and [`NEEDS_L3`]. A field of which the program does not compare
 /// all words is marked as a part.
-pub(crate) fn names(needs: u32) -> Vec<String> {
+pub(crate) fn names(needs: u64) -> Vec<String> {
     let name = |field: &Named| {
         let of_field = field.needs();
         if of_field & !needs == 0 {
@@ -253,6 +298,7 @@ fn copy(to: &mut [u8], from: &[u8], length: usize) {
         }
     }
     match length {
+        1 => fixed::<1>(to, from),
         2 => fixed::<2>(to, from),
         4 => fixed::<4>(to, from),
         8 => fixed::<8>(to, from),
@@ -280,11 +326,16 @@ pub fn from_words(words: &[u64; WORDS]) -> Key {
     key
 }
 
-/// Converts words of the tables to a mask. A flow always names its whole ingress port.
+/// Converts words of the tables to a mask without options. A flow always names its whole ingress port,
+/// and the whole key of a tunnel or less than the half that headers have.
 fn mask_from_words(words: &[u64; WORDS]) -> Mask {
     let mut mask = from_words(words);
     if names_port(words) {
         mask.in_port.set(u32::MAX);
+    }
+    // The high half of a tunnel's key is zero in every packet.
+    if mask.tunnel.id.get() == u32::MAX.into() {
+        mask.tunnel.id.set(u64::MAX);
     }
     Mask(mask)
 }
@@ -293,6 +344,18 @@ fn mask_from_words(words: &[u64; WORDS]) -> Mask {
 pub(crate) fn names_port(mask: &[u64; WORDS]) -> bool {
     from_words(mask).in_port.get() == u16::MAX.into()
 }
+
+/// Why a match has no words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum KeyError {
+    /// A field, or the form in which it is matched on.
+    Field,
+    /// There is no place for the Geneve option with this header.
+    Option([u8; 4]),
+}
+
+/// The half of a tunnel's key that no header has.
+const HIGH_HALF: u64 = !(u32::MAX as u64);
 
 /// A match in the words of the tables.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -306,9 +369,13 @@ pub(crate) struct Matching {
 }
 
 impl Matching {
-    /// Converts a match. `None` when the match uses a field that the tables lack, or does not name
-    /// its ingress port.
-    pub(crate) fn new(matching: &Match) -> Option<Matching> {
+    /// Converts a match, whose options are in `options`.
+    ///
+    /// # Errors
+    ///
+    /// [`KeyError::Field`] when the match uses a field that the tables lack, or does not name its
+    /// ingress port; [`KeyError::Option`] when it matches on an option that `options` lacks.
+    pub(crate) fn new(matching: &Match, options: &OptionTable) -> Result<Matching, KeyError> {
         let mask = matching.mask();
         let named = mask.0.packet_type.get();
         if mask.0.in_port.get() != u32::MAX
@@ -316,42 +383,56 @@ impl Matching {
             || matching.key().packet_type.get() != 0
             || (named != 0 && named != u32::MAX)
         {
-            return None;
+            return Err(KeyError::Field);
         }
+        let (tunnel, tunnel_mask) = (&matching.key().tunnel, &mask.0.tunnel);
+        if tunnel.id.get() & HIGH_HALF != 0 {
+            return Err(KeyError::Field);
+        }
+        let (of_options, of_options_mask) =
+            options.words(tunnel, tunnel_mask).map_err(|e| match e {
+                OptionError::Unknown(header) => KeyError::Option(header),
+                OptionError::Form => KeyError::Field,
+            })?;
         let packet_type = named != 0;
-        let words = to_words(&mask.0);
-        let mut back = mask_from_words(&words);
+        let mut made =
+            Matching { words: to_words(matching.key()), mask: to_words(&mask.0), packet_type };
+        made.words[word::OPT0..word::CT].copy_from_slice(&of_options);
+        made.mask[word::OPT0..word::CT].copy_from_slice(&of_options_mask);
+        let mut back = mask_from_words(&made.mask);
         back.0.packet_type.set(named);
-        (back == *mask).then(|| Matching {
-            words: to_words(matching.key()),
-            mask: words,
-            packet_type,
-        })
+        // Their words stand for all of them.
+        (back.0.tunnel.options, back.0.tunnel.options_len) =
+            (tunnel_mask.options, tunnel_mask.options_len);
+        if back == *mask { Ok(made) } else { Err(KeyError::Field) }
     }
 
     /// Converts to the match of a megaflow.
-    pub(crate) fn to_match(&self) -> Match {
+    pub(crate) fn to_match(&self, options: &OptionTable) -> Match {
         let mut mask = mask_from_words(&self.mask);
         if self.packet_type {
             mask.0.packet_type.set(u32::MAX);
         }
-        Match::new(&from_words(&self.words), &mask)
+        let mut key = from_words(&self.words);
+        let (words, masks) = (options::of_words(&self.words), options::of_words(&self.mask));
+        options.store((&words, &masks), &mut key.tunnel, &mut mask.0.tunnel);
+        Match::new(&key, &mask)
     }
 }
 
 /// Returns the needs of a mask: bit x is set when the mask has bits of word x, and [`NEEDS_L3`]
 /// when it has bits of a field after the Ethernet header and VLANs.
-pub fn needs(mask: &[u64; WORDS]) -> u32 {
+pub fn needs(mask: &[u64; WORDS]) -> u64 {
     let (mut needs, mut above) = (0, 0);
     for (x, (word, l3)) in mask.iter().zip(L3_BYTES).enumerate() {
-        needs |= u32::from(*word != 0) << x;
+        needs |= u64::from(*word != 0) << x;
         above |= word & u64::from_ne_bytes(l3);
     }
     needs | if above != 0 { NEEDS_L3 } else { 0 }
 }
 
-/// Returns true when words of connections are not zero: packets from ports have no such key.
-pub(crate) fn is_tracked(words: &[u64; WORDS]) -> bool {
+/// Returns true when words of metadata are not zero: packets from ports have no such key.
+pub(crate) fn has_metadata(words: &[u64; WORDS]) -> bool {
     words.iter().skip(PORT_WORDS).any(|word| *word != 0)
 }
 
@@ -367,12 +448,33 @@ pub fn signature() -> [u64; WORDS] {
     mask.0.pad_l3 = [0; 2];
     mask.0.pad_l4 = [0; 7];
     mask.0.pad_mpls = [0; 4];
-    to_words(&mask.0)
+    mask.0.tunnel.ttl = 0;
+    mask.0.tunnel.tp_src.set(0);
+    let mut words = to_words(&mask.0);
+    words[word::OPT0..word::CT].fill(u64::MAX);
+    words
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::layout::{TUNNEL_OPTIONS, TunnelOption};
+
+    const NO_OPTIONS: OptionTable = OptionTable(
+        [TunnelOption { header: 0, at: 0, bytes: 0, in_use: 0, pad: 0 }; TUNNEL_OPTIONS],
+    );
+
+    /// The fields of a tunnel that the tables have, without options.
+    fn tunnel_of_tables(all: &flow::Tunnel) -> flow::Tunnel {
+        let mut tunnel = flow::Tunnel::NONE;
+        tunnel.id.set(all.id.get() & !HIGH_HALF);
+        (tunnel.src, tunnel.dst) = (all.src, all.dst);
+        (tunnel.ipv6_src, tunnel.ipv6_dst) = (all.ipv6_src, all.ipv6_dst);
+        (tunnel.flags, tunnel.tos, tunnel.ttl) = (all.flags, all.tos, all.ttl);
+        (tunnel.tp_src, tunnel.tp_dst) = (all.tp_src, all.tp_dst);
+        (tunnel.gbp_id, tunnel.gbp_flags) = (all.gbp_id, all.gbp_flags);
+        tunnel
+    }
 
     #[test]
     fn every_field_of_the_tables_comes_back() {
@@ -381,7 +483,7 @@ mod tests {
             *byte = i as u8;
         }
         key.regs = Key::ZERO.regs;
-        key.tunnel = Key::ZERO.tunnel;
+        key.tunnel = tunnel_of_tables(&key.tunnel);
         for field in LEFT_OUT {
             field.store(&mut key, 0);
         }
@@ -389,20 +491,24 @@ mod tests {
         key.pad_l4.iter_mut().skip(3).for_each(|byte| *byte = 0);
         key.in_port.set(0x1234);
         assert_eq!(from_words(&to_words(&key)), key);
-        assert!(to_words(&key).iter().take(WORDS - 1).all(|word| *word != 0));
+        let words = to_words(&key);
+        let of_pieces =
+            words.iter().enumerate().filter(|(x, _)| !(word::OPT0..word::CT).contains(x));
+        assert!(of_pieces.take(WORDS - 5).all(|(_, word)| *word != 0));
     }
 
     #[test]
     fn what_the_tables_lack_is_refused() {
         let mut matching = Match::ANY;
-        assert_eq!(Matching::new(&matching), None, "no ingress port");
+        let new = |matching: &Match| Matching::new(matching, &NO_OPTIONS).ok();
+        assert_eq!(new(&matching), None, "no ingress port");
         matching.set(Field::InPort, 3);
-        let plain = Matching::new(&matching).unwrap();
-        assert_eq!(plain.to_match(), matching);
+        let plain = new(&matching).unwrap();
+        assert_eq!(plain.to_match(&NO_OPTIONS), matching);
         let with = |change: &dyn Fn(&mut Mask, &mut Key)| {
             let (mut mask, mut key) = (*matching.mask(), *matching.key());
             change(&mut mask, &mut key);
-            Matching::new(&Match::new(&key, &mask))
+            new(&Match::new(&key, &mask))
         };
         assert!(with(&|m, _| m.0.packet_type.set(u32::MAX)).unwrap().packet_type);
         assert_eq!(
@@ -418,6 +524,20 @@ mod tests {
         assert_eq!(with(&|m, _| m.0.conj_id.set(1)), None);
         assert_eq!(with(&|m, _| m.0.in_port.set(1)), None);
         assert_eq!(with(&|_, k| k.in_port.set(0x1_0003)), None);
+        assert_eq!(with(&|m, _| m.0.tunnel.erspan_ver = 1), None);
+        assert_eq!(with(&|m, _| m.0.tunnel.present.set(1)), None);
+        let wide = |m: &mut Mask, k: &mut Key| {
+            m.0.tunnel.id.set(u64::MAX);
+            k.tunnel.id.set(1 << 32);
+        };
+        assert_eq!(with(&wide), None, "no header has such a key");
+        let tunnel = with(&|m, k| {
+            m.0.tunnel.id.set(u64::MAX);
+            k.tunnel.id.set(5);
+        });
+        let mut wanted = matching.clone();
+        wanted.set(Field::TunId, 5);
+        assert_eq!(tunnel.unwrap().to_match(&NO_OPTIONS), wanted);
     }
 
     #[test]
@@ -434,7 +554,7 @@ mod tests {
         assert_eq!(needs_of(Field::UdpDst), 1 << word::TP | NEEDS_L3);
         assert_eq!(needs_of(Field::RecircId), 1 << word::RECIRC);
         let lengths: Vec<usize> = PIECES.iter().map(|p| p.bytes).collect();
-        assert!(lengths.iter().all(|length| [2, 4, 8, 16].contains(length)));
+        assert!(lengths.iter().all(|length| [1, 2, 4, 8, 16].contains(length)));
     }
 
     proptest::proptest! {
@@ -445,8 +565,13 @@ mod tests {
             for (to, from) in mask.0.bytes_mut().iter_mut().skip(72).zip(&bits) { *to = *from; }
             mask.0.in_port.set(u32::MAX);
             mask.0.pad_l2 = [0; 2];
-            if let Some(m) = Matching::new(&Match::new(&key, &mask)) {
-                proptest::prop_assert_eq!(m.to_match(), Match::new(&key, &mask));
+            key.tunnel = tunnel_of_tables(&key.tunnel);
+            mask.0.tunnel = tunnel_of_tables(&mask.0.tunnel);
+            if mask.0.tunnel.id.get() == u32::MAX.into() {
+                mask.0.tunnel.id.set(u64::MAX);
+            }
+            if let Ok(m) = Matching::new(&Match::new(&key, &mask), &NO_OPTIONS) {
+                proptest::prop_assert_eq!(m.to_match(&NO_OPTIONS), Match::new(&key, &mask));
             }
         }
     }

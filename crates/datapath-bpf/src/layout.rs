@@ -11,7 +11,7 @@ pub const VERSION: u32 = 13;
 
 /// Size in bytes of `struct state`, which one program leaves to the next. The daemon does not read
 /// it.
-pub const STATE_BYTES: u32 = 296;
+pub const STATE_BYTES: u32 = 400;
 /// Size in bytes of `struct undo`, which one program leaves to the next. The daemon does not read
 /// it.
 pub const UNDO_BYTES: u32 = 296;
@@ -59,30 +59,54 @@ pub mod word {
     pub const HW1: usize = 17;
     /// ND reserved word and option type.
     pub const ND2: usize = 18;
+    /// Low half of `tun_id`; `tun_flags`, `tun_tos`, `tun_ttl`.
+    pub const TUN0: usize = 19;
+    /// Outer UDP ports, `tun_gbp_id`, `tun_gbp_flags`.
+    pub const TUN1: usize = 20;
+    /// `tun_src`, `tun_dst`.
+    pub const TIP4: usize = 21;
+    /// `tun_ipv6_src`, first half.
+    pub const TSRC0: usize = 22;
+    /// `tun_ipv6_src`, second half.
+    pub const TSRC1: usize = 23;
+    /// `tun_ipv6_dst`, first half.
+    pub const TDST0: usize = 24;
+    /// `tun_ipv6_dst`, second half.
+    pub const TDST1: usize = 25;
+    /// Presence of Geneve options, and the first of their data.
+    pub const OPT0: usize = 26;
+    /// Data of Geneve options.
+    pub const OPT1: usize = 27;
+    /// Data of Geneve options.
+    pub const OPT2: usize = 28;
+    /// Data of Geneve options.
+    pub const OPT3: usize = 29;
     /// `ct_state`, `ct_nw_proto`, `ct_zone`, `ct_mark`.
-    pub const CT: usize = 19;
+    pub const CT: usize = 30;
     /// `ct_label`, first half.
-    pub const CT_LABEL0: usize = 20;
+    pub const CT_LABEL0: usize = 31;
     /// `ct_label`, second half.
-    pub const CT_LABEL1: usize = 21;
+    pub const CT_LABEL1: usize = 32;
     /// `ct_nw_src`, `ct_nw_dst`.
-    pub const CT_IP4: usize = 22;
+    pub const CT_IP4: usize = 33;
     /// `ct_tp_src`, `ct_tp_dst`.
-    pub const CT_TP: usize = 23;
+    pub const CT_TP: usize = 34;
     /// `ct_ipv6_src`, first half.
-    pub const CT_SRC0: usize = 24;
+    pub const CT_SRC0: usize = 35;
     /// `ct_ipv6_src`, second half.
-    pub const CT_SRC1: usize = 25;
+    pub const CT_SRC1: usize = 36;
     /// `ct_ipv6_dst`, first half.
-    pub const CT_DST0: usize = 26;
+    pub const CT_DST0: usize = 37;
     /// `ct_ipv6_dst`, second half.
-    pub const CT_DST1: usize = 27;
+    pub const CT_DST1: usize = 38;
 }
 
 /// Number of words of a key.
-pub const WORDS: usize = 28;
+pub const WORDS: usize = 39;
 /// Number of words that a packet from a port has; the others are zero in it.
-pub const PORT_WORDS: usize = word::CT;
+pub const PORT_WORDS: usize = word::TUN0;
+/// Number of words that only a packet from a tunnel has.
+pub const TUNNEL_WORDS: usize = word::CT - word::TUN0;
 /// Number of words that identify a key in the exact-match cache.
 pub const EMC_WORDS: usize = 5;
 /// Number of words in the first cache line of a slot.
@@ -90,15 +114,15 @@ pub const HOT_WORDS: usize = 6;
 /// Number of words outside the first cache line of a slot.
 pub const COLD_WORDS: usize = WORDS - HOT_WORDS;
 /// Number of factors of the hash: one for each word, one for the number of a mask, one for the high
-/// half of each word; of the exact-match cache: two for each of its words.
-pub const FACTORS: usize = 2 * WORDS + 1 + 2 * EMC_WORDS;
+/// half of each word; of the exact-match cache: two for each of its words, and of those of tunnels.
+pub const FACTORS: usize = 2 * WORDS + 1 + 2 * (EMC_WORDS + TUNNEL_WORDS);
 /// Number of entries in a line of the exact-match cache.
 pub const EMC_WAYS: usize = 4;
 /// Largest number of flows: an entry of the exact-match cache has 24 bits for the slot.
 pub const EMC_SLOTS: u32 = 1 << 24;
 
 /// Bit next to the bits of words: the flow matches fields after the Ethernet header and VLANs.
-pub const NEEDS_L3: u32 = 1 << 30;
+pub const NEEDS_L3: u64 = 1 << 62;
 /// Bit of `slot.hooks`: the actions can run at XDP.
 pub const HOOK_XDP: u8 = 1;
 /// Bit of `slot.hooks`: the actions can run at the skb hook.
@@ -107,16 +131,18 @@ pub const HOOK_TC: u8 = 2;
 pub const FLOW_NO_GSO: u8 = 1;
 /// Bit of `slot.flags`: XDP checks the frame before the program ([`Tail::Precheck`]).
 pub const FLOW_PRECHECK: u8 = 2;
-/// Bit of `slot.flags`: the match has words of connections that are not zero.
-pub const FLOW_TRACKED: u8 = 4;
+/// Bit of `slot.flags`: the match has words from [`PORT_WORDS`] on that are not zero.
+pub const FLOW_METADATA: u8 = 4;
 /// Bit of `slot.flags`: the actions are a `ct` that changes no connection, edits, and a new lookup.
 pub const FLOW_CHAIN: u8 = 8;
 /// Bit of `slot.flags`: the actions are edits and one output.
 pub const FLOW_CHAIN_END: u8 = 16;
+/// Bit of `slot.flags`: the action is `tnl_pop` to the port in `slot_detail.tunnel`.
+pub const FLOW_POP: u8 = 32;
 /// Bit of `slot.flags` that only the daemon reads: the match names packet_type 0.
 pub const FLOW_PACKET_TYPE: u8 = 0x80;
 /// Value of `mask.needs` for a vacant mask, which searches skip.
-pub const MASK_VACANT: u32 = 0x8000_0000;
+pub const MASK_VACANT: u64 = 1 << 63;
 
 /// Value of `slot.output` for actions that are not one output: see `slot.program`.
 pub const NO_PORT: u32 = u32::MAX;
@@ -161,6 +187,10 @@ pub const PORT_UNDERLAY: u32 = 32;
 pub const PORT_SETS: u32 = 32;
 /// Largest number of ports of a set.
 pub const SET_PORTS: usize = 32;
+/// Number of Geneve options whose data words have.
+pub const TUNNEL_OPTIONS: usize = 8;
+/// Bytes of data that the words have room for.
+pub const OPTION_BYTES: usize = 28;
 /// Number of entries of the table of interfaces.
 pub const IFACES: u32 = 8192;
 /// Largest number of steps of a search in the table of interfaces.
@@ -185,7 +215,7 @@ pub const MISS_ETHERTYPE: u16 = 0x88b5;
 /// Size of `struct miss_header` in bytes.
 pub const MISS_HEADER: usize = 32;
 /// Size of `struct miss_tracked` in bytes.
-pub const MISS_TRACKED: usize = 88;
+pub const MISS_TRACKED: usize = 176;
 /// Value of `miss_tracked.cell` for a packet without a flow.
 pub const NO_CELL: u32 = u32::MAX;
 /// Bit of [`Op::Ct`]: a connection is made.
@@ -215,7 +245,7 @@ pub const CT_OP_PORTS: u16 = 2048;
 /// Bit of [`Op::Ct`]: the translation is chosen by a hash, as without [`CT_OP_RANDOM`]. For dumps.
 pub const CT_OP_HASH: u16 = 4096;
 /// Number of slots of a table of programs.
-pub const TAILS: u32 = 10;
+pub const TAILS: u32 = 11;
 
 /// A slot of the table of programs: `enum tail`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -241,6 +271,8 @@ pub enum Tail {
     CtMove,
     /// Lookup of a packet from a port whose flow has [`FLOW_CHAIN`].
     Chain,
+    /// Lookup of the packet in a packet from a port whose flow has [`FLOW_POP`].
+    Tunnel,
 }
 
 /// Declares [`Op`] and lists its variants.
@@ -288,13 +320,13 @@ pub struct SlotEntry {
 #[allow(missing_docs)]
 pub struct SlotDetail {
     pub cold: [u64; COLD_WORDS],
-    pub needs: u32,
+    pub needs: u64,
     pub reason: u32,
+    pub tunnel: u32,
     pub ufid: [u64; 2],
     pub hash: u64,
     pub installed: u64,
     pub instructions: u64,
-    pub pad: [u64; 4],
 }
 
 /// The mask of some flows: `struct mask`.
@@ -303,8 +335,9 @@ pub struct SlotDetail {
 #[allow(missing_docs)]
 pub struct MaskEntry {
     pub words: [u64; WORDS],
-    pub needs: u32,
+    pub needs: u64,
     pub flows: u32,
+    pub pad: u32,
 }
 
 /// A bucket of the index: `struct bucket`.
@@ -438,7 +471,35 @@ pub struct Port {
     pub closed_until: u64,
     pub peer_mac: u64,
     pub ct_closed_until: u64,
-    pub pad: u64,
+    pub tunnel: u32,
+    pub tunnel_helper: u32,
+}
+
+/// A tunnel that programs pop: `enum tunnel_kind`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+#[allow(missing_docs)]
+pub enum TunnelKind {
+    None,
+    Vxlan,
+    VxlanGbp,
+    Geneve,
+    Gre,
+}
+
+/// A Geneve option whose data is in words: `struct tunnel_option`.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
+)]
+#[repr(C)]
+#[allow(missing_docs)]
+pub struct TunnelOption {
+    /// In network order.
+    pub header: u32,
+    pub at: u8,
+    pub bytes: u8,
+    pub in_use: u8,
+    pub pad: u8,
 }
 
 /// The counters of a port on one shard of CPUs: `struct port_stats`.
@@ -550,16 +611,17 @@ pub struct ConfigEntry {
     pub emc_used: u32,
     pub emc_reach: u32,
     pub factors: [u64; FACTORS],
+    pub options: [TunnelOption; TUNNEL_OPTIONS],
 }
 
 const _: () = {
     use std::mem::{align_of, offset_of, size_of};
     assert!(size_of::<SlotEntry>() == 64 && align_of::<SlotEntry>() == 8);
     assert!(offset_of!(SlotEntry, dead) == 48);
-    assert!(size_of::<SlotDetail>() == 256);
-    assert!(offset_of!(SlotDetail, needs) == 176);
-    assert!(size_of::<MaskEntry>() == 232);
-    assert!(offset_of!(MaskEntry, needs) == 224);
+    assert!(size_of::<SlotDetail>() == 320);
+    assert!(offset_of!(SlotDetail, needs) == 264);
+    assert!(size_of::<MaskEntry>() == 328);
+    assert!(offset_of!(MaskEntry, needs) == 312);
     assert!(size_of::<Bucket>() == 64);
     assert!(size_of::<EmcLine>() == 64);
     assert!(offset_of!(EmcEntry, count) == 8);
@@ -584,11 +646,11 @@ const _: () = {
     assert!(size_of::<MeterBand>() == 40);
     assert!(size_of::<Meter>() == 384);
     assert!(offset_of!(Meter, bands) == 24);
-    assert!(size_of::<ConfigEntry>() == 72 + 8 * FACTORS);
+    assert!(size_of::<ConfigEntry>() == 72 + 8 * (FACTORS + TUNNEL_OPTIONS));
     assert!(offset_of!(ConfigEntry, miss_ifindex) == 36);
     assert!(offset_of!(ConfigEntry, factors) == 72);
     // The last reason of programs. Those after it are of actions that only userspace runs.
     assert!((datapath::DropReason::CtStale as usize) < DROPS);
     assert!(Op::ALL.len() <= 32); // sets of instructions are bits of 32
-    assert!(Tail::Chain as u32 == TAILS - 1);
+    assert!(Tail::Tunnel as u32 == TAILS - 1);
 };

@@ -61,6 +61,7 @@ mod meters;
 mod miss;
 pub mod object;
 mod open;
+mod options;
 mod peer;
 mod pins;
 mod ports;

@@ -64,6 +64,7 @@ impl Hook {
                 (Tail::Ct, "ct_tc"),
                 (Tail::CtMove, "ct_move_tc"),
                 (Tail::Chain, "chain_tc"),
+                (Tail::Tunnel, "tunnel_tc"),
             ],
             Hook::Xdp => &[
                 (Tail::Lookup, "lookup_xdp"),
@@ -73,6 +74,7 @@ impl Hook {
                 (Tail::Precheck, "precheck_xdp"),
                 (Tail::Ct, "ct_xdp"),
                 (Tail::Chain, "chain_xdp"),
+                (Tail::Tunnel, "tunnel_xdp"),
             ],
         }
     }
@@ -95,7 +97,7 @@ impl Hook {
     /// Returns the names of the maps that the hook does not share with the other one.
     pub(crate) fn own_maps(self) -> &'static [&'static str] {
         match self {
-            Hook::Tc => &["tails", "states", "scratch"],
+            Hook::Tc => &["tails", "states", "scratch", "saved"],
             Hook::Xdp => &["tails", "states", "undos", "scratch"],
         }
     }

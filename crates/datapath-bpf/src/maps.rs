@@ -6,18 +6,20 @@ use std::io;
 use std::mem::offset_of;
 use std::ops::RangeInclusive;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::Ordering;
 
-use zerocopy::IntoBytes;
+use zerocopy::{FromBytes, IntoBytes};
 
 use crate::attachment::Config;
 use crate::layout::*;
+use crate::options::OptionTable;
 use crate::shared::Shared;
 
 /// Flag of maps that a process can map: BPF_F_MMAPABLE of `include/uapi/linux/bpf.h`.
 pub(crate) const MMAPABLE: u32 = 1 << 10;
 const ARRAY: u32 = libbpf_sys::BPF_MAP_TYPE_ARRAY;
 
-/// Range of the number of flow slots. Each takes 320 bytes and 32 of totals, allocated at the
+/// Range of the number of flow slots. Each takes 384 bytes and 32 of totals, allocated at the
 /// start.
 pub const MAX_FLOWS: RangeInclusive<u32> = 1 << 10..=EMC_SLOTS;
 /// Range of the number of masks; a mask number has 16 bits.
@@ -210,6 +212,13 @@ fn steps() -> impl Iterator<Item = u32> {
     octaves.flat_map(|quarter: u32| (4..8).map(move |n| quarter * n))
 }
 
+/// Returns the offset of an entry of the table of options in the configuration.
+const fn option_at(number: usize) -> usize {
+    offset_of!(ConfigEntry, options) + number * size_of::<TunnelOption>()
+}
+
+const _: () = assert!(size_of::<TunnelOption>() == 8, "an entry is one word");
+
 /// Checks that tables with this `magic` and `version` have this layout.
 fn check_layout(magic: u64, version: u32) -> Result<(), String> {
     match (magic, version) {
@@ -375,8 +384,23 @@ impl Maps {
                 emc_used: LEAST_EMC_LINES.min(s.emc_lines),
                 emc_reach: LEAST_EMC_LINES.min(s.emc_lines),
                 factors: *factors,
+                options: [TunnelOption::default(); _],
             },
         );
+    }
+
+    /// Returns the known Geneve options.
+    pub(crate) fn options(&self) -> OptionTable {
+        OptionTable(std::array::from_fn(|n| {
+            let word = self.config.word(0, option_at(n)).load(Ordering::Acquire);
+            TunnelOption::read_from_bytes(word.as_bytes()).unwrap_or_default()
+        }))
+    }
+
+    /// Adds an entry to the table of known options. Programs see all of the entry or nothing.
+    pub(crate) fn set_option(&self, number: usize, entry: &TunnelOption) {
+        let bytes = entry.as_bytes().first_chunk().copied().unwrap_or_default();
+        self.config.store(0, option_at(number), u64::from_ne_bytes(bytes));
     }
 
     /// Sets the number of lines of the signature cache that are used for `keys` keys. Each key gets
@@ -444,6 +468,9 @@ impl Maps {
         }
         if c.factors.iter().any(|f| f % 2 == 0) {
             return Err("even hash factors".into());
+        }
+        if !OptionTable(c.options).is_valid() {
+            return Err("a damaged table of options".into());
         }
         Ok(c)
     }

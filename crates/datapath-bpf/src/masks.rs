@@ -77,7 +77,7 @@ impl Masks {
         shared.write(at, &old);
         self.numbers.insert(*words, number);
         self.count(shared, number, 1);
-        shared.store_half(at, offset_of!(MaskEntry, needs), keys::needs(words));
+        shared.store(at, offset_of!(MaskEntry, needs), keys::needs(words));
     }
 
     fn count(&mut self, shared: &Shared<MaskEntry>, number: u16, by: i32) {
@@ -102,7 +102,7 @@ impl Masks {
         self.numbers.retain(|_, number| {
             let keep = !idle(*number);
             if !keep {
-                shared.store_half(usize::from(*number), offset_of!(MaskEntry, needs), MASK_VACANT);
+                shared.store(usize::from(*number), offset_of!(MaskEntry, needs), MASK_VACANT);
                 leaving.push(*number);
             }
             keep
@@ -114,7 +114,7 @@ impl Masks {
     pub(crate) fn free(&mut self, shared: &Shared<MaskEntry>) {
         for number in self.leaving.drain(..) {
             let at = usize::from(number);
-            let vacant = MaskEntry { words: [0; WORDS], needs: MASK_VACANT, flows: 0 };
+            let vacant = MaskEntry { words: [0; WORDS], needs: MASK_VACANT, flows: 0, pad: 0 };
             shared.write(at, &vacant);
             self.vacant.push(number);
         }
@@ -126,7 +126,7 @@ impl Masks {
             }
             self.vacant.remove(0);
             self.flows.pop();
-            shared.store_half(last, offset_of!(MaskEntry, needs), 0);
+            shared.store(last, offset_of!(MaskEntry, needs), 0);
         }
     }
 
@@ -144,7 +144,7 @@ impl Masks {
             let number = at as u16; // bounded above
             let whole = entry.needs == keys::needs(&entry.words);
             if !whole || masks.numbers.contains_key(&entry.words) {
-                shared.store_half(at, offset_of!(MaskEntry, needs), MASK_VACANT);
+                shared.store(at, offset_of!(MaskEntry, needs), MASK_VACANT);
                 masks.leaving.push(number);
             } else {
                 masks.numbers.insert(entry.words, number);
@@ -210,7 +210,7 @@ mod tests {
         }
         masks.retire(&shared);
         masks.free(&shared);
-        let needs: Vec<u32> = (0..4).map(|i| shared.read(i).needs).collect();
+        let needs: Vec<u64> = (0..4).map(|i| shared.read(i).needs).collect();
         assert_eq!(needs, [2, 0, 0, 0]);
         assert_eq!(masks.acquire(&shared, &words(9)), Some(1));
     }

@@ -28,7 +28,7 @@ pub(crate) struct Missed {
 /// `struct miss_tracked`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct TrackedMiss {
-    /// A key with the fields of connections alone.
+    /// A key with the fields of tunnels and connections alone.
     pub(crate) words: [u64; WORDS],
     /// Where the packet's list of actions goes on.
     pub(crate) place: Option<ListPlace>,
@@ -185,7 +185,7 @@ mod tests {
 
     #[test]
     fn metadata_of_connections_follows() {
-        let mut tracked: Vec<u8> = (0..72).collect();
+        let mut tracked: Vec<u8> = (0..160).collect();
         tracked.extend(7u64.to_be_bytes());
         tracked.extend([5u32.to_be_bytes(), 4u32.to_be_bytes()].concat());
         let mut head = header();
@@ -199,12 +199,15 @@ mod tests {
             assert_eq!(missed.origin, ORIGIN);
             assert_eq!(more.place, Some(ListPlace { flow: 5, installed: 7, cell: 4 }));
             assert_eq!(more.words[..PORT_WORDS], [0; PORT_WORDS]);
-            assert_eq!(more.words[WORDS - 1].to_ne_bytes(), [64, 65, 66, 67, 68, 69, 70, 71]);
+            assert_eq!(
+                more.words[WORDS - 1].to_ne_bytes(),
+                [152, 153, 154, 155, 156, 157, 158, 159]
+            );
             let mut wanted = frame();
             wanted.splice(12..12, tag.iter().copied());
             assert_eq!(p.data(), wanted);
         }
-        for length in 0..32 + 88 + 14 {
+        for length in 0..32 + MISS_TRACKED + 14 {
             let whole = [head.clone(), tracked.clone(), frame()].concat();
             assert_eq!(strip(&mut Packet::from_slice(&whole[..length])), None, "{length}");
         }

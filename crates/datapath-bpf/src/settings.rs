@@ -14,20 +14,24 @@ pub(crate) const FEATURE_MPLS: u32 = 1;
 pub(crate) const FEATURE_LAYERS: u32 = 2;
 /// Bit of the features: some port is `PORT_STACK`, so its packets are counted.
 pub(crate) const FEATURE_STACK: u32 = 4;
+/// Bit of the features: some flow has `FLOW_POP`.
+pub(crate) const FEATURE_TUNNEL: u32 = 8;
 /// Bits of all features.
-pub(crate) const ALL_FEATURES: u32 = u32::MAX;
+pub(crate) const ALL_FEATURES: u32 = 0xffff;
+/// Bit of `decap`: taking outer headers off may change the version of IP.
+pub const DECAP_L3: u32 = 1;
 /// Bits of every word of a key, and [`NEEDS_L3`].
-pub(crate) const ALL_WORDS: u32 = ((1 << WORDS) - 1) | NEEDS_L3;
+pub(crate) const ALL_WORDS: u64 = ((1 << WORDS) - 1) | NEEDS_L3;
 
 /// Bits of the words that are zero in packets from ports.
-const CT_WORDS: u32 = ((1 << WORDS) - 1) & !((1 << PORT_WORDS) - 1);
+const METADATA_WORDS: u64 = ((1 << WORDS) - 1) & !((1 << PORT_WORDS) - 1);
 
 /// `struct settings`; the header documents each field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 #[allow(missing_docs)]
 pub struct VariantSettings {
-    pub needs: u32,
+    pub needs: u64,
     pub features: u32,
     pub bucket_mask: u32,
     pub shard_mask: u32,
@@ -41,6 +45,7 @@ pub struct VariantSettings {
     pub emc_total: u32,
     pub cpus: u32,
     pub chains: u32,
+    pub decap: u32,
     pub factors: Factors,
     pub union_mask: [u64; WORDS],
 }
@@ -50,7 +55,7 @@ pub struct VariantSettings {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Needs {
     /// Bit x: some flow matches on word x of the key. In addition [`NEEDS_L3`].
-    pub words: u32,
+    pub words: u64,
     /// Features of the programs: `FEATURE_*` bits of `bpf/settings.h`.
     pub features: u32,
 }
@@ -60,9 +65,9 @@ impl Needs {
     pub(crate) const ALL: Needs = Needs { words: ALL_WORDS, features: ALL_FEATURES };
 
     /// Returns true when a variant for `self` serves `other`. Lookup programs compare no words of
-    /// connections, which are zero in packets from ports.
+    /// metadata, which are zero in packets from ports.
     pub(crate) fn cover(self, other: Needs) -> bool {
-        other.words & !self.words & !CT_WORDS == 0 && other.features & !self.features == 0
+        other.words & !self.words & !METADATA_WORDS == 0 && other.features & !self.features == 0
     }
 }
 
@@ -99,6 +104,7 @@ impl VariantSettings {
             emc_total: sizes.cpus * sizes.emc_lines,
             cpus: sizes.cpus,
             chains: sizes.chains,
+            decap: 0,
             factors: *factors,
             union_mask: keys::signature(),
         }
@@ -117,4 +123,4 @@ impl VariantSettings {
     }
 }
 
-const _: () = assert!(size_of::<VariantSettings>() == 56 + 8 * (FACTORS + WORDS));
+const _: () = assert!(size_of::<VariantSettings>() == 64 + 8 * (FACTORS + WORDS));

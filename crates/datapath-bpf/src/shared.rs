@@ -137,6 +137,11 @@ impl<T: FromBytes + IntoBytes + Immutable + KnownLayout> Shared<T> {
         self.update_half(index, offset, |_| value);
     }
 
+    /// Sets the word at byte `offset` of an element, with release order.
+    pub(crate) fn store(&self, index: usize, offset: usize, value: u64) {
+        self.word(index, offset).store(value, Ordering::Release);
+    }
+
     /// Replaces the 32-bit half at byte `offset` of an element by the result of `next`, and returns
     /// the result. Calls `next` again when another thread changed the word meanwhile. The order is
     /// that of [`Shared::store_half`].

@@ -17,8 +17,9 @@ pub struct Slot {
     pub mask: u16,
     pub hooks: u8,
     pub flags: u8,
-    pub needs: u32,
+    pub needs: u64,
     pub reason: u32,
+    pub tunnel: u32,
     pub ufid: [u64; 2],
     pub hash: u64,
     /// Time of the installation in milliseconds of `CLOCK_MONOTONIC`.
@@ -38,6 +39,7 @@ impl Slot {
         flags: 0,
         needs: 0,
         reason: 0,
+        tunnel: 0,
         ufid: [0; 2],
         hash: 0,
         installed: 0,
@@ -62,6 +64,7 @@ impl Slot {
             flags: entry.flags,
             needs: detail.needs,
             reason: detail.reason,
+            tunnel: detail.tunnel,
             ufid: detail.ufid,
             hash: detail.hash,
             installed: detail.installed,
@@ -79,11 +82,11 @@ impl Slot {
             cold,
             needs: self.needs,
             reason: self.reason,
+            tunnel: self.tunnel,
             ufid: self.ufid,
             hash: self.hash,
             installed: self.installed,
             instructions: self.instructions,
-            pad: [0; _],
         };
         maps.details.write(number, &detail);
         let entry = SlotEntry {

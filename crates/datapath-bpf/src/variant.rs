@@ -19,10 +19,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::attachment::Unavailable;
 use crate::demand::Demand;
-use crate::layout::{Tail, WORDS};
+use crate::layout::{NEEDS_L3, Tail, WORDS};
 use crate::load::{self, Hook, Refused};
 use crate::maps::{Sizes, emc_room};
-use crate::settings::{Fit, Needs, VariantSettings};
+use crate::settings::{ALL_FEATURES, Fit, Needs, VariantSettings};
 use crate::sys;
 
 /// Number of calls of [`Variants::choose`] in a row that must choose the same variant.
@@ -148,14 +148,27 @@ type Lookups<'a> = Vec<(&'a Station, OwnedFd)>;
 pub(crate) struct Variants {
     stations: Vec<Station>,
     sizes: Sizes,
-    /// `Needs` of the present variant: words, features in the high half.
+    /// `Needs` of the present variant, [`packed`].
     active: AtomicU64,
     choice: Mutex<Choice>,
 }
 
+/// Returns needs in one word: the bits of words, [`NEEDS_L3`] above them, and the features.
 fn packed(needs: Needs) -> u64 {
-    u64::from(needs.features) << 32 | u64::from(needs.words)
+    let is_l3 = u64::from(needs.words & NEEDS_L3 != 0);
+    u64::from(needs.features) << FEATURES_SHIFT | is_l3 << WORDS | needs.words & !NEEDS_L3
 }
+
+fn unpacked(packed: u64) -> Needs {
+    let words = packed & ((1 << WORDS) - 1);
+    let l3 = if packed >> WORDS & 1 != 0 { NEEDS_L3 } else { 0 };
+    Needs { words: words | l3, features: (packed >> FEATURES_SHIFT) as u32 }
+}
+
+/// Position of the features in [`packed`].
+const FEATURES_SHIFT: u32 = 48;
+
+const _: () = assert!(WORDS < FEATURES_SHIFT as usize && ALL_FEATURES < 1 << (64 - FEATURES_SHIFT));
 
 impl Variants {
     /// Returns the variants of `stations`, whose tables of programs have the full variant.
@@ -231,8 +244,7 @@ impl Variants {
 
     /// Returns the needs that the present variant serves.
     pub(crate) fn active(&self) -> Needs {
-        let active = self.active.load(Ordering::Acquire);
-        Needs { words: active as u32, features: (active >> 32) as u32 }
+        unpacked(self.active.load(Ordering::Acquire))
     }
 
     /// Ensures that the present variant serves `needs`, before a flow or port that needs them is

@@ -53,9 +53,9 @@ fn structures_are_the_same_in_c_and_here() {
         same!(
             &btf,
             "slot_detail",
-            SlotDetail { cold, needs, reason, ufid, hash, installed, instructions, pad }
+            SlotDetail { cold, needs, reason, tunnel, ufid, hash, installed, instructions }
         );
-        same!(&btf, "mask", MaskEntry { words, needs, flows });
+        same!(&btf, "mask", MaskEntry { words, needs, flows, pad });
         same!(&btf, "bucket", Bucket { entries });
         same!(&btf, "cache_line", CacheLine { entries });
         same!(&btf, "emc_entry", EmcEntry { sign, count });
@@ -80,9 +80,11 @@ fn structures_are_the_same_in_c_and_here() {
                 closed_until,
                 peer_mac,
                 ct_closed_until,
-                pad
+                tunnel,
+                tunnel_helper
             }
         );
+        same!(&btf, "tunnel_option", TunnelOption { header, at, bytes, in_use, pad });
         same!(&btf, "port_stats", PortCount { rx_packets, rx_bytes, tx_packets, tx_bytes });
         same!(&btf, "iface", Iface { ifindex, port });
         if hook == Hook::Tc {
@@ -118,6 +120,7 @@ fn structures_are_the_same_in_c_and_here() {
                 emc_used,
                 emc_reach,
                 factors,
+                options,
             }
         );
         same!(
@@ -138,6 +141,7 @@ fn structures_are_the_same_in_c_and_here() {
                 emc_total,
                 cpus,
                 chains,
+                decap,
                 factors,
                 union_mask,
             }
@@ -192,6 +196,17 @@ fn words_have_the_same_numbers_in_c_and_here() {
         ("W_HW0", HW0),
         ("W_HW1", HW1),
         ("W_ND2", ND2),
+        ("W_TUN0", TUN0),
+        ("W_TUN1", TUN1),
+        ("W_TIP4", TIP4),
+        ("W_TSRC0", TSRC0),
+        ("W_TSRC1", TSRC1),
+        ("W_TDST0", TDST0),
+        ("W_TDST1", TDST1),
+        ("W_OPT0", OPT0),
+        ("W_OPT1", OPT1),
+        ("W_OPT2", OPT2),
+        ("W_OPT3", OPT3),
         ("W_CT", CT),
         ("W_CT_LABEL0", CT_LABEL0),
         ("W_CT_LABEL1", CT_LABEL1),
@@ -230,7 +245,17 @@ fn enumerations_are_the_same_in_c_and_here() {
         Tail::Ct,
         Tail::CtMove,
         Tail::Chain,
+        Tail::Tunnel,
     ];
+    let kinds = [
+        TunnelKind::None,
+        TunnelKind::Vxlan,
+        TunnelKind::VxlanGbp,
+        TunnelKind::Geneve,
+        TunnelKind::Gre,
+    ];
+    assert_eq!(names_in("tunnel_kind", "TUNNEL_"), kinds.map(|kind| c_name("TUNNEL", &kind)));
+    assert_eq!(kinds.map(|kind| kind as usize), std::array::from_fn(|n| n));
     assert_eq!(names_in("tail", "TAIL_"), tails.map(|tail| c_name("TAIL", &tail)));
     assert_eq!(tails.map(|tail| tail as usize), std::array::from_fn(|n| n));
     assert_eq!(tails.len(), TAILS as usize);
@@ -249,12 +274,13 @@ fn constants_are_the_same_in_c_and_here() {
         ("HOOK_TC", HOOK_TC.into()),
         ("FLOW_NO_GSO", FLOW_NO_GSO.into()),
         ("FLOW_PRECHECK", FLOW_PRECHECK.into()),
-        ("FLOW_TRACKED", FLOW_TRACKED.into()),
+        ("FLOW_METADATA", FLOW_METADATA.into()),
         ("FLOW_CHAIN", FLOW_CHAIN.into()),
         ("FLOW_CHAIN_END", FLOW_CHAIN_END.into()),
+        ("FLOW_POP", FLOW_POP.into()),
         ("FLOW_PACKET_TYPE", FLOW_PACKET_TYPE.into()),
-        ("NEEDS_L3", NEEDS_L3.into()),
-        ("MASK_VACANT", MASK_VACANT.into()),
+        ("NEEDS_L3", NEEDS_L3),
+        ("MASK_VACANT", MASK_VACANT),
         ("NO_PORT", NO_PORT.into()),
         ("NO_PROGRAM", NO_PROGRAM.into()),
         ("BUCKET", BUCKET as u64),
@@ -278,6 +304,8 @@ fn constants_are_the_same_in_c_and_here() {
         ("PORT_UNDERLAY", PORT_UNDERLAY.into()),
         ("PORT_SETS", PORT_SETS.into()),
         ("SET_PORTS", SET_PORTS as u64),
+        ("TUNNEL_OPTIONS", TUNNEL_OPTIONS as u64),
+        ("OPTION_BYTES", OPTION_BYTES as u64),
         ("IFACES", IFACES.into()),
         ("IFACE_PROBES", IFACE_PROBES.into()),
         ("IFACE_DAEMONS", IFACE_DAEMONS.into()),

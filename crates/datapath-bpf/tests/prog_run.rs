@@ -239,7 +239,7 @@ fn cases() -> Vec<Case> {
             udp(),
             |f| {
                 f.words[word::CT] = u64::MAX;
-                (f.output, f.flags) = (OUT_PORT, FLOW_TRACKED);
+                (f.output, f.flags) = (OUT_PORT, FLOW_METADATA);
             },
             [DROP[0], NONE[1]],
             [0; 2],

@@ -4,7 +4,7 @@
 
 use super::*;
 use crate::layout::{
-    BUCKET, FLOW_CHAIN, FLOW_CHAIN_END, FLOW_PRECHECK, FLOW_TRACKED, HOOK_XDP, MAX_PORTS, NO_PORT,
+    BUCKET, FLOW_CHAIN, FLOW_CHAIN_END, FLOW_METADATA, FLOW_PRECHECK, HOOK_XDP, MAX_PORTS, NO_PORT,
 };
 use datapath::DropReason;
 
@@ -144,7 +144,7 @@ impl Flows {
             (port, NO_PROGRAM) => port < MAX_PORTS && slot.reason == 0,
             _ => false,
         };
-        let tracked = keys::is_tracked(&slot.words) == (slot.flags & FLOW_TRACKED != 0);
+        let tracked = keys::has_metadata(&slot.words) == (slot.flags & FLOW_METADATA != 0);
         slot.dead == 0 && hooks && effect && short && tracked
     }
 

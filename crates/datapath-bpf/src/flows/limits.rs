@@ -46,7 +46,7 @@ impl Flows {
         self.lacks_at_xdp(flow)?;
         let port = flow.matching.key().in_port.get();
         let Some(limit) = self.lock().limits.get(&port).copied() else { return Ok(()) };
-        let matching = Matching::new(&flow.matching).ok_or(Refusal::UnsupportedKey)?;
+        let matching = self.matching(&flow.matching)?;
         let encoded = encode::encode(&flow.actions)?;
         limit.take(keys::needs(&matching.mask), capabilities::ops_of(&encoded))
     }

@@ -44,7 +44,7 @@ impl Flows {
         let count = record.count(number, earlier, of);
         *hits = hits.wrapping_add(record.observe(&count, self.clock.now()));
         Some(Held {
-            matching: matching.to_match(),
+            matching: matching.to_match(&self.maps.options()),
             hooks: HookSet::from_bits_truncate(slot.hooks),
             stats: record.flow_stats(),
         })

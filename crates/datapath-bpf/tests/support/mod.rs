@@ -190,7 +190,8 @@ impl Bed {
                 closed_until: 0,
                 peer_mac: 0,
                 ct_closed_until: 0,
-                pad: 0,
+                tunnel: 0,
+                tunnel_helper: 0,
             };
             self.maps.ports.write(number as usize, &port);
             if flags & PORT_DEVMAP != 0 {
@@ -258,7 +259,7 @@ impl Bed {
     /// Puts `flow` into slot 0, the only flow, under mask number 0.
     pub fn install(&self, flow: &Slot, mask: &[u64; WORDS]) {
         self.remove();
-        let entry = MaskEntry { words: *mask, needs: keys::needs(mask), flows: 1 };
+        let entry = MaskEntry { words: *mask, needs: keys::needs(mask), flows: 1, pad: 0 };
         self.maps.masks.write(0, &entry);
         self.set_recent(0);
         self.entries().for_each(|word| word.store(0, Ordering::Relaxed));
@@ -288,7 +289,7 @@ impl Bed {
 
     /// Puts `flow` into a slot, and its mask under the slot's number.
     pub fn put(&self, number: u32, flow: &Slot, mask: &[u64; WORDS]) {
-        let entry = MaskEntry { words: *mask, needs: keys::needs(mask), flows: 1 };
+        let entry = MaskEntry { words: *mask, needs: keys::needs(mask), flows: 1, pad: 0 };
         self.maps.masks.write(number as usize, &entry);
         let flow = Slot { mask: number as u16, ..*flow };
         flow.write(&self.maps, number as usize);
