@@ -190,7 +190,7 @@ static __always_inline int exec_output(hook_ctx *ctx, struct state *st, __u32 po
 		return drop(DROP_MALFORMED); /* shorter than an Ethernet header */
 #endif
 	chain_end(ctx, st, st->flow, port);
-	return output(ctx, port, st->in_port, st->foreign ? 0 : st->covered);
+	return output(ctx, port, st->in_port, st->no_peer ? 0 : st->covered);
 }
 
 #if !AT_XDP

@@ -272,10 +272,7 @@ static __always_inline void state_init(struct state *st, __u32 in_port)
 	st->pulled = 0;
 	st->deferred = 0;
 	st->tracked = 0;
-	st->base = 0;
-	st->tunnelled = 0;
-	st->foreign = 0;
-	st->popping = 0;
+	st->of_tunnel = 0;
 	st->resumes = 0;
 	st->ct_cached = 0;
 	st->chain = 0;
@@ -561,8 +558,11 @@ static __always_inline int lookup(hook_ctx *ctx)
 			goto slow;
 		return verdict;
 	}
-	if (d.flags & FLOW_POP)
-		return tunnel_enter(ctx, in_port, d.slot);
+	if (d.flags & FLOW_POP) {
+		if (settings.features & FEATURE_TUNNEL)
+			return tunnel_enter(ctx, in_port, d.slot);
+		goto walk;
+	}
 	if (d.program != NO_PROGRAM && !(settings.features & FEATURE_LAYERS))
 		goto walk;
 	if (d.program != NO_PROGRAM && !lookup_can_redirect_any(&view))
@@ -614,7 +614,7 @@ static __always_inline bool lookup_exceeds_tail_calls(const struct state *st, __
 /* Returns the offset of the kernel's network header; 0 when that is of no use to the receiver. */
 static __always_inline __u32 state_network(const struct state *st)
 {
-	if (st->foreign)
+	if (st->no_peer)
 		return 0;
 	return st->depth ? st->covered : ETH_HLEN;
 }
@@ -650,9 +650,12 @@ static __always_inline int lookup_run(hook_ctx *ctx, struct state *st, struct sl
 			return lookup_leave_state(ctx, st);
 		return tunnel_enter(ctx, st->in_port, number);
 	}
-	if (st->popping && tunnel_strip(ctx, slot->flags & FLOW_PRECHECK))
-		return lookup_leave_state(ctx, st);
 	bytes = frame_length(ctx);
+	if (st->popping) {
+		if (tunnel_strip(ctx, slot->flags & FLOW_PRECHECK, bytes))
+			return lookup_leave_state(ctx, st);
+		bytes = frame_length(ctx);
+	}
 	if (AT_XDP && slot->program != NO_PROGRAM && slot->flags & FLOW_PRECHECK) {
 		state_begin_program(st, number, slot->program, bytes);
 		return precheck_begin(ctx, st, number, state_tcp_flags(st));

@@ -14,9 +14,6 @@
 #define FEATURE_STACK 4  /* some port is PORT_STACK: its packets are counted */
 #define FEATURE_TUNNEL 8 /* some flow has FLOW_POP */
 
-/* settings.decap: what bpf_skb_adjust_room() can do when it takes outer headers off. */
-#define DECAP_L3 1 /* the version of IP changes (Linux 6.3) */
-
 struct settings {
 	__u64 needs;         /* bit W_x: some flow matches on word W_x; NEEDS_L3 */
 	__u32 features;
@@ -32,7 +29,7 @@ struct settings {
 	__u32 emc_total;     /* lines of all CPUs */
 	__u32 cpus;          /* CPUs that have cache lines */
 	__u32 chains;        /* of one CPU; a power of two, or 0: none are kept: see chain.h */
-	__u32 decap;         /* tc: DECAP_* */
+	__u32 pad;
 	__u64 factors[FACTORS];
 	__u64 union_mask[WORDS]; /* all masks ORed */
 };

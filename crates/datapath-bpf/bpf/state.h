@@ -44,11 +44,19 @@ struct state {
 	__u16 chain_maker; /* low bits of the generation of the programs that make it */
 	__u32 outer_flow;  /* the flow with FLOW_POP, not counted yet, and the ingress port of the outer */
 	__u32 outer_port;  /* packet; meaningful while `popping` */
-	__u16 base;        /* offset of the frame that is parsed: 0, or while `popping` the inner one */
-	__u8 tunnelled;    /* the packet came out of a tunnel */
-	__u8 foreign;      /* tc: skb->protocol is not that of the packet, which came out of a tunnel */
-	__u8 popping;      /* the outer headers are in place, and the packet in them is looked up */
-	__u8 pad[3];
+	union {
+		struct {
+			__u16 base;     /* offset of the frame that is parsed: 0, or while `popping`
+					 * that of the inner one */
+			__u8 tunnelled; /* the packet came out of a tunnel */
+			__u8 no_peer;   /* tc: the packet must not skip a port's device (see
+					 * output_enters_peer) */
+			__u8 popping;   /* the outer headers are in place, and the packet in them is
+					 * looked up */
+			__u8 pad[3];
+		};
+		__u64 of_tunnel; /* all of these */
+	};
 };
 
 #endif

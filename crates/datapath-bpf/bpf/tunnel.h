@@ -4,7 +4,7 @@
  *
  * The checks are those of the crate `tunnel`. A packet that fails one is left as it is to the next
  * hook, and at tc to the daemon, which drops and counts it. So is a packet that is valid, but rare:
- * with padding after the outer packet, with IPv6 extension headers, or with a Geneve option that the
+ * in several buffers at XDP, with padding after the outer packet, with IPv6 extension headers, or with a Geneve option that the
  * table in `config` lacks. The words could not carry such an option any further.
  */
 #ifndef SLIPSWITCH_TUNNEL_H
@@ -12,6 +12,7 @@
 
 #include "tunnel_strip.h"
 #include "tunnel_sum.h"
+#include "tunnel_fast.h"
 #include "lookup.h"
 
 /* Results of tunnel_peek(). */
@@ -159,7 +160,8 @@ static __always_inline bool peek_sum_is_right(hook_ctx *ctx, const struct outer 
 {
 	if (!AT_XDP && o->proto == IPPROTO_UDP && checksum == o->pseudo)
 		return true;
-	return sum_is_right(ctx, o->l4, o->base, o->proto == IPPROTO_UDP ? o->pseudo : 0);
+	return sum_is_right(ctx, o->l4, o->base, o->proto == IPPROTO_UDP ? o->pseudo : 0,
+			    o->l4 + o->bytes);
 }
 
 /* Reads VXLAN at `p`, with group policy if `kind` has it. */
@@ -282,7 +284,7 @@ __noinline int peek_option(hook_ctx *ctx, __u32 offset, __u32 end)
 {
 	const volatile struct tunnel_option *option;
 	struct state *st = state_here();
-	struct view v = view_of(ctx);
+	struct view v = view_of_bytes(ctx);
 	__u32 number = 0, bytes;
 	__u8 *present;
 	__u64 to;
@@ -342,14 +344,15 @@ static __always_inline int peek_options(hook_ctx *ctx, __u32 offset, __u32 end)
  */
 __noinline int tunnel_peek(hook_ctx *ctx, __u32 kind)
 {
+	struct view v = { data_of(ctx), data_end_of(ctx), linear_length(ctx), true };
 	struct state *st = state_here();
-	struct view v = view_of(ctx);
 	struct outer o = {};
 	__u16 checksum = 0;
 	int err;
 
 	if (!st)
 		return PEEK_LEAVE;
+	v.whole = v.end - v.data >= v.length;
 #pragma unroll
 	for (int i = W_TUN0; i < W_CT; i++)
 		st->key[i] = 0;
@@ -387,8 +390,11 @@ static __always_inline int tunnel(hook_ctx *ctx)
 {
 	struct state *st = state_here();
 	struct slot_detail *detail;
+	struct emc_key key = {};
 	struct port *port;
-	int err;
+	__u32 length, tcp_flags;
+	int err, verdict;
+	bool has_key;
 
 	if (!st)
 		return drop(DROP_UNSUPPORTED);
@@ -411,7 +417,13 @@ static __always_inline int tunnel(hook_ctx *ctx)
 	if (err)
 		return lookup_leave_state(ctx, st);
 	st->tunnelled = 1;
-	return lookup_recirc(ctx);
+	has_key = tunnel_key(ctx, st, &key, &length, &tcp_flags);
+	if (has_key) {
+		verdict = tunnel_fast(ctx, st, &key, length, tcp_flags);
+		if (verdict != NOT_HERE)
+			return verdict;
+	}
+	return tunnel_lookup(ctx, &key, has_key);
 }
 
 #endif

@@ -72,6 +72,17 @@ static __always_inline bool tunnel_take_off(hook_ctx *ctx, struct state *st)
 
 #define TUNNEL_ROOM (BPF_F_ADJ_ROOM_FIXED_GSO | BPF_F_ADJ_ROOM_NO_CSUM_RESET)
 
+/* Returns true when an outer packet comes from the host's stack, so that its hook is at egress. */
+static __always_inline bool tunnel_is_from_stack(const struct state *st)
+{
+	struct port *port;
+
+	if (!(settings.features & FEATURE_STACK))
+		return false;
+	port = port_of(st->outer_port);
+	return port && port->flags & PORT_STACK;
+}
+
 /* The inner Ethernet header, and the VLAN tag after it. */
 struct tunnel_inner {
 	__be16 addresses[6];
@@ -94,7 +105,7 @@ struct tunnel_inner {
  */
 static __always_inline bool tunnel_take_off(hook_ctx *ctx, struct state *st)
 {
-	bool is_v6 = ctx->protocol == bpf_htons(ETH_P_IPV6), is_tagged;
+	bool is_v6 = ctx->protocol == bpf_htons(ETH_P_IPV6), is_tagged, is_foreign = false;
 	struct tunnel_inner inner = {};
 	__u64 base = tunnel_base(st), flags = TUNNEL_ROOM;
 	__be16 type;
@@ -103,20 +114,20 @@ static __always_inline bool tunnel_take_off(hook_ctx *ctx, struct state *st)
 		return false;
 	is_tagged = is_vlan(inner.type);
 	type = is_tagged ? inner.type_of_tagged : inner.type;
-	st->foreign = 0;
 	if (type == bpf_htons(ETH_P_IP) && is_v6)
 		flags |= BPF_F_ADJ_ROOM_DECAP_L3_IPV4;
 	else if (type == bpf_htons(ETH_P_IPV6) && !is_v6)
 		flags |= BPF_F_ADJ_ROOM_DECAP_L3_IPV6;
 	else if (type != bpf_htons(ETH_P_IP) && type != bpf_htons(ETH_P_IPV6))
-		st->foreign = 1;
+		is_foreign = true;
 	/* Labels and further tags are edited by skb->protocol. */
-	if (st->foreign && type != bpf_htons(ETH_P_ARP) && (is_tagged || is_vlan(type) || st->mpls))
+	if (is_foreign && type != bpf_htons(ETH_P_ARP) && (is_tagged || is_vlan(type) || st->mpls))
 		return false;
-	if (flags != TUNNEL_ROOM && !(settings.decap & DECAP_L3))
-		return false;
+	/* Kernels before Linux 6.3 refuse a change of the version of IP. */
 	if (bpf_skb_adjust_room(ctx, -(int)(base + (is_tagged ? 4 : 0)), BPF_ADJ_ROOM_MAC, flags))
 		return false;
+	/* The receiver would go by skb->protocol; and the helper drops packets of an egress hook. */
+	st->no_peer = is_foreign || tunnel_is_from_stack(st);
 	/* The sum that the card verified may be that of the outer packet. */
 	bpf_csum_level(ctx, BPF_CSUM_LEVEL_DEC);
 	if (has_tag(ctx))
@@ -136,17 +147,17 @@ static __always_inline bool tunnel_take_off(hook_ctx *ctx, struct state *st)
 /**
  * tunnel_strip - Takes the outer headers off a packet whose inner flow is about to run.
  * @ctx: the packet; pointers into it become invalid
- * @st: its state
  * @is_undone: XDP: the frame may have to be restored
+ * @bytes: of the outer frame
  *
  * A function of its own, for the verifier.
  *
  * Return: 0; -1, and nothing is done, when that is not possible.
  */
-__noinline int tunnel_strip(hook_ctx *ctx, __u32 is_undone)
+__noinline int tunnel_strip(hook_ctx *ctx, __u32 is_undone, __u32 bytes)
 {
 	struct state *st = state_here();
-	__u32 bytes = frame_length(ctx), flow;
+	__u32 flow;
 
 	if (!st)
 		return -1;

@@ -30,7 +30,7 @@
  */
 __noinline int sum_bytes(hook_ctx *ctx, __u32 from, __u32 end)
 {
-	struct view v = view_of(ctx);
+	struct view v = view_of_bytes(ctx);
 	__u64 sum = 0;
 
 #pragma clang loop unroll(disable)
@@ -43,7 +43,15 @@ __noinline int sum_bytes(hook_ctx *ctx, __u32 from, __u32 end)
 		from += SUM_PIECE;
 	}
 #pragma clang loop unroll(disable)
-	for (int i = 0; i < SUM_PIECE / 2 && from + 2 <= end; i++) {
+	for (int i = 0; i < SUM_PIECE / 4 && from + 4 <= end; i++) {
+		void *p = at(&v, from, 4);
+
+		if (!p)
+			return -1;
+		sum += load32(p);
+		from += 4;
+	}
+	if (from + 2 <= end) {
 		void *p = at(&v, from, 2);
 
 		if (!p)
@@ -88,6 +96,9 @@ static __always_inline __s64 sum_of_ipv4(const struct view *v, __u32 l3)
 #pragma unroll
 	for (int i = 0; i < 20; i += 4)
 		sum += load32(ip + i);
+	/* A wrong address would change both this sum and that of the pseudo header. */
+	if (checksum_fold(sum) != 0xffff)
+		return -1;
 	pseudo = (__u64)load32(ip + 12) + load32(ip + 16) + bpf_htons(load8(ip + 9)) +
 		 bpf_htons(v->length - l3 - 20);
 	return sum + (0xffff ^ checksum_fold(pseudo));
@@ -116,17 +127,19 @@ static __always_inline __s64 sum_of_ipv6(const struct view *v, __u32 l3)
  * @l4: offset of the header
  * @base: offset of the inner frame, with which the packet ends
  * @pseudo: sum of the pseudo header, folded; 0 of GRE, which has none
+ * @length: of the frame
  *
  * Return: 1 when it is right, 0 when it is not, or is not verified here.
  */
-__noinline int sum_is_right(hook_ctx *ctx, __u32 l4, __u32 base, __u32 pseudo)
+__noinline int sum_is_right(hook_ctx *ctx, __u32 l4, __u32 base, __u32 pseudo, __u32 length)
 {
-	struct view v = view_of(ctx);
+	struct view v = view_of_bytes(ctx);
 	__s64 inner = -1;
 	__u64 sum = pseudo;
 	int bytes;
 	void *eth;
 
+	v.length = length;
 	eth = at(&v, base, ETH_HLEN);
 	if (!eth)
 		return 0;

@@ -32,6 +32,12 @@ static __always_inline struct view view_of(hook_ctx *ctx)
 	return v;
 }
 
+/* Returns a view without the length, which takes a call at XDP. */
+static __always_inline struct view view_of_bytes(hook_ctx *ctx)
+{
+	return (struct view){ data_of(ctx), data_end_of(ctx), 0, true };
+}
+
 /**
  * view_of_state - Returns the view of the frame that is to be parsed: that in the tunnel, as long as
  * the outer headers are in place.

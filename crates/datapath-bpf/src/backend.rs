@@ -14,6 +14,7 @@ use packet::{Mac, Packet};
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::path::Path;
+use tunnel::PortConfig;
 
 /// The programs at both hooks and their shared tables. Methods may be called from any thread.
 #[doc(hidden)]
@@ -100,6 +101,12 @@ pub trait Backend: Send + Sync {
     /// Detaches one program that [`Backend::detach_later`] left, which takes milliseconds. Returns
     /// false when there was none.
     fn finish_detaching(&self) -> bool {
+        false
+    }
+
+    /// Adds a port of a tunnel, until [`Backend::detach`]. Returns false when programs do not pop such
+    /// tunnels.
+    fn add_tunnel(&self, _port: PortNo, _config: &PortConfig) -> bool {
         false
     }
 
@@ -272,6 +279,10 @@ impl Backend for BpfDatapath {
 
     fn finish_detaching(&self) -> bool {
         BpfDatapath::finish_detaching(self)
+    }
+
+    fn add_tunnel(&self, port: PortNo, config: &PortConfig) -> bool {
+        BpfDatapath::add_tunnel(self, port, config)
     }
 
     fn set_port(&self, port: PortNo, mtu: u32, up: bool) {

@@ -7,12 +7,14 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::encode::{Effect, Encoded};
 use crate::keys;
-use crate::layout::{CELLS, NEEDS_L3, NO_PORT, NO_PROGRAM, Op, VERSION, word};
+use crate::layout::{CELLS, FLOW_POP, NEEDS_L3, NO_PORT, NO_PROGRAM, Op, VERSION, word};
 use crate::settings::ALL_WORDS;
 use crate::slot::Slot;
 
 /// Bits of all instructions.
 const ALL_OPS: u32 = (1 << Op::ALL.len()) - 1;
+/// Operations that no program declares.
+const NOT_DECLARED: u32 = u32::MAX;
 /// Bits of the words that every flow compares.
 const ALWAYS: u64 = 1 << word::RECIRC | 1 << word::PORT;
 
@@ -153,6 +155,7 @@ pub(crate) fn ops_of(encoded: &Encoded) -> u32 {
         Effect::Output(_) => bit(Op::Output),
         Effect::Drop(_) => bit(Op::Drop),
         Effect::Program(cells) => ops_of_list(&**cells),
+        Effect::Pop(_) => NOT_DECLARED,
     }
 }
 
@@ -160,8 +163,9 @@ pub(crate) fn ops_of(encoded: &Encoded) -> u32 {
 /// program by its number.
 pub(crate) fn ops_of_slot(slot: &Slot, cells: impl FnOnce(u32) -> Option<Vec<u64>>) -> u32 {
     match (slot.output, slot.program) {
+        _ if slot.flags & FLOW_POP != 0 => NOT_DECLARED,
         (NO_PORT, NO_PROGRAM) => bit(Op::Drop),
-        (NO_PORT, program) => cells(program).map_or(u32::MAX, |cells| ops_of_list(&cells)),
+        (NO_PORT, program) => cells(program).map_or(NOT_DECLARED, |cells| ops_of_list(&cells)),
         _ => bit(Op::Output),
     }
 }

@@ -16,6 +16,7 @@ use datapath::{
     PortCounts, PortNo, Refusal, Side, TunnelEndpoint, Ufid,
 };
 use packet::Mac;
+use tunnel::Kind;
 
 use crate::attach::{self, AttachPoint, Attached};
 use crate::attachment::{
@@ -24,7 +25,9 @@ use crate::attachment::{
 use crate::ct_memory::BpfMemory;
 use crate::flows::Flows;
 use crate::grace::Grace;
-use crate::layout::{ConfigEntry, Counters, MAX_PORTS, PORT_DEVMAP, PORT_SPLIT, word};
+use crate::layout::{
+    ConfigEntry, Counters, MAX_PORTS, PORT_DEVMAP, PORT_SPLIT, PORT_STACK, TunnelKind, word,
+};
 use crate::load::Hook;
 use crate::maps::Maps;
 use crate::object::UserObject;
@@ -78,6 +81,23 @@ pub struct BpfDatapath {
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(|e| e.into_inner())
+}
+
+/// Returns the kind under which programs know a tunnel; `None`: they do not pop it.
+fn tunnel_kind(config: &tunnel::PortConfig) -> Option<TunnelKind> {
+    match config.kind {
+        Kind::Vxlan if config.has_group_policy => Some(TunnelKind::VxlanGbp),
+        Kind::Vxlan => Some(TunnelKind::Vxlan),
+        Kind::Geneve => Some(TunnelKind::Geneve),
+        Kind::Gre | Kind::Ip6Gre => Some(TunnelKind::Gre),
+        Kind::Bareudp
+        | Kind::Erspan
+        | Kind::Gtpu
+        | Kind::Ip6Erspan
+        | Kind::Lisp
+        | Kind::Srv6
+        | Kind::Stt => None,
+    }
 }
 
 impl BpfDatapath {
@@ -314,6 +334,13 @@ impl BpfDatapath {
         if hook == Hook::Xdp {
             attach::release_pin(&pins.generic_link(port));
         }
+    }
+
+    /// Adds a port of a tunnel. Returns false when programs do not pop such tunnels.
+    pub fn add_tunnel(&self, port: PortNo, config: &tunnel::PortConfig) -> bool {
+        let Some(kind) = tunnel_kind(config).filter(|_| port.0 < MAX_PORTS) else { return false };
+        ports::put_tunnel(self.maps(), port.0, kind, self.upcall_limit);
+        true
     }
 
     /// Detaches a port and forgets its user's program. Packets that are sent to the port are

@@ -15,9 +15,10 @@ use datapath::{ACTION_DEPTH_LIMIT, Action, DropReason, PortNo, Refusal, Set};
 
 use crate::attachment::HookSet;
 use crate::layout::{
-    CELLS_TOTAL, DROPS, FLOW_NO_GSO, FLOW_PRECHECK, MAX_METERS, MAX_PORTS, NO_PORT, Op, SET_PORTS,
+    CELLS_TOTAL, DROPS, FLOW_NO_GSO, FLOW_POP, FLOW_PRECHECK, MAX_METERS, MAX_PORTS, NO_PORT, Op,
+    SET_PORTS,
 };
-use crate::settings::{FEATURE_LAYERS, FEATURE_MPLS};
+use crate::settings::{FEATURE_LAYERS, FEATURE_MPLS, FEATURE_TUNNEL};
 
 mod cells;
 pub(crate) mod ct;
@@ -39,6 +40,8 @@ pub enum Effect {
     Drop(DropReason),
     /// A program of cells.
     Program(Box<[u64; CELLS_TOTAL]>),
+    /// `tnl_pop` to this port.
+    Pop(PortNo),
 }
 
 /// Actions in their encoded form.
@@ -61,12 +64,13 @@ pub struct Encoded {
 }
 
 impl Encoded {
-    /// Returns the values of `slot.output` and `slot_detail.reason`.
-    pub(crate) fn output_and_reason(&self) -> (u32, u32) {
+    /// Returns the values of `slot.output`, `slot_detail.reason` and `slot_detail.tunnel`.
+    pub(crate) fn effect_in_slot(&self) -> (u32, u32, u32) {
         match self.effect {
-            Effect::Output(port) => (port.0, 0),
-            Effect::Drop(reason) => (NO_PORT, reason as u32),
-            Effect::Program(_) => (NO_PORT, 0),
+            Effect::Output(port) => (port.0, 0, 0),
+            Effect::Drop(reason) => (NO_PORT, reason as u32, 0),
+            Effect::Program(_) => (NO_PORT, 0, 0),
+            Effect::Pop(port) => (NO_PORT, 0, port.0),
         }
     }
 }
@@ -98,6 +102,12 @@ pub fn encode(actions: &[Action]) -> Result<Encoded, Refusal> {
         [Action::Output(port)] => {
             check_port(*port)?;
             return Ok(whole(Effect::Output(*port), vec![*port]));
+        }
+        // The port has no device: packets are not sent to it.
+        [Action::TunnelPop(port)] => {
+            check_port(*port)?;
+            let pop = whole(Effect::Pop(*port), Vec::new());
+            return Ok(Encoded { flags: FLOW_POP, features: FEATURE_TUNNEL, ..pop });
         }
         _ => {}
     }

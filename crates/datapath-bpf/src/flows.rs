@@ -39,14 +39,15 @@ use crate::hash::{self, Factors};
 use crate::index::{self, Position};
 use crate::keys::{self, KeyError, Matching};
 use crate::layout::{
-    CELLS_TOTAL, EPOCHS, FLOW_METADATA, FLOW_PACKET_TYPE, MAX_PORTS, NO_PROGRAM, PORT_WORDS,
+    CELLS_TOTAL, EPOCHS, FLOW_METADATA, FLOW_PACKET_TYPE, FLOW_POP, NO_PROGRAM, PORT_WORDS,
     Program, WORDS, word,
 };
 use crate::maps::Maps;
 use crate::masks::Masks;
+use crate::ports;
 use crate::programs::Programs;
 use crate::sets::{self, PortSets, SetNumber};
-use crate::settings::{FEATURE_LAYERS, FEATURE_MPLS, Needs};
+use crate::settings::{FEATURE_LAYERS, FEATURE_MPLS, FEATURE_TUNNEL, Needs};
 use crate::slot::Slot;
 
 mod adopt;
@@ -118,6 +119,8 @@ struct Inner {
     mpls: usize,
     /// Flows that have a program.
     programmed: usize,
+    /// Flows that pop a tunnel's headers.
+    pops: usize,
     /// Capabilities of XDP by ingress port; a port without an entry can run everything.
     limits: HashMap<u32, Capabilities, foldhash::fast::RandomState>,
 }
@@ -165,6 +168,7 @@ impl Flows {
             hits: 0,
             mpls: 0,
             programmed: 0,
+            pops: 0,
             limits: HashMap::default(),
         };
         Flows {
@@ -274,6 +278,12 @@ impl Flows {
         if !wanted.encoded.hooks.contains(HookSet::XDP) {
             return Ok(wanted);
         }
+        if ports::is_tunnel(&self.maps, wanted.in_port.0) {
+            // The kernel would exclude the device of the underlay.
+            wanted.encoded.hooks.remove(HookSet::XDP);
+            let is_left = !wanted.encoded.hooks.is_empty();
+            return if is_left { Ok(wanted) } else { Err(Refusal::UnsupportedAction) };
+        }
         if let Some(outputs) = &wanted.encoded.traits.copies {
             // It may make system calls: the mutex is free.
             wanted.set = sets::members(outputs, wanted.in_port).and_then(|(ports, exclude)| {
@@ -369,6 +379,9 @@ impl Flows {
         }
         let Some(outputs) = &encoded.traits.copies else { return Ok(()) };
         let in_port = PortNo(flow.matching.key().in_port.get());
+        if ports::is_tunnel(&self.maps, in_port.0) {
+            return Err(Refusal::UnsupportedAction);
+        }
         match sets::members(outputs, in_port) {
             Some((ports, _)) if self.sets.has_room(&ports) => Ok(()),
             _ => Err(Refusal::PortSetsFull),
@@ -538,8 +551,8 @@ impl Flows {
     }
 
     fn is_alike(&self, held: &Slot, encoded: &Encoded) -> bool {
-        let (output, reason) = encoded.output_and_reason();
-        if (held.output, held.reason, held.flags & !OWN_FLAGS) != (output, reason, encoded.flags) {
+        let is = (held.output, held.reason, held.tunnel);
+        if is != encoded.effect_in_slot() || held.flags & !OWN_FLAGS != encoded.flags {
             return false;
         }
         match &encoded.effect {
@@ -554,15 +567,21 @@ impl Flows {
     /// Refuses a flow that names a port which is not in the table. The flow is offered again when
     /// the port is attached.
     fn check_ports(&self, wanted: &NewFlow) -> Result<(), Refusal> {
-        let there = |port: &PortNo| {
-            port.0 < MAX_PORTS && self.maps.ports.load_half(port.0 as usize, 0) != 0
+        let there = |port: &PortNo| ports::has_device(&self.maps, port.0);
+        let is_tunnel = |port: PortNo| ports::is_tunnel(&self.maps, port.0);
+        let into = match wanted.encoded.effect {
+            Effect::Pop(port) => is_tunnel(port),
+            _ => wanted.encoded.ports.iter().all(there),
         };
-        let all = wanted.encoded.ports.iter().chain([&wanted.in_port]);
-        if all.into_iter().all(there) { Ok(()) } else { Err(Refusal::PortNotHere) }
+        let from = there(&wanted.in_port) || is_tunnel(wanted.in_port);
+        if into && from { Ok(()) } else { Err(Refusal::PortNotHere) }
     }
 
     /// Returns the features of a present flow.
     fn features_of(&self, slot: &Slot) -> u32 {
+        if slot.flags & FLOW_POP != 0 {
+            return FEATURE_TUNNEL;
+        }
         if slot.program as usize >= self.maps.programs.len() {
             return 0;
         }
@@ -586,6 +605,9 @@ impl Flows {
         }
         if inner.mpls > 0 {
             features |= FEATURE_MPLS;
+        }
+        if inner.pops > 0 {
+            features |= FEATURE_TUNNEL;
         }
         (Needs { words, features }, union)
     }
@@ -635,8 +657,7 @@ impl NewFlow {
 
     /// Returns the slot, marked dead, without program, mask, hash and identity.
     fn slot(&self) -> Slot {
-        let (output, reason) = self.encoded.output_and_reason();
-        let tunnel = 0;
+        let (output, reason, tunnel) = self.encoded.effect_in_slot();
         let mut own = if self.matching.packet_type { FLOW_PACKET_TYPE } else { 0 };
         if keys::has_metadata(&self.matching.words) {
             own |= FLOW_METADATA;
@@ -756,6 +777,9 @@ impl Inner {
         }
         if features & FEATURE_MPLS != 0 {
             self.mpls = self.mpls.saturating_add_signed(by);
+        }
+        if features & FEATURE_TUNNEL != 0 {
+            self.pops = self.pops.saturating_add_signed(by);
         }
     }
 }

@@ -436,6 +436,11 @@ pub(crate) fn has_metadata(words: &[u64; WORDS]) -> bool {
     words.iter().skip(PORT_WORDS).any(|word| *word != 0)
 }
 
+/// Returns true when words of tunnels are not zero.
+pub(crate) fn is_of_tunnel(words: &[u64; WORDS]) -> bool {
+    words.iter().take(word::CT).skip(word::TUN0).any(|word| *word != 0)
+}
+
 /// Returns the bits that distinguish keys before any flow is known. They include all bits that
 /// distinguish connections and MAC addresses, but no field that changes from packet to packet.
 pub fn signature() -> [u64; WORDS] {
@@ -535,7 +540,7 @@ mod tests {
             m.0.tunnel.id.set(u64::MAX);
             k.tunnel.id.set(5);
         });
-        let mut wanted = matching.clone();
+        let mut wanted = matching;
         wanted.set(Field::TunId, 5);
         assert_eq!(tunnel.unwrap().to_match(&NO_OPTIONS), wanted);
     }

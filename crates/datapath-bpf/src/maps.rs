@@ -393,7 +393,8 @@ impl Maps {
     pub(crate) fn options(&self) -> OptionTable {
         OptionTable(std::array::from_fn(|n| {
             let word = self.config.word(0, option_at(n)).load(Ordering::Acquire);
-            TunnelOption::read_from_bytes(word.as_bytes()).unwrap_or_default()
+            let entry = TunnelOption::read_from_bytes(word.as_bytes()).unwrap_or_default();
+            if OptionTable::fits(&entry) { entry } else { TunnelOption::default() }
         }))
     }
 

@@ -74,6 +74,11 @@ impl OptionTable {
         self.known().find(|(_, entry)| entry.header.to_ne_bytes() == header)
     }
 
+    /// Returns true when the data of an entry is in the words of options.
+    pub(crate) fn fits(entry: &TunnelOption) -> bool {
+        usize::from(entry.at) + usize::from(entry.bytes) <= OPTION_WORDS * 8
+    }
+
     /// Returns true when the option with this header is known.
     pub(crate) fn has(&self, header: [u8; HEADER]) -> bool {
         self.find(header).is_some()
@@ -254,6 +259,18 @@ mod tests {
         assert_eq!(table.words(&tunnel(&[1, 2, 3, 1]), &cut), Err(OptionError::Form));
         cut.options_len = 1;
         assert_eq!(table.words(&Tunnel::NONE, &cut), Err(OptionError::Form));
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn any_options_are_judged(raw in proptest::collection::vec(0u8..6, 0..253), data: u8) {
+            let mut mask = Tunnel::NONE;
+            mask.options = [data; _];
+            mask.options_len = u8::MAX;
+            if raw.len() <= 252 {
+                let _ = with(&[A, [0, 0, 0, 0], [1, 1, 1, 1]]).words(&tunnel(&raw), &mask);
+            }
+        }
     }
 
     #[test]

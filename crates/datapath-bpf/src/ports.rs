@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use crate::attachment::{AttachError, Attachment, RxOwner};
 use crate::layout::{
     IFACE_DAEMONS, IFACE_FLAGS, IFACE_GENERIC, IFACE_NOTED, IFACE_PROBES, IFACES, Iface, MAX_PORTS,
-    PORT_DEVMAP, PORT_PEER, PORT_SPLIT, PORT_STACK, PORT_UNDERLAY, PORT_UP, Port,
+    PORT_DEVMAP, PORT_PEER, PORT_SPLIT, PORT_STACK, PORT_UNDERLAY, PORT_UP, Port, TunnelKind,
 };
 use crate::maps::Maps;
 use datapath::offload::UpcallAccount;
@@ -107,6 +107,7 @@ pub(crate) fn put(maps: &Maps, number: u32, attachment: &Attachment, upcall_limi
     let at = number as usize;
     let old = maps.ports.read(at);
     let mut flags = old.flags & (PORT_DEVMAP | PORT_SPLIT);
+    maps.ports.store(at, offset_of!(Port, tunnel), 0); // and `tunnel_helper`
     flags |= if attachment.up { PORT_UP } else { 0 };
     flags |= match attachment.side {
         Side::Device => 0,
@@ -125,9 +126,34 @@ pub(crate) fn put(maps: &Maps, number: u32, attachment: &Attachment, upcall_limi
     maps.ports.store_half(at, offset_of!(Port, ifindex), attachment.ifindex);
 }
 
+/// Returns true when a port has a device.
+pub(crate) fn has_device(maps: &Maps, number: u32) -> bool {
+    number < MAX_PORTS && maps.ports.load_half(number as usize, offset_of!(Port, ifindex)) != 0
+}
+
+/// Returns true when a port is of a tunnel that programs pop.
+pub(crate) fn is_tunnel(maps: &Maps, number: u32) -> bool {
+    number < MAX_PORTS && maps.ports.load_half(number as usize, offset_of!(Port, tunnel)) != 0
+}
+
+/// Writes a port of a tunnel. Packets cannot be sent to it.
+pub(crate) fn put_tunnel(maps: &Maps, number: u32, kind: TunnelKind, upcall_limit: u32) {
+    let at = number as usize;
+    if !is_tunnel(maps, number) {
+        clear(maps, number);
+        mark_all_taken(maps, number);
+        for account in UpcallAccount::ALL {
+            hold_back(maps, number, account, 0);
+        }
+    }
+    maps.ports.store_half(at, offset_of!(Port, upcall_limit), upcall_limit);
+    maps.ports.store_half(at, offset_of!(Port, tunnel), kind as u32);
+}
+
 /// Clears a port. Packets that are sent to it are dropped.
 pub(crate) fn clear(maps: &Maps, number: u32) {
     let at = number as usize;
+    maps.ports.store(at, offset_of!(Port, tunnel), 0); // and `tunnel_helper`
     maps.ports.store_half(at, offset_of!(Port, ifindex), 0);
     maps.ports.store_half(at, offset_of!(Port, flags), 0);
 }

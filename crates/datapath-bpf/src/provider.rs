@@ -584,6 +584,10 @@ impl<B: Backend> OffloadProvider for BpfProvider<B> {
         self.backend.forget_counts(port); // the next port of this number starts with none
     }
 
+    fn add_tunnel(&self, port: PortNo, config: &tunnel::PortConfig) -> TierSet {
+        if self.backend.add_tunnel(port, config) { self.tiers() } else { TierSet::NONE }
+    }
+
     fn finish_removal(&self) -> bool {
         self.backend.finish_detaching()
     }

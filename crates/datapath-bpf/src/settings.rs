@@ -18,8 +18,6 @@ pub(crate) const FEATURE_STACK: u32 = 4;
 pub(crate) const FEATURE_TUNNEL: u32 = 8;
 /// Bits of all features.
 pub(crate) const ALL_FEATURES: u32 = 0xffff;
-/// Bit of `decap`: taking outer headers off may change the version of IP.
-pub const DECAP_L3: u32 = 1;
 /// Bits of every word of a key, and [`NEEDS_L3`].
 pub(crate) const ALL_WORDS: u64 = ((1 << WORDS) - 1) | NEEDS_L3;
 
@@ -45,7 +43,7 @@ pub struct VariantSettings {
     pub emc_total: u32,
     pub cpus: u32,
     pub chains: u32,
-    pub decap: u32,
+    pub pad: u32,
     pub factors: Factors,
     pub union_mask: [u64; WORDS],
 }
@@ -104,7 +102,7 @@ impl VariantSettings {
             emc_total: sizes.cpus * sizes.emc_lines,
             cpus: sizes.cpus,
             chains: sizes.chains,
-            decap: 0,
+            pad: 0,
             factors: *factors,
             union_mask: keys::signature(),
         }

@@ -113,6 +113,7 @@ fn install(bed: &Site, frame: &[u8], actions: &[Action]) -> bool {
         Effect::Output(port) => flow.output = port.0,
         Effect::Drop(reason) => flow.reason = reason as u32,
         Effect::Program(_) => bed.put_program(&mut flow, actions),
+        Effect::Pop(port) => panic!("no tunnel port {port}"),
     }
     bed.install(&flow, &EXACT);
     true

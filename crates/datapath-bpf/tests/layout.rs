@@ -141,7 +141,7 @@ fn structures_are_the_same_in_c_and_here() {
                 emc_total,
                 cpus,
                 chains,
-                decap,
+                pad,
                 factors,
                 union_mask,
             }

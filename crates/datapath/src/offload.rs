@@ -374,6 +374,14 @@ pub trait OffloadProvider: Send + Sync {
         false
     }
 
+    /// Adds a port of a tunnel, which has no device, until [`OffloadProvider::remove_port`]. Returns the
+    /// tiers that take the tunnel's headers off packets: flows with [`crate::Action::TunnelPop`] to the port,
+    /// and flows of the packets from it, may run there.
+    fn add_tunnel(&self, port: PortNo, config: &tunnel::PortConfig) -> TierSet {
+        let _ = (port, config);
+        TierSet::NONE
+    }
+
     /// Follows a change of an attached port's MTU, or of whether packets may be sent to it.
     fn update_port(&self, port: PortNo, mtu: u32, is_up: bool);
 

@@ -18,6 +18,8 @@ pub(crate) struct PortEligibility {
     pub(crate) outputs: TierSet,
     /// The reasons for which flows of other tiers may not.
     pub(crate) output_refusals: TierRefusals,
+    /// Tiers that take the headers of the tunnel off whose port this is.
+    pub(crate) pops: TierSet,
 }
 
 impl PortEligibility {
@@ -37,6 +39,11 @@ impl PortEligibility {
             }
         }
         port
+    }
+
+    /// Returns the conditions of the port of a tunnel that these tiers pop.
+    pub(crate) fn of_tunnel(pops: TierSet) -> PortEligibility {
+        PortEligibility { tiers: pops, pops, ..PortEligibility::default() }
     }
 
     /// Keeps all flows of these tiers from the port, for this reason.
@@ -79,10 +86,13 @@ impl Eligibility {
                 Action::Output(port) => self.narrow_output(*port, verdict),
                 Action::Userspace(_) => verdict.refuse(verdict.tiers, Refusal::NeedsUserspace),
                 Action::TunnelPush { .. }
-                | Action::TunnelPop(_)
                 | Action::SetTunnel(_)
                 | Action::PushEth { .. }
                 | Action::PopEth => verdict.refuse(verdict.tiers, Refusal::UnsupportedAction),
+                Action::TunnelPop(port) => {
+                    let pops = self.ports.get(port).map_or(TierSet::NONE, |port| port.pops);
+                    verdict.refuse(verdict.tiers.minus(pops), Refusal::UnsupportedAction);
+                }
                 Action::Meter(id) => {
                     if let Some(lacking) = self.lacking_meters.get(id) {
                         verdict.refuse(*lacking, Refusal::UnsupportedAction);
@@ -150,6 +160,7 @@ mod tests {
             output_refusals: redirect.err().map_or(TierRefusals::NONE, |refusal| {
                 TierRefusals::by(TierSet::of(Tier::Xdp), refusal)
             }),
+            pops: TierSet::NONE,
         }
     }
 

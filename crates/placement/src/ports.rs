@@ -3,6 +3,7 @@
 
 use crate::control::{Blockers, Control, Port, PortTier, detached, not_yet};
 use crate::device;
+use crate::eligibility::PortEligibility;
 use crate::placed::PlacedDatapath;
 use crate::postponed::Postponed;
 use crate::socket::Socket;
@@ -385,6 +386,20 @@ impl PlacedDatapath {
         self.examine_dependents(&mut control, Ends::Poll);
     }
 
+    /// Adds a tunnel port, which the base has, to the providers that pop its packets.
+    fn place_tunnel(&self, number: PortNo, kind: tunnel::Kind, spec: &PortSpec) {
+        let option = |name: &str| spec.options.get(name).map(String::as_str);
+        let Ok(config) = tunnel::PortConfig::from_options(kind, option) else { return };
+        let pops = self.slots.present().fold(TierSet::NONE, |pops, (_, provider)| {
+            pops.union(provider.add_tunnel(number, &config))
+        });
+        if !pops.is_empty() {
+            self.change_eligibility(|eligibility| {
+                eligibility.ports.insert(number, PortEligibility::of_tunnel(pops));
+            });
+        }
+    }
+
     /// Ends the adoption, after the ports of the first configuration were added. Removes from the
     /// providers the ports that are not among them, and the adopted flows from these ports.
     pub fn finish_adoption(&self) {
@@ -471,7 +486,8 @@ impl Ports for PlacedDatapath {
             self.base.add_port(&self.spec_with_number(spec, &control))?
         };
         // A tunnel port has no device that a tier could be attached to.
-        if let PortKind::Tunnel(_) = spec.kind {
+        if let PortKind::Tunnel(kind) = spec.kind {
+            self.place_tunnel(number, kind, spec);
             return Ok(number);
         }
         let kind = self
@@ -492,7 +508,8 @@ impl Ports for PlacedDatapath {
 
     fn remove_port(&self, number: PortNo) -> Result<(), PortError> {
         let mut control = self.control();
-        if control.ports.remove(&number).is_none() {
+        let is_tunnel = control.ports.remove(&number).is_none();
+        if is_tunnel && !self.eligibility().ports.contains_key(&number) {
             return self.base.remove_port(number);
         }
         control.reserved.retain(|r| r.number != number);

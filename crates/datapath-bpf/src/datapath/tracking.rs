@@ -3,12 +3,14 @@
 
 use std::sync::Arc;
 
+use flow::{Key, Tunnel};
+
 use datapath::{Action, Actions, DropReason, Refusal, Tracked};
 
 use super::BpfDatapath;
 use crate::encode::Encoded;
 use crate::miss::{ListPlace, TrackedMiss};
-use crate::{decode, keys};
+use crate::{decode, keys, options};
 
 impl BpfDatapath {
     /// Encodes actions.
@@ -25,9 +27,19 @@ impl BpfDatapath {
     pub(crate) fn tracked(&self, miss: &TrackedMiss) -> Tracked {
         let gone = || Arc::from([Action::Drop(DropReason::CtStale)]);
         Tracked {
-            fields: keys::from_words(&miss.words),
+            fields: self.fields_of(miss),
             rest: miss.place.map(|place| self.list_from(place).unwrap_or_else(gone)),
         }
+    }
+
+    /// Returns a key with the metadata of a packet that came with this header.
+    fn fields_of(&self, miss: &TrackedMiss) -> Key {
+        let (mut fields, mut mask) = (keys::from_words(&miss.words), Tunnel::NONE);
+        // A packet has all that its words say.
+        let words = options::of_words(&miss.words);
+        let all = [u64::MAX; _];
+        self.maps().options().store((&words, &all), &mut fields.tunnel, &mut mask);
+        fields
     }
 
     /// Returns the actions of a flow from a place on. `None`: the flow was removed or replaced.

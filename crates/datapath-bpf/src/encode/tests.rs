@@ -271,7 +271,12 @@ fn what_is_below_a_popped_label_is_not_touched() {
     }]);
     refused(&[Action::PushMpls { lse: 1, ethertype: 0x0800 }, TWO]);
     refused(&[Action::PopEth, TWO]);
-    refused(&[Action::TunnelPop(PortNo(2))]);
+    let pop = encode(&[Action::TunnelPop(PortNo(2))]).unwrap();
+    assert_eq!((&pop.effect, pop.flags), (&Effect::Pop(PortNo(2)), FLOW_POP));
+    assert_eq!((pop.hooks, pop.effect_in_slot()), (HookSet::all(), (NO_PORT, 0, 2)));
+    refused(&[Action::TunnelPop(PortNo(2)), Action::Output(PortNo(1))]);
+    refused(&[Action::PopVlan, Action::TunnelPop(PortNo(2))]);
+    assert_eq!(encode(&[Action::TunnelPop(PortNo(MAX_PORTS))]), Err(Refusal::PortNotHere));
     refused(&[Action::Drop(DropReason::TunnelPop)]);
 }
 

@@ -4,7 +4,8 @@
 
 use super::*;
 use crate::layout::{
-    BUCKET, FLOW_CHAIN, FLOW_CHAIN_END, FLOW_METADATA, FLOW_PRECHECK, HOOK_XDP, MAX_PORTS, NO_PORT,
+    BUCKET, FLOW_CHAIN, FLOW_CHAIN_END, FLOW_METADATA, FLOW_POP, FLOW_PRECHECK, HOOK_XDP,
+    MAX_PORTS, NO_PORT,
 };
 use datapath::DropReason;
 
@@ -139,6 +140,8 @@ impl Flows {
         let hooks = HookSet::from_bits(slot.hooks).is_some_and(|hooks| !hooks.is_empty());
         let short = slot.instructions <= encode::MOST_INSTRUCTIONS as u64;
         let effect = match (slot.output, slot.program) {
+            // The port of a tunnel may get another number.
+            _ if slot.flags & FLOW_POP != 0 || keys::is_of_tunnel(&slot.words) => false,
             (NO_PORT, NO_PROGRAM) => DropReason::from_number(slot.reason).is_some(),
             (NO_PORT, _) => slot.reason == 0,
             (port, NO_PROGRAM) => port < MAX_PORTS && slot.reason == 0,

@@ -55,6 +55,7 @@ impl Flows {
         let inner = self.lock();
         let slot = Slot::read(&self.maps, *inner.by_ufid.get(&ufid)? as usize);
         Some(match (slot.output, slot.program) {
+            _ if slot.flags & FLOW_POP != 0 => vec![Action::TunnelPop(PortNo(slot.tunnel))],
             (NO_PORT, NO_PROGRAM) => {
                 let reason = DropReason::from_number(slot.reason);
                 let reason = reason.filter(|reason| *reason != DropReason::Flow);
