@@ -28,7 +28,7 @@ pub(crate) const GBP_FLAGS: u8 = 0x48;
 
 /// Geneve: the bits O and C of the second octet (RFC 8926, 3.4).
 pub(crate) const GENEVE_OAM: u8 = 0x80;
-const GENEVE_CRITICAL: u8 = 0x40;
+pub(crate) const GENEVE_CRITICAL: u8 = 0x40;
 
 /// Bits of a GRE header's first 16 bits (RFC 2784, RFC 2890).
 pub(crate) const GRE_CHECKSUM: u16 = 0x8000;

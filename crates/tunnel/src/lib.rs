@@ -7,6 +7,7 @@
 //! - A [`Header`] has the bytes that all packets of a flow share, as translation decides them.
 //!   [`Header::push`] puts it in front of a packet and fills in the bytes that differ: lengths,
 //!   checksums, the UDP source port, sequence numbers.
+//! - [`Header::from_bytes`] reads such a header back.
 //! - [`Tlvs`] reads the options of a Geneve header.
 //!
 //! # Invariants
@@ -36,6 +37,7 @@ mod options;
 mod outer;
 mod port;
 mod push;
+mod read;
 #[cfg(test)]
 mod tests;
 mod too_big;
@@ -50,6 +52,7 @@ pub use options::{Options, Tlv, TlvError, Tlvs};
 pub use outer::Checks;
 pub use port::PortConfig;
 pub use push::{PerPacket, PushError};
+pub use read::UdpChoice;
 pub use too_big::too_big;
 
 /// Ethernet type of Ethernet frames in a tunnel (IEEE 802: Transparent Ethernet Bridging).

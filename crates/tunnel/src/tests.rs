@@ -266,6 +266,49 @@ fn wanted_headers() -> Vec<Wanted> {
     all
 }
 
+#[test]
+fn headers_are_read_back_from_their_bytes() {
+    let mut read = 0;
+    for (src, dst) in [V4, (v6(1).into(), v6(2).into())] {
+        for flag in [0, flags::CHECKSUM, flags::DONT_FRAGMENT] {
+            for mut wanted in wanted_headers() {
+                (wanted.metadata.src, wanted.metadata.dst) = (src, dst);
+                wanted.metadata.flags |= flag;
+                let Ok(header) = wanted.build() else { continue };
+                let choice = UdpChoice {
+                    has_checksum: flag == flags::CHECKSUM,
+                    sources: SourcePorts::default(),
+                };
+                let back = Header::from_bytes(header.kind(), header.bytes(), choice);
+                let is_known =
+                    matches!(header.kind(), Kind::Vxlan | Kind::Geneve | Kind::Gre | Kind::Ip6Gre);
+                assert_eq!(back.is_some(), is_known, "{:?}", header.kind());
+                assert!(back.is_none_or(|back| back == header), "{header:?}");
+                read += usize::from(is_known);
+            }
+        }
+    }
+    assert!(read >= 60, "{read}");
+}
+
+#[test]
+fn bytes_that_no_header_has_are_none() {
+    let header = Wanted::of(Kind::Vxlan, Payload::Ethernet).build().unwrap();
+    let read = |kind, bytes: &[u8]| Header::from_bytes(kind, bytes, UdpChoice::default());
+    assert!(read(Kind::Vxlan, header.bytes()).is_some());
+    assert_eq!(read(Kind::Gre, header.bytes()), None);
+    assert_eq!(read(Kind::Stt, header.bytes()), None);
+    for len in 0..header.bytes().len() {
+        assert_eq!(read(Kind::Vxlan, &header.bytes()[..len]), None);
+    }
+    // Lengths, checksums and reserved bits are those of `Header::bytes`.
+    for at in [14, 16, 18, 23, 24, 34, 38, 40, 49] {
+        let mut bytes = header.bytes().to_vec();
+        bytes[at] ^= 1;
+        assert_eq!(read(Kind::Vxlan, &bytes), None, "{at}");
+    }
+}
+
 /// The metadata that a receiver gets of what is sent with `sent`.
 fn as_received(wanted: &Wanted, packet: &Packet) -> Metadata {
     let mut metadata = wanted.metadata;
@@ -722,6 +765,16 @@ proptest! {
             decoded.strip(&mut packet);
             prop_assert!(!packet.is_empty());
         }
+    }
+
+    #[test]
+    fn any_bytes_are_a_header_or_none(bytes in proptest::collection::vec(any::<u8>(), 0..150), kind in 0usize..11, v6: bool) {
+        let mut bytes = bytes;
+        if let Some(place) = bytes.get_mut(12..14) {
+            place.copy_from_slice(if v6 { &[0x86, 0xdd] } else { &[8, 0] });
+        }
+        let read = Header::from_bytes(Kind::ALL[kind], &bytes, UdpChoice::default());
+        prop_assert!(read.is_none_or(|header| header.bytes() == bytes));
     }
 
     #[test]
