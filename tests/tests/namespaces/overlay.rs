@@ -2,9 +2,10 @@
 //! Hosts on two switches that a tunnel joins. The underlay is a bridge of each switch with the
 //! switch's address, and a veth pair between them.
 
-use crate::tools::{SOON, tcp, tcp_to, udp};
+use crate::tools::{SOON, packets, sees, tcp, tcp_to, udp};
+use slipswitch_tests::behaviour::frames::has_right_checksums;
 use slipswitch_tests::harness::{
-    Host, Kind, Mode, Netns, Switch, skip, without_privilege, without_tool,
+    Capture, Host, Kind, Mode, Netns, Switch, skip, without_privilege, without_tool,
 };
 
 /// A switch with a host on its bridge `br0`, and an underlay bridge `phy` with one port, `u0`.
@@ -128,4 +129,122 @@ fn hosts_talk_with_a_device_of_the_kernel() {
     assert_eq!(site.host.ping(&inner(2), 10), 10);
     tcp_to(&site.host.netns, &kernel, &inner(2), 1_000_000);
     tcp_to(&kernel, &site.host.netns, &inner(1), 1_000_000);
+}
+
+/// Parts of the text of a megaflow that pushes headers in the kernel.
+const PUSHES: [&str; 4] = ["in_port(h1)", "eth_type(0x0800)", "clone(tnl_push(tnl_port(", "dp:tcx"];
+
+/// Asserts that no packet was dropped because of a tunnel.
+fn drops_nothing(switch: &Switch) {
+    let counters = switch.appctl("coverage/show");
+    for reason in
+        ["datapath_drop_tunnel", "datapath_drop_invalid_tnl", "datapath_drop_output_too_long"]
+    {
+        assert!(!counters.contains(reason), "{counters}");
+    }
+}
+
+#[test]
+fn headers_are_pushed_in_the_kernel() {
+    let tunnels = [
+        "type=vxlan options:key=100",
+        "type=geneve options:key=100",
+        "type=gre options:key=100 options:csum=true",
+        "type=gre options:key=100",
+    ];
+    for tunnel in tunnels {
+        let Some([a, b]) = sites([Kind::under_test(), Kind::under_test()], tunnel) else { return };
+        talk(&a.host, &b.host);
+        for site in [&a, &b] {
+            sees(&site.switch, &PUSHES);
+        }
+        // Large segments of TCP stay whole; those that need outer checksums are made by the daemon.
+        let before = packets(&a.switch, &PUSHES);
+        tcp(&a.host, &b.host, 20_000_000);
+        let pushed = packets(&a.switch, &PUSHES) - before;
+        assert!(tunnel.contains("csum") || pushed > 200, "{tunnel}: {pushed}");
+        [&a, &b].into_iter().for_each(|site| drops_nothing(&site.switch));
+        assert_eq!(a.switch.warnings(), Vec::<String>::new(), "{tunnel}");
+    }
+}
+
+#[test]
+fn a_device_of_the_kernel_takes_off_headers_that_the_kernel_pushed() {
+    if without_privilege() || without_tool(&["ip", "ping", "fping", "tcpdump", "nsenter"]) {
+        return;
+    }
+    let kernel = Netns::new();
+    let site = Site::new(Kind::under_test(), 1, "type=vxlan options:key=100 options:csum=true");
+    site.connect(&kernel);
+    let made = kernel.run(&format!(
+        "ip addr add {}/24 dev u0; ip link set u0 up; \
+         ip link add vx0 type vxlan id 100 remote {} local {} dstport 4789 udpcsum",
+        outer(2),
+        outer(1),
+        outer(2)
+    ));
+    if made.code != Some(0) {
+        return skip("the kernel has no vxlan devices");
+    }
+    kernel.sh(&format!("ip link set vx0 mtu 1400 up; ip addr add {}/24 dev vx0", inner(2)));
+    // The device verifies checksums, and the host sends finished ones and no large segments.
+    kernel.sh("ethtool -K u0 rx off >/dev/null 2>&1 || true");
+    site.host.netns.sh("ethtool -K eth0 tx off");
+    assert!(site.host.reaches(&inner(2), SOON), "the tunnel carries nothing");
+    assert_eq!(site.host.ping(&inner(2), 20), 20);
+    sees(&site.switch, &PUSHES);
+    tcp_to(&site.host.netns, &kernel, &inner(2), 4_000_000);
+    assert!(packets(&site.switch, &PUSHES) > 1000);
+    let errors = kernel.sh("awk '$1 == \"Udp:\" { n = $6 } END { print n }' /proc/net/snmp");
+    assert_eq!(errors.trim(), "0");
+}
+
+#[test]
+fn every_checksum_of_a_packet_in_a_tunnel_is_right() {
+    if without_tool(&["ethtool"]) {
+        return;
+    }
+    let tunnel = "type=geneve options:key=100 options:csum=true";
+    let Some([a, b]) = sites([Kind::under_test(), Kind::under_test()], tunnel) else { return };
+    // A capture would show unfinished checksums.
+    a.host.netns.sh("ethtool -K eth0 tx off");
+    assert!(a.host.reaches(&inner(2), SOON), "the tunnel carries nothing");
+    assert_eq!(a.host.ping(&inner(2), 20), 20);
+    sees(&a.switch, &PUSHES);
+    let filter = format!("udp port 6081 and src host {}", outer(1));
+    let (netns, sandbox) = (a.switch.netns(), a.switch.sandbox());
+    let capture = Capture::start(netns, sandbox, "outer", "u0", &filter);
+    talk(&a.host, &b.host);
+    let frames = capture.finish(500, SOON);
+    assert!(frames.len() >= 500, "{}", frames.len());
+    /// Bytes of the outer headers.
+    const OUTER: usize = 50;
+    let mut tcp_segments = 0;
+    for frame in &frames {
+        assert!(has_right_checksums(frame) && frame[40..42] != [0, 0], "{frame:02x?}");
+        let inner = &frame[OUTER..];
+        if inner.get(23) == Some(&6) && inner[12..14] == [8, 0] {
+            assert!(has_right_checksums(inner), "{frame:02x?}");
+            tcp_segments += 1;
+        }
+    }
+    assert!(tcp_segments > 400, "{tcp_segments}");
+}
+
+#[test]
+fn a_copy_in_a_tunnel_is_sent_last() {
+    let Some([a, b]) =
+        sites([Kind::under_test(), Kind::under_test()], "type=vxlan options:key=100")
+    else {
+        return;
+    };
+    let near = a.switch.host_on("br0", "h2", "10.1.0.9/24");
+    assert!(a.host.reaches(&inner(2), SOON), "the tunnel carries nothing");
+    a.switch.flows("br0", "priority=10,ip,in_port=h1,actions=t1,h2\npriority=1,actions=NORMAL");
+    let capture = near.capture(a.switch.sandbox(), "eth0", "icmp[icmptype] == icmp-echo");
+    assert_eq!(a.host.ping(&inner(2), 20), 20);
+    sees(&a.switch, &PUSHES);
+    assert_eq!(a.host.ping(&inner(2), 20), 20);
+    assert!(capture.finish(40, SOON).len() >= 40, "each packet has a copy");
+    drop(b);
 }
