@@ -163,11 +163,14 @@ static __always_inline __u32 exec_segment_length(hook_ctx *ctx)
 
 /* Returns the length that check_pkt_len compares: without the outermost tag; of a packet that is
  * still to be segmented, that of the longest segment. */
-static __always_inline __u32 exec_checked_length(hook_ctx *ctx)
+static __always_inline __u32 exec_checked_length(hook_ctx *ctx, const struct state *st)
 {
 	__u32 length = data_length(ctx);
 #if !AT_XDP
-	__u32 segment = is_gso(ctx) ? exec_segment_length(ctx) : 0;
+	__u32 segment = 0;
+
+	if (is_gso(ctx))
+		segment = st->segment ? st->segment : exec_segment_length(ctx);
 
 	if (segment && segment < length)
 		length = segment;
@@ -189,6 +192,8 @@ static __always_inline int exec_output(hook_ctx *ctx, struct state *st, __u32 po
 	if (st->trunc && st->trunc < data_length(ctx) && frame_resize(ctx, st->trunc))
 		return drop(DROP_MALFORMED); /* shorter than an Ethernet header */
 #endif
+	if (!output_fits_segments(st, port))
+		return VERDICT_DROP;
 	chain_end(ctx, st, st->flow, port);
 	return output(ctx, port, st->in_port, st->no_peer ? 0 : st->covered);
 }
@@ -272,8 +277,11 @@ static __always_inline void exec_copy(hook_ctx *ctx, struct state *st, __u32 por
 #if AT_XDP
 	count_drop(DROP_UNSUPPORTED); /* XDP copies only by OP_COPIES */
 #else
-	struct saved *kept = state_save(st);
+	struct saved *kept;
 
+	if (!output_fits_segments(st, port))
+		return;
+	kept = state_save(st);
 	if (!kept) {
 		count_drop(DROP_UNSUPPORTED);
 		return;
@@ -340,7 +348,7 @@ static __always_inline int exec_step(hook_ctx *ctx, struct state *st, const stru
 		*verdict = drop(DROP_METER);
 		return -1;
 	case OP_CHECK_LEN:
-		return exec_checked_length(ctx) > i->b ? cells + i->a : cells;
+		return exec_checked_length(ctx, st) > i->b ? cells + i->a : cells;
 	case OP_OUTPUT:
 		exec_copy(ctx, st, i->b);
 		return cells;
@@ -402,6 +410,8 @@ static __always_inline int exec_once(hook_ctx *ctx, struct state *st, bool *go_o
 		return exec_recirculate(ctx, st, i.b);
 	if (i.op == OP_CT)
 		return tail_call(ctx, TAIL_CT);
+	if (i.op == OP_TUN_PUSH)
+		return tail_call(ctx, TAIL_TUN_PUSH);
 	if (i.op == OP_OUTPUT && i.a)
 		return exec_output(ctx, st, i.b);
 #if AT_XDP

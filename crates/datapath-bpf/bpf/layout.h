@@ -410,7 +410,7 @@ struct tunnel_endpoint {
 };
 
 /* datapath::DropReason, in its numeric order. */
-#define DROPS 16
+#define DROPS 24 /* places for counters */
 enum drop {
 	DROP_FLOW,
 	DROP_TRANSLATION,
@@ -428,6 +428,10 @@ enum drop {
 	DROP_FRAGMENTS_TOO_LONG,
 	DROP_FRAGMENTS_PURGED,
 	DROP_CT_STALE,
+	DROP_TUNNEL_POP,
+	DROP_TUNNEL_PUSH,
+	DROP_INVALID_TUNNEL_PORT,
+	DROP_CONGESTION,
 };
 
 /* Counters of one shard. */
@@ -514,6 +518,30 @@ struct miss_tracked {
 #define NO_CELL 0xffffffffu
 _Static_assert(sizeof(struct miss_tracked) == MISS_TRACKED, "bytes of the metadata");
 
+/* Outer headers of a tunnel: the bytes that all packets of a flow share. Programs name them by number.
+ * The daemon writes one while no program names it, and it does not change then. */
+#define TUNNEL_HEADERS 4096
+#define TUNNEL_BYTES 192 /* of the longest header; in units of 8 */
+#define TUNNEL_UDP 1      /* UDP with a source port of its own for each packet; else GRE */
+#define TUNNEL_CHECKSUM 2 /* each packet has a checksum of UDP or GRE */
+#define TUNNEL_IPV6 4     /* the outer packet is IPv6 */
+#define TUNNEL_WHOLE 8    /* IPv4: with DF, and without an identification */
+struct tunnel_header {
+	__u8 bytes[TUNNEL_BYTES]; /* from the Ethernet header on; zero where packets differ */
+	__u32 ip_sum; /* IPv4: sum of the words of the IP header, in memory order; the checksum is 0 */
+	__u32 l4_sum; /* the same of the bytes after the IP header; UDP: and of the pseudo header, which
+		       * has no length */
+	__u16 length; /* bytes */
+	__u16 l4;     /* offset of the UDP or GRE header */
+	__u16 flags;  /* TUNNEL_* */
+	__u16 kind;   /* tunnel::Kind::number; programs ignore it */
+	__u16 first_port; /* UDP: source ports; a packet's hash chooses one below `last_port` */
+	__u16 last_port;
+	__u16 path_mtu; /* bytes of the longest IP packet that the path carries; 0: any */
+	__u16 pad;
+	__u32 more_pad[10];
+};
+
 /* Instructions of struct program. The first cell is
  *
  *   op | cells << 8 | a << 16 | b << 32     (cells: length with operands)
@@ -563,6 +591,10 @@ enum op {
 	 * Programs use zone, flags, mark and label; the rest is for the daemon. */
 	OP_CT,
 	OP_CT_CLEAR,
+	/* a: bytes of the header, b: its number in tunnel_headers. Cell: number of the tunnel port, and
+	 * of the port that the outer packet leaves by (host integers, tunnel port low half). The
+	 * instructions that follow are for the outer packet. */
+	OP_TUN_PUSH,
 	OP_COUNT,
 };
 
@@ -594,6 +626,7 @@ enum tail {
 	TAIL_CT_MOVE,  /* tc: OP_CT of a packet that TAIL_CT leaves. Empty: it goes up */
 	TAIL_CHAIN,    /* a packet from a port whose flow has FLOW_CHAIN. Empty: as any other flow */
 	TAIL_TUNNEL,   /* a packet from a port whose flow has FLOW_POP */
+	TAIL_TUN_PUSH, /* OP_TUN_PUSH */
 	TAILS,
 };
 

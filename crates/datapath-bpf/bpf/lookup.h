@@ -666,9 +666,12 @@ static __always_inline int lookup_run(hook_ctx *ctx, struct state *st, struct sl
 	count_flow(number, bytes, state_tcp_flags(st));
 	if (!st->depth)
 		count_ingress(st->in_port, bytes);
-	if (to != NO_PORT)
+	if (to != NO_PORT) {
+		if (!output_fits_segments(st, to))
+			return VERDICT_DROP;
 		return output_to(ctx, port, to, st->in_port, data_length(ctx),
 				 state_network(st));
+	}
 	if (slot->program == NO_PROGRAM)
 		return drop_by(number);
 	state_begin_program(st, number, slot->program, bytes);

@@ -143,6 +143,15 @@ struct {
 	__type(value, struct program);
 } programs SEC(".maps");
 
+/* Outer headers of tunnels. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, TUNNEL_HEADERS);
+	__type(key, __u32);
+	__type(value, struct tunnel_header);
+} tunnel_headers SEC(".maps");
+
 /* [shard * MAX_PORTS + port] */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);

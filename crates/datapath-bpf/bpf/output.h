@@ -79,6 +79,28 @@ static __always_inline bool output_accepts(hook_ctx *ctx, struct port *port, __u
 	return true;
 }
 
+/**
+ * output_fits_segments - Checks the segments of an outer packet against the MTU of a port.
+ * @st: the packet's state
+ * @number: number of the port
+ *
+ * Segments of other packets are those that their sender made. Outer headers make them longer.
+ *
+ * Return: true when they fit; else the reason is counted as a drop.
+ */
+static __always_inline bool output_fits_segments(const struct state *st, __u32 number)
+{
+#if !AT_XDP
+	struct port *port = st->segment > 1 ? port_of(number) : 0;
+
+	if (port && st->segment - ETH_HLEN > port->mtu) {
+		count_drop(DROP_TOO_LONG);
+		return false;
+	}
+#endif
+	return true;
+}
+
 #if AT_XDP
 
 /* Returns true when the frame is in several buffers. */

@@ -32,7 +32,11 @@ struct state {
 	__u8 pulled;       /* tc: headers were made linear once */
 	__u16 covered;     /* tc: offset from which a checksum of the card covers the frame */
 	__u16 calls;       /* upper bound of the tail calls so far */
-	__u16 deferred;    /* XDP: flows that are counted once the packet stays: see undo.h */
+	union {
+		__u16 deferred; /* XDP: flows that are counted once the packet stays: see undo.h */
+		__u16 segment;  /* tc: 0: no header was pushed; else the bytes of the longest
+				 * segment, or 1 for a packet that is not to be segmented */
+	};
 	__u8 tracked;      /* the packet has metadata of connection tracking */
 	__u8 resumes;      /* tc: the packet goes up with a list of actions that goes on there */
 	__u32 flow;        /* number of the flow whose program runs */

@@ -10,6 +10,7 @@
 #include "ct_move.h"
 #include "chain_run.h"
 #include "tunnel.h"
+#include "tunnel_push.h"
 #include "underlay.h"
 
 SEC("tc")
@@ -78,6 +79,12 @@ SEC("tc")
 int tunnel_tc(struct __sk_buff *ctx)
 {
 	return tunnel(ctx);
+}
+
+SEC("tc")
+int tun_push_tc(struct __sk_buff *ctx)
+{
+	return push(ctx);
 }
 
 SEC("tc")

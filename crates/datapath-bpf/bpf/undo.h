@@ -108,7 +108,7 @@ __noinline int undo_keep_head(hook_ctx *ctx)
  * undo_restore - Makes the frame equal to the one that arrived.
  * @ctx: the frame; pointers into it become invalid
  *
- * The frame grew or shrank only at its head, by tags and MPLS labels.
+ * The frame grew or shrank only at its head, by tags, MPLS labels and outer headers.
  *
  * Return: 0, or not 0 when that is not possible; the caller drops the packet.
  */
@@ -250,15 +250,15 @@ static __always_inline bool precheck_copies(hook_ctx *ctx, const struct state *s
 static __always_inline bool precheck_undo(hook_ctx *ctx, const struct state *st)
 {
 	struct undo *h = undo_here();
-	__u32 reach = st->l3 + REACH_L3;
+	__s32 reach = st->l3 + REACH_L3;
 
 	if (!h || (!st->depth && undo_keep_head(ctx)))
 		return false;
 	if (st->l4 + REACH_L4 > reach)
 		reach = st->l4 + REACH_L4;
-	/* As an offset in the frame that arrived. */
-	reach -= data_length(ctx) - h->length;
-	return h->kept == h->length || reach <= h->kept;
+	/* As an offset in the frame that arrived. Negative: outer headers are in front of it. */
+	reach -= (__s32)(data_length(ctx) - h->length);
+	return h->kept == h->length || reach <= (__s32)h->kept;
 }
 
 /**

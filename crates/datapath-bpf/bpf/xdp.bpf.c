@@ -9,6 +9,7 @@
 #include "ct.h"
 #include "chain_run.h"
 #include "tunnel.h"
+#include "tunnel_push.h"
 
 SEC("xdp")
 int entry_xdp(struct xdp_md *ctx)
@@ -62,6 +63,12 @@ SEC("xdp")
 int tunnel_xdp(struct xdp_md *ctx)
 {
 	return tunnel(ctx);
+}
+
+SEC("xdp")
+int tun_push_xdp(struct xdp_md *ctx)
+{
+	return push(ctx);
 }
 
 char _license[] SEC("license") = "Dual BSD/GPL";

@@ -25,9 +25,7 @@ use crate::attachment::{
 use crate::ct_memory::BpfMemory;
 use crate::flows::Flows;
 use crate::grace::Grace;
-use crate::layout::{
-    ConfigEntry, Counters, MAX_PORTS, PORT_DEVMAP, PORT_SPLIT, PORT_STACK, TunnelKind, word,
-};
+use crate::layout::{ConfigEntry, Counters, MAX_PORTS, PORT_DEVMAP, PORT_SPLIT, TunnelKind, word};
 use crate::load::Hook;
 use crate::maps::Maps;
 use crate::object::UserObject;

@@ -4,29 +4,38 @@
 //!
 //! The decoded actions have the same effect as the encoded ones, but may have another form. A
 //! nested list at the end of a list becomes part of that list, and actions that never run are left
-//! out.
+//! out. Actions from `tnl_push` on are a `clone`, as translation writes them.
+
+use std::sync::Arc;
 
 use datapath::{Action, DropReason, Masked, PortNo, Set};
 
 use crate::encode::{ct, instruction_cells};
-use crate::layout::{CELLS_TOTAL, Op};
+use crate::layout::{CELLS_TOTAL, Op, TunnelHeader};
+
+/// Returns the header of a tunnel with a number.
+pub type HeaderOf<'a> = &'a dyn Fn(u32) -> Option<TunnelHeader>;
 
 /// Returns the actions of a program. Total: for cells that are no valid program, it returns the
 /// actions up to the first defect.
-pub fn actions(cells: &[u64; CELLS_TOTAL]) -> Vec<Action> {
-    list(cells, 0, cells.len())
+pub fn actions(cells: &[u64; CELLS_TOTAL], header_of: HeaderOf<'_>) -> Vec<Action> {
+    list(cells, 0, cells.len(), header_of)
 }
 
-/// Returns the actions from the instruction at `cell` on, which is an [`Op::Ct`]. `None`: there is
-/// another one.
-pub(crate) fn actions_from_ct(cells: &[u64; CELLS_TOTAL], cell: u32) -> Option<Vec<Action>> {
+/// Returns the actions from the instruction at `cell` on, at which packets go up: an [`Op::Ct`] or an
+/// [`Op::TunPush`]. `None`: there is another one.
+pub(crate) fn actions_from(
+    cells: &[u64; CELLS_TOTAL],
+    cell: u32,
+    header_of: HeaderOf<'_>,
+) -> Option<Vec<Action>> {
     let at = usize::try_from(cell).ok()?;
-    let is_ct = Instruction::read(cells, at)?.op == Op::Ct;
-    is_ct.then(|| list(cells, at, cells.len()))
+    let goes_up = matches!(Instruction::read(cells, at)?.op, Op::Ct | Op::TunPush);
+    goes_up.then(|| list(cells, at, cells.len(), header_of))
 }
 
 /// Decodes the list that begins at `at` and goes on to `end`, unless an action ends it before.
-fn list(cells: &[u64], mut at: usize, end: usize) -> Vec<Action> {
+fn list(cells: &[u64], mut at: usize, end: usize, header_of: HeaderOf<'_>) -> Vec<Action> {
     let mut actions = Vec::new();
     while at < end {
         let Some(i) = Instruction::read(cells, at) else { break };
@@ -36,16 +45,23 @@ fn list(cells: &[u64], mut at: usize, end: usize) -> Vec<Action> {
             Op::End => break,
             Op::Copies => {}
             Op::Sample => {
-                let nested = list(cells, at, landing);
+                let nested = list(cells, at, landing, header_of);
                 actions.push(Action::Sample { probability: i.b, actions: nested });
                 at = landing;
             }
             Op::CheckLen => {
                 actions.push(Action::CheckPktLen {
                     len: i.b as u16, // it was one
-                    greater: list(cells, landing, end),
-                    not_greater: list(cells, at, landing),
+                    greater: list(cells, landing, end, header_of),
+                    not_greater: list(cells, at, landing, header_of),
                 });
+                break;
+            }
+            Op::TunPush => {
+                let Some(push) = i.push(header_of) else { break };
+                let mut nested = vec![push];
+                nested.extend(list(cells, at, end, header_of));
+                actions.push(Action::Clone(nested));
                 break;
             }
             _ => {
@@ -131,6 +147,14 @@ impl Instruction<'_> {
         })
     }
 
+    /// Decodes [`Op::TunPush`].
+    fn push(&self, header_of: HeaderOf<'_>) -> Option<Action> {
+        let header = Arc::new(header_of(self.b)?.header()?);
+        let ports = *self.operands.0.first()?;
+        let [tunnel_port, out_port] = [ports as u32, (ports >> 32) as u32].map(PortNo); // halves
+        Some(Action::TunnelPush { header, tunnel_port, out_port })
+    }
+
     fn set(&self) -> Option<Set> {
         let o = &self.operands;
         Some(match self.op {
@@ -193,7 +217,8 @@ mod tests {
     fn there_and_back(actions: &[Action]) -> Vec<Action> {
         let encoded = encode(actions).unwrap();
         let Effect::Program(cells) = &encoded.effect else { panic!("{actions:?}") };
-        let back = super::actions(cells);
+        let header_of = |number: u32| encoded.headers.get(number as usize).copied();
+        let back = super::actions(cells, &header_of);
         let again = encode(&back).unwrap();
         assert_eq!((again.hooks, again.flags, &again.ports), {
             (encoded.hooks, encoded.flags, &encoded.ports)
@@ -205,6 +230,10 @@ mod tests {
         Action::Output(PortNo(port))
     }
 
+    fn push(text: &str) -> Vec<Action> {
+        datapath::text::parse(&format!("clone({text})"), &|_| None).unwrap()
+    }
+
     fn ct(text: &str) -> Action {
         let parsed = datapath::text::parse(text, &|_| None).unwrap();
         let [action] = <[Action; 1]>::try_from(parsed).unwrap();
@@ -212,12 +241,12 @@ mod tests {
     }
 
     #[test]
-    fn a_list_goes_on_at_a_ct_alone() {
+    fn a_list_goes_on_at_certain_instructions_alone() {
         let set = Action::Set(Set::Priority(7));
         let actions = [set.clone(), ct("ct(zone=1)"), ct("ct(commit,mark=1)"), set, output(2)];
         let encoded = encode(&actions).unwrap();
         let Effect::Program(cells) = &encoded.effect else { panic!() };
-        let from = |cell| super::actions_from_ct(cells, cell);
+        let from = |cell| super::actions_from(cells, cell, &|_| None);
         assert_eq!(from(1), Some(actions[1..].to_vec()));
         assert_eq!(from(2), Some(actions[2..].to_vec()));
         for other in [0, 4, 5, 6, CELLS_TOTAL as u32, u32::MAX] {
@@ -310,6 +339,46 @@ mod tests {
     }
 
     #[test]
+    fn headers_of_tunnels_come_back() {
+        let eth = "eth(dst=aa:55:00:00:00:01,src=aa:55:00:00:00:02,dl_type=0x0800)";
+        let ip = "ipv4(src=10.0.0.1,dst=10.0.0.2,proto=17,tos=0x8,ttl=64,frag=0x4000)";
+        let vxlan = format!(
+            "tnl_push(tnl_port(8),header(size=50,type=4,{eth},{ip},udp(src=0,dst=4789,csum=0xffff),\
+             vxlan(flags=0x8000000,vni=0x7b)),out_port(9))"
+        );
+        let geneve = format!(
+            "tnl_push(tnl_port(7),header(size=58,type=5,{eth},{ip},udp(src=0,dst=6081,csum=0x0),\
+             geneve(crit,vni=0x7b,options({{class=0x102,type=0x80,len=4,0x10002}}))),out_port(9))"
+        );
+        let gre = format!(
+            "tnl_push(tnl_port(7),header(size=42,type=3,{eth},{},gre((flags=0x2000,proto=0x6558),\
+             key=0x1c8)),out_port(9))",
+            ip.replace("17", "47")
+        );
+        let ipv6 =
+            "ipv6(src=2001:cafe::88,dst=2001:cafe::92,label=5,proto=17,tclass=0x4,hlimit=64)";
+        let wide = format!(
+            "tnl_push(tnl_port(7),header(size=70,type=4,{},{ipv6},udp(src=0,dst=4789,csum=0xffff),\
+             vxlan(flags=0x8000000,vni=0x7b)),out_port(9))",
+            eth.replace("0800", "86dd")
+        );
+        for (text, flags) in [(&vxlan, 1), (&geneve, 0), (&gre, 0), (&wide, 1)] {
+            let actions = push(&format!("{text},push_vlan(vid=5,pcp=0),1"));
+            assert_eq!(there_and_back(&actions), actions);
+            assert_eq!(encode(&actions).unwrap().flags & 1, flags, "FLOW_NO_GSO");
+        }
+        let two = push(&format!("{vxlan},clone({geneve},3)"));
+        assert_eq!(there_and_back(&two), two);
+        // Outputs come first, and a packet that goes up at the instruction has the rest.
+        let [copy] = <[Action; 1]>::try_from(push(&format!("{vxlan},1"))).unwrap();
+        assert_eq!(there_and_back(&[copy.clone(), output(2)]), [output(2), copy.clone()]);
+        let encoded = encode(&[output(2), copy.clone()]).unwrap();
+        let Effect::Program(cells) = &encoded.effect else { panic!() };
+        let from = |cell| super::actions_from(cells, cell, &|_| Some(encoded.headers[0]));
+        assert_eq!((from(0), from(1), from(2)), (None, Some(vec![copy]), None));
+    }
+
+    #[test]
     fn what_was_nested_at_the_end_is_part_of_the_list() {
         let nested = [output(2), Action::Clone(vec![Action::PopVlan, output(3)])];
         assert_eq!(there_and_back(&nested), [output(2), Action::PopVlan, output(3)]);
@@ -324,8 +393,8 @@ mod tests {
             for (to, from) in all.iter_mut().zip(cells) {
                 *to = if small { from & 0x0000_0001_0007_0f1f } else { from };
             }
-            actions(&all);
-            (0..40).for_each(|cell| drop(actions_from_ct(&all, cell)));
+            actions(&all, &|_| None);
+            (0..40).for_each(|cell| drop(actions_from(&all, cell, &|_| None)));
         }
     }
 }

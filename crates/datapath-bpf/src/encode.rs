@@ -7,6 +7,9 @@
 //! plain outputs. Nested lists stand last, or hold nothing but outputs. XDP copies the packet in
 //! its final state, so outputs to several ports must stand last, one after the other.
 //!
+//! Headers of a tunnel cannot be taken off again, so a copy of the packet in a tunnel is the last one:
+//! outputs that follow it in the list are written before it.
+//!
 //! A packet that is looked up again at XDP may have to go on to tc, where processing starts again.
 //! So a list that looks the packet up again has only actions there that can be done twice or undone
 //! (`bpf/undo.h`).
@@ -15,8 +18,8 @@ use datapath::{ACTION_DEPTH_LIMIT, Action, DropReason, PortNo, Refusal, Set};
 
 use crate::attachment::HookSet;
 use crate::layout::{
-    CELLS_TOTAL, DROPS, FLOW_NO_GSO, FLOW_POP, FLOW_PRECHECK, MAX_METERS, MAX_PORTS, NO_PORT, Op,
-    SET_PORTS,
+    CELLS_TOTAL, FLOW_NO_GSO, FLOW_POP, FLOW_PRECHECK, MAX_METERS, MAX_PORTS, NO_PORT, Op,
+    SET_PORTS, TUNNEL_CHECKSUM, TunnelHeader,
 };
 use crate::settings::{FEATURE_LAYERS, FEATURE_MPLS, FEATURE_TUNNEL};
 
@@ -25,7 +28,9 @@ pub(crate) mod ct;
 
 use cells::Cells;
 pub use cells::Traits;
-pub(crate) use cells::{MOST_INSTRUCTIONS, instruction_cells, is_program};
+pub(crate) use cells::{
+    MOST_INSTRUCTIONS, headers_of, instruction_cells, is_program, renumber_headers,
+};
 
 /// VLAN headers that may be pushed before labels come or go: with those that were looked through
 /// there is room for no more (`bpf/edit_mpls.h`).
@@ -38,7 +43,8 @@ pub enum Effect {
     Output(PortNo),
     /// Drop, counted under this reason.
     Drop(DropReason),
-    /// A program of cells.
+    /// A program of cells. It numbers the headers of tunnels by their places in
+    /// [`Encoded::headers`].
     Program(Box<[u64; CELLS_TOTAL]>),
     /// `tnl_pop` to this port.
     Pop(PortNo),
@@ -59,6 +65,8 @@ pub struct Encoded {
     pub instructions: u32,
     /// Ports that the actions send to.
     pub ports: Vec<PortNo>,
+    /// Headers of tunnels that the program pushes, each once.
+    pub headers: Vec<TunnelHeader>,
     /// The properties of the program.
     pub traits: Traits,
 }
@@ -79,9 +87,9 @@ impl Encoded {
 ///
 /// # Errors
 ///
-/// Returns `UnsupportedAction` for a list that no hook can run as [`Action`] requires, `CtPlace` or
-/// `CtHelper` when that is because of a `ct`, and `PortNotHere` for a port number that the tables do
-/// not have.
+/// Returns `UnsupportedAction` for a list that no hook can run as [`Action`] requires, `CtPlace`,
+/// `CtHelper`, `TunnelPlace` or `TunnelHeader` when that is because of a `ct` or a tunnel, and
+/// `PortNotHere` for a port number that the tables do not have.
 pub fn encode(actions: &[Action]) -> Result<Encoded, Refusal> {
     let whole = |effect, ports| Encoded {
         effect,
@@ -90,14 +98,11 @@ pub fn encode(actions: &[Action]) -> Result<Encoded, Refusal> {
         features: 0,
         instructions: 0,
         ports,
+        headers: Vec::new(),
         traits: Traits::default(),
     };
     match actions {
         [] => return Ok(whole(Effect::Drop(DropReason::Flow), Vec::new())),
-        // The counters of programs have no room for this reason.
-        [Action::Drop(reason)] if *reason as usize >= DROPS => {
-            return Err(Refusal::UnsupportedAction);
-        }
         [Action::Drop(reason)] => return Ok(whole(Effect::Drop(*reason), Vec::new())),
         [Action::Output(port)] => {
             check_port(*port)?;
@@ -117,6 +122,7 @@ pub fn encode(actions: &[Action]) -> Result<Encoded, Refusal> {
         flags: 0,
         features: FEATURE_LAYERS,
         ports: Vec::new(),
+        headers: Vec::new(),
         label_popped: false,
         pushed: 0,
         copies: None,
@@ -144,6 +150,7 @@ pub fn encode(actions: &[Action]) -> Result<Encoded, Refusal> {
         features: writer.features,
         instructions,
         ports: writer.ports,
+        headers: writer.headers,
         traits,
     })
 }
@@ -158,6 +165,7 @@ struct Writer {
     flags: u8,
     features: u32,
     ports: Vec<PortNo>,
+    headers: Vec<TunnelHeader>,
     /// The packet's type after the pop is known only at the next lookup.
     label_popped: bool,
     /// VLAN headers pushed, in all branches together.
@@ -197,6 +205,8 @@ impl Writer {
         if depth > ACTION_DEPTH_LIMIT {
             return REFUSED;
         }
+        let ordered = with_tunnel_last(actions, depth);
+        let actions = ordered.as_deref().unwrap_or(actions);
         for (i, action) in actions.iter().enumerate() {
             let rest = actions.get(i + 1..).unwrap_or_default();
             if rest.is_empty() {
@@ -232,7 +242,6 @@ impl Writer {
     fn last(&mut self, action: &Action, depth: usize) -> Done {
         match action {
             Action::Output(port) => self.output(*port, true),
-            Action::Drop(reason) if *reason as usize >= DROPS => REFUSED,
             Action::Drop(reason) => self.cells.op(Op::Drop, 0, *reason as u32, &[]),
             Action::Recirc(id) => self.cells.op(Op::Recirc, 0, *id, &[]),
             Action::Clone(nested) => self.list(nested, depth + 1),
@@ -259,6 +268,7 @@ impl Writer {
     fn amid(&mut self, action: &Action, rest: &[Action], depth: usize) -> Done {
         match action {
             Action::Output(port) => self.output(*port, false),
+            Action::Clone(_) if is_tunnelled(action) => Err(Refusal::TunnelPlace),
             Action::Clone(nested) => self.copies(nested, depth + 1),
             Action::Sample { probability: 0, .. } => Ok(()),
             Action::Sample { probability: u32::MAX, actions } => self.copies(actions, depth + 1),
@@ -376,8 +386,27 @@ impl Writer {
                 self.cells.op(Op::Ct, a, b, &operands)
             }
             Action::CtClear => self.cells.op(Op::CtClear, 0, 0, &[]),
+            Action::TunnelPush { header, tunnel_port, out_port } => {
+                let header = TunnelHeader::new(header).ok_or(Refusal::TunnelHeader)?;
+                let both = u64::from(tunnel_port.0) | u64::from(out_port.0) << 32;
+                self.push_header(header, both)
+            }
             _ => REFUSED,
         }
+    }
+
+    fn push_header(&mut self, header: TunnelHeader, ports: u64) -> Done {
+        // The kernel gives the segments of a packet no outer checksums of their own.
+        if header.flags & TUNNEL_CHECKSUM != 0 {
+            self.flags |= FLOW_NO_GSO;
+        }
+        self.pushed = 0; // tags of the outer packet
+        let at = self.headers.iter().position(|held| *held == header);
+        let at = at.unwrap_or_else(|| {
+            self.headers.push(header);
+            self.headers.len() - 1
+        });
+        self.cells.op(Op::TunPush, header.length, at as u32, &[ports]) // few instructions
     }
 
     fn mpls(&mut self) {
@@ -399,6 +428,27 @@ impl Writer {
         }
         self.cells.set(set)
     }
+}
+
+/// Returns true for a list of actions on a copy that puts the copy into a tunnel.
+fn is_tunnelled(action: &Action) -> bool {
+    let is_push = |nested: &Action| matches!(nested, Action::TunnelPush { .. });
+    matches!(action, Action::Clone(nested) if nested.iter().any(|n| is_push(n) || is_tunnelled(n)))
+}
+
+/// Returns a list with its only copy in a tunnel last, if only outputs follow this copy. `None`: the
+/// list stays as it is.
+fn with_tunnel_last(actions: &[Action], depth: usize) -> Option<Vec<Action>> {
+    let at = actions.iter().position(is_tunnelled)?;
+    let (copy, rest) = actions.get(at..)?.split_first()?;
+    if rest.is_empty() {
+        return None;
+    }
+    outputs(rest, depth)?;
+    let mut ordered = actions.get(..at)?.to_vec();
+    ordered.extend_from_slice(rest);
+    ordered.push(copy.clone());
+    Some(ordered)
 }
 
 /// Returns true when an action, or one that is nested in it, concerns connections.

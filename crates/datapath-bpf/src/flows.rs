@@ -40,7 +40,7 @@ use crate::index::{self, Position};
 use crate::keys::{self, KeyError, Matching};
 use crate::layout::{
     CELLS_TOTAL, EPOCHS, FLOW_METADATA, FLOW_PACKET_TYPE, FLOW_POP, NO_PROGRAM, PORT_WORDS,
-    Program, WORDS, word,
+    Program, TunnelHeader, WORDS, word,
 };
 use crate::maps::Maps;
 use crate::masks::Masks;
@@ -49,6 +49,7 @@ use crate::programs::Programs;
 use crate::sets::{self, PortSets, SetNumber};
 use crate::settings::{FEATURE_LAYERS, FEATURE_MPLS, FEATURE_TUNNEL, Needs};
 use crate::slot::Slot;
+use crate::tunnel_headers::{self, TunnelHeaders};
 
 mod adopt;
 mod count;
@@ -113,6 +114,7 @@ struct Inner {
     earlier: HashMap<u32, Earlier>,
     masks: Masks,
     programs: Programs,
+    headers: TunnelHeaders,
     /// Packets that flows took, as of the last read of each flow.
     hits: u64,
     /// Flows that have an edit of labels.
@@ -165,6 +167,7 @@ impl Flows {
             earlier: HashMap::new(),
             masks: Masks::new(),
             programs: Programs::new(),
+            headers: TunnelHeaders::new(),
             hits: 0,
             mpls: 0,
             programmed: 0,
@@ -455,11 +458,50 @@ impl Flows {
         slot.hash = hash.into();
         slot.ufid = [(ufid.0 >> 64) as u64, ufid.0 as u64];
         slot.installed = self.clock.now().0 as u64;
-        let program = match &wanted.encoded.effect {
-            Effect::Program(cells) => Some(Program::new(cells, &wanted.encoded.traits, wanted.set)),
-            _ => None,
+        let Effect::Program(cells) = &wanted.encoded.effect else {
+            return self.put(inner, slot, None);
         };
-        self.put(inner, slot, program.as_ref())
+        let cells = self.acquire_headers(inner, cells, &wanted.encoded.headers)?;
+        let program = Program::new(&cells, &wanted.encoded.traits, wanted.set);
+        let put = self.put(inner, slot, Some(&program));
+        if put.is_err() {
+            self.release_headers(inner, &cells);
+        }
+        put
+    }
+
+    /// Counts one more flow at each header that its program pushes. Returns the program with their
+    /// numbers.
+    fn acquire_headers(
+        &self,
+        inner: &mut Inner,
+        cells: &[u64; CELLS_TOTAL],
+        headers: &[TunnelHeader],
+    ) -> Result<Box<[u64; CELLS_TOTAL]>, Refusal> {
+        let shared = &self.maps.tunnel_headers;
+        let mut acquired = Vec::new();
+        let numbered = encode::renumber_headers(cells, |place| {
+            let header = headers.get(place as usize)?;
+            let number = inner.headers.acquire(shared, header)?;
+            acquired.push(number);
+            Some(number)
+        });
+        numbered.ok_or_else(|| {
+            acquired.iter().for_each(|number| inner.headers.release(shared, *number));
+            Refusal::TunnelHeadersFull
+        })
+    }
+
+    /// Counts one flow less at each header that its program pushes.
+    fn release_headers(&self, inner: &mut Inner, cells: &[u64; CELLS_TOTAL]) {
+        for (number, _) in encode::headers_of(cells) {
+            inner.headers.release(&self.maps.tunnel_headers, number);
+        }
+    }
+
+    /// Returns the function that reads the header of a tunnel by its number.
+    pub(crate) fn header_of(&self) -> impl Fn(u32) -> Option<TunnelHeader> {
+        |number| tunnel_headers::read(&self.maps.tunnel_headers, number)
     }
 
     /// Replaces a flow's actions; its statistics go on. Installs the flow when it is not there.
@@ -501,7 +543,8 @@ impl Flows {
         if held.words != wanted.matching.words || mask != wanted.matching.mask {
             return Err(Refusal::Exists);
         }
-        if self.is_alike(&held, &wanted.encoded) && held.hooks == wanted.encoded.hooks.bits() {
+        if self.is_alike(inner, &held, &wanted.encoded) && held.hooks == wanted.encoded.hooks.bits()
+        {
             return Ok(false);
         }
         let new = self.fill(inner, ufid, wanted, held.mask, held.hash as u32)?;
@@ -547,18 +590,23 @@ impl Flows {
         let Ok(encoded) = encode::encode(actions) else { return false };
         let inner = self.lock();
         let Some(slot) = inner.by_ufid.get(&ufid) else { return false };
-        self.is_alike(&Slot::read(&self.maps, *slot as usize), &encoded)
+        self.is_alike(&inner, &Slot::read(&self.maps, *slot as usize), &encoded)
     }
 
-    fn is_alike(&self, held: &Slot, encoded: &Encoded) -> bool {
+    fn is_alike(&self, inner: &Inner, held: &Slot, encoded: &Encoded) -> bool {
         let is = (held.output, held.reason, held.tunnel);
         if is != encoded.effect_in_slot() || held.flags & !OWN_FLAGS != encoded.flags {
             return false;
         }
         match &encoded.effect {
             Effect::Program(cells) => {
+                let numbered = encode::renumber_headers(cells, |place| {
+                    inner.headers.number(encoded.headers.get(place as usize)?)
+                });
                 (held.program as usize) < self.maps.programs.len()
-                    && self.maps.programs.read(held.program as usize).cells == **cells
+                    && numbered.is_some_and(|cells| {
+                        self.maps.programs.read(held.program as usize).cells == *cells
+                    })
             }
             _ => held.program == NO_PROGRAM,
         }
@@ -784,5 +832,7 @@ impl Inner {
     }
 }
 
+#[cfg(test)]
+mod header_tests;
 #[cfg(test)]
 mod tests;

@@ -205,7 +205,19 @@ pub const IFACE_GENERIC: u32 = 1 << 29;
 /// The flag bits of `iface.port`; the other bits are the port number.
 pub const IFACE_FLAGS: u32 = IFACE_DAEMONS | IFACE_NOTED | IFACE_GENERIC;
 /// Number of drop reasons that the counters have room for, from 0.
-pub const DROPS: usize = 16;
+pub const DROPS: usize = 24;
+/// Number of outer headers that there is room for.
+pub const TUNNEL_HEADERS: u32 = 4096;
+/// Size in bytes of the longest outer header.
+pub const TUNNEL_BYTES: usize = 192;
+/// Bit of `tunnel_header.flags`: the header is UDP, else GRE.
+pub const TUNNEL_UDP: u16 = 1;
+/// Bit of `tunnel_header.flags`: each packet has a checksum of UDP or GRE.
+pub const TUNNEL_CHECKSUM: u16 = 2;
+/// Bit of `tunnel_header.flags`: the outer packet is IPv6.
+pub const TUNNEL_IPV6: u16 = 4;
+/// Bit of `tunnel_header.flags`: IPv4 with DF, and without an identification.
+pub const TUNNEL_WHOLE: u16 = 8;
 /// Number of meter numbers, from 0.
 pub const MAX_METERS: u32 = 1024;
 /// Largest number of bands of a meter.
@@ -245,7 +257,7 @@ pub const CT_OP_PORTS: u16 = 2048;
 /// Bit of [`Op::Ct`]: the translation is chosen by a hash, as without [`CT_OP_RANDOM`]. For dumps.
 pub const CT_OP_HASH: u16 = 4096;
 /// Number of slots of a table of programs.
-pub const TAILS: u32 = 11;
+pub const TAILS: u32 = 12;
 
 /// A slot of the table of programs: `enum tail`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -273,6 +285,8 @@ pub enum Tail {
     Chain,
     /// Lookup of the packet in a packet from a port whose flow has [`FLOW_POP`].
     Tunnel,
+    /// Pushes the outer headers of a tunnel ([`Op::TunPush`]).
+    TunPush,
 }
 
 /// Declares [`Op`] and lists its variants.
@@ -297,7 +311,7 @@ macro_rules! ops {
 ops! {
     End, Output, Drop, PushVlan, PopVlan, SetEth, SetIpv4, SetIpv6, SetTcp, SetUdp, SetSctp,
     SetIcmp, SetArp, SetNd, SetNdExt, SetMpls, PushMpls, PopMpls, SetPriority, SetMark, Recirc,
-    Hash, Trunc, Sample, Meter, CheckLen, Copies, Ct, CtClear,
+    Hash, Trunc, Sample, Meter, CheckLen, Copies, Ct, CtClear, TunPush,
 }
 
 /// One flow, the part that the lookup of most packets reads: `struct slot`.
@@ -441,6 +455,25 @@ pub struct Program {
     pub again: u8,
     pub cuts: u8,
     pub pad: [u8; 2],
+}
+
+/// Outer headers of a tunnel: `struct tunnel_header`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+#[allow(missing_docs)]
+pub struct TunnelHeader {
+    pub bytes: [u8; TUNNEL_BYTES],
+    pub ip_sum: u32,
+    pub l4_sum: u32,
+    pub length: u16,
+    pub l4: u16,
+    pub flags: u16,
+    pub kind: u16,
+    pub first_port: u16,
+    pub last_port: u16,
+    pub path_mtu: u16,
+    pub pad: u16,
+    pub more_pad: [u32; 10],
 }
 
 /// A set of ports that XDP sends copies to: `struct port_set`.
@@ -642,15 +675,16 @@ const _: () = {
     assert!(offset_of!(Port, taken_up) == 24);
     assert!(size_of::<PortCount>() == 32);
     assert!(size_of::<Iface>() == 8);
-    assert!(size_of::<Counters>() == 192);
+    assert!(size_of::<Counters>() == 256);
+    assert!(size_of::<TunnelHeader>() == 256 && TUNNEL_BYTES.is_multiple_of(8));
+    assert!(offset_of!(TunnelHeader, ip_sum) == TUNNEL_BYTES);
     assert!(size_of::<MeterBand>() == 40);
     assert!(size_of::<Meter>() == 384);
     assert!(offset_of!(Meter, bands) == 24);
     assert!(size_of::<ConfigEntry>() == 72 + 8 * (FACTORS + TUNNEL_OPTIONS));
     assert!(offset_of!(ConfigEntry, miss_ifindex) == 36);
     assert!(offset_of!(ConfigEntry, factors) == 72);
-    // The last reason of programs. Those after it are of actions that only userspace runs.
-    assert!((datapath::DropReason::CtStale as usize) < DROPS);
+    assert!(datapath::DropReason::ALL.len() <= DROPS);
     assert!(Op::ALL.len() <= 32); // sets of instructions are bits of 32
-    assert!(Tail::Tunnel as u32 == TAILS - 1);
+    assert!(Tail::TunPush as u32 == TAILS - 1);
 };

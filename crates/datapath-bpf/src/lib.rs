@@ -52,6 +52,7 @@ pub mod flows;
 pub mod grace;
 pub mod hash;
 mod index;
+mod interned;
 pub mod keys;
 pub mod layout;
 pub mod load;
@@ -75,6 +76,7 @@ pub mod shared;
 pub mod slot;
 mod survey;
 pub mod sys;
+mod tunnel_headers;
 mod variant;
 
 pub use attachment::{

@@ -65,6 +65,7 @@ impl Hook {
                 (Tail::CtMove, "ct_move_tc"),
                 (Tail::Chain, "chain_tc"),
                 (Tail::Tunnel, "tunnel_tc"),
+                (Tail::TunPush, "tun_push_tc"),
             ],
             Hook::Xdp => &[
                 (Tail::Lookup, "lookup_xdp"),
@@ -75,6 +76,7 @@ impl Hook {
                 (Tail::Ct, "ct_xdp"),
                 (Tail::Chain, "chain_xdp"),
                 (Tail::Tunnel, "tunnel_xdp"),
+                (Tail::TunPush, "tun_push_xdp"),
             ],
         }
     }
@@ -97,7 +99,7 @@ impl Hook {
     /// Returns the names of the maps that the hook does not share with the other one.
     pub(crate) fn own_maps(self) -> &'static [&'static str] {
         match self {
-            Hook::Tc => &["tails", "states", "scratch", "saved"],
+            Hook::Tc => &["tails", "states", "scratch", "saved", "push_scratch"],
             Hook::Xdp => &["tails", "states", "undos", "scratch"],
         }
     }

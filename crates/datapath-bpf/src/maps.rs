@@ -111,7 +111,7 @@ impl Sizes {
     }
 
     /// Returns the name, the bytes of an element, and the number of elements of every shared array.
-    pub(crate) fn arrays(&self) -> [(&'static str, usize, u32); 19] {
+    pub(crate) fn arrays(&self) -> [(&'static str, usize, u32); 20] {
         [
             ("slots", size_of::<SlotEntry>(), self.flows),
             ("details", size_of::<SlotDetail>(), self.flows),
@@ -125,6 +125,7 @@ impl Sizes {
             ("recent", size_of::<Recent>(), self.shards.saturating_mul(self.flows)),
             ("totals", size_of::<Totals>(), self.flows),
             ("programs", size_of::<Program>(), self.programs),
+            ("tunnel_headers", size_of::<TunnelHeader>(), TUNNEL_HEADERS),
             ("ports", size_of::<Port>(), MAX_PORTS),
             ("port_stats", size_of::<PortCount>(), self.shards.saturating_mul(MAX_PORTS)),
             ("port_sets", size_of::<PortSet>(), PORT_SETS),
@@ -270,6 +271,8 @@ pub struct Maps {
     pub totals: Shared<Totals>,
     /// Action lists of flows.
     pub programs: Shared<Program>,
+    /// Outer headers of tunnels.
+    pub tunnel_headers: Shared<TunnelHeader>,
     /// Ports, by datapath port number.
     pub ports: Shared<Port>,
     /// Counters of ports whose packets no device counts, by shard and port.
@@ -322,6 +325,7 @@ impl Maps {
             recent: one(fds, &sizes, "recent")?,
             totals: one(fds, &sizes, "totals")?,
             programs: one(fds, &sizes, "programs")?,
+            tunnel_headers: one(fds, &sizes, "tunnel_headers")?,
             ports: one(fds, &sizes, "ports")?,
             port_stats: one(fds, &sizes, "port_stats")?,
             port_sets: one(fds, &sizes, "port_sets")?,
@@ -349,6 +353,7 @@ impl Maps {
             recent: Shared::private(of("recent")),
             totals: Shared::private(of("totals")),
             programs: Shared::private(of("programs")),
+            tunnel_headers: Shared::private(of("tunnel_headers")),
             ports: Shared::private(of("ports")),
             port_stats: Shared::private(of("port_stats")),
             port_sets: Shared::private(of("port_sets")),

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Action programs, one for each content, with the number of flows that use it.
-
-use hashbrown::HashMap;
+//! Action programs.
 
 use crate::encode::{Traits, is_program};
+use crate::interned::Interned;
 use crate::layout::{CELLS_TOTAL, Program};
 use crate::sets::SetNumber;
 use crate::shared::Shared;
@@ -33,56 +32,10 @@ impl Program {
     }
 }
 
-/// Bookkeeping over the shared array. The place of a program without flows may be overwritten at
-/// once, because a flow is counted until no packet runs it any more.
-pub(crate) struct Programs {
-    numbers: HashMap<Box<Program>, u32, foldhash::fast::RandomState>,
-    flows: Vec<u32>,
-    free: Vec<u32>,
-}
+/// The programs of flows.
+pub(crate) type Programs = Interned<Program>;
 
 impl Programs {
-    /// Returns a table without programs.
-    pub(crate) fn new() -> Programs {
-        Programs { numbers: HashMap::default(), flows: Vec::new(), free: Vec::new() }
-    }
-
-    /// Returns the number of different programs.
-    #[cfg(test)]
-    pub(crate) fn len(&self) -> usize {
-        self.numbers.len()
-    }
-
-    /// Returns the number of a program and counts one more flow there. `None`: there is no room.
-    pub(crate) fn acquire(&mut self, shared: &Shared<Program>, program: &Program) -> Option<u32> {
-        if let Some(number) = self.numbers.get(program) {
-            *self.flows.get_mut(*number as usize)? += 1;
-            return Some(*number);
-        }
-        let number = match self.free.pop() {
-            Some(number) => number,
-            None if self.flows.len() < shared.len() => {
-                self.flows.push(0);
-                self.flows.len() as u32 - 1
-            }
-            None => return None,
-        };
-        shared.write(number as usize, program);
-        *self.flows.get_mut(number as usize)? = 1;
-        self.numbers.insert(Box::new(*program), number);
-        Some(number)
-    }
-
-    /// Counts one flow less. Frees the place of a program without flows.
-    pub(crate) fn release(&mut self, shared: &Shared<Program>, number: u32) {
-        let Some(flows) = self.flows.get_mut(number as usize) else { return };
-        *flows = flows.saturating_sub(1);
-        if *flows == 0 {
-            self.numbers.remove(&shared.read(number as usize));
-            self.free.push(number);
-        }
-    }
-
     /// Counts a flow found in adopted tables. Returns false when `number` is no valid program.
     pub(crate) fn adopt_flow(&mut self, shared: &Shared<Program>, number: u32) -> bool {
         if number as usize >= shared.len() {
@@ -95,21 +48,8 @@ impl Programs {
         {
             return false;
         }
-        while self.flows.len() <= number as usize {
-            self.flows.push(0);
-        }
-        if let Some(flows) = self.flows.get_mut(number as usize) {
-            *flows += 1;
-        }
-        // Of two with one content either serves new flows.
-        self.numbers.entry(Box::new(program)).or_insert(number);
+        self.adopt(&program, number);
         true
-    }
-
-    /// Frees the unused programs. Called after the last [`Programs::adopt_flow`].
-    pub(crate) fn adopted(&mut self) {
-        let unused = self.flows.iter().enumerate().filter(|(_, flows)| **flows == 0);
-        self.free = unused.map(|(number, _)| number as u32).collect();
     }
 }
 
@@ -139,5 +79,17 @@ mod tests {
         let other = Program::new(&cells(3).cells, &Traits::default(), Some((SetNumber(0), true)));
         programs.release(&shared, 1);
         assert_eq!(programs.acquire(&shared, &other), Some(1), "another set is another program");
+    }
+
+    #[test]
+    fn of_two_places_with_one_content_the_known_one_stays() {
+        let shared = Shared::private(3);
+        let mut programs = Programs::new();
+        let program = Program::new(&[0; CELLS_TOTAL], &Traits::default(), None);
+        [0, 1].into_iter().for_each(|number| programs.adopt(&program, number));
+        programs.adopted();
+        programs.release(&shared, 1);
+        assert_eq!(programs.number(&program), Some(0));
+        assert_eq!(programs.acquire(&shared, &program), Some(0));
     }
 }

@@ -66,6 +66,24 @@ fn structures_are_the_same_in_c_and_here() {
         same!(&btf, "moves", Moves { turn, pad });
         same!(&btf, "totals", Totals { packets, bytes, begun, ended });
         same!(&btf, "program", Program { cells, set, exclude, growth, again, cuts, pad });
+        same!(
+            &btf,
+            "tunnel_header",
+            TunnelHeader {
+                bytes,
+                ip_sum,
+                l4_sum,
+                length,
+                l4,
+                flags,
+                kind,
+                first_port,
+                last_port,
+                path_mtu,
+                pad,
+                more_pad
+            }
+        );
         same!(&btf, "port_set", PortSet { mtu, blocked, blocked_port, count, ports });
         same!(
             &btf,
@@ -246,6 +264,7 @@ fn enumerations_are_the_same_in_c_and_here() {
         Tail::CtMove,
         Tail::Chain,
         Tail::Tunnel,
+        Tail::TunPush,
     ];
     let kinds = [
         TunnelKind::None,
@@ -259,9 +278,7 @@ fn enumerations_are_the_same_in_c_and_here() {
     assert_eq!(names_in("tail", "TAIL_"), tails.map(|tail| c_name("TAIL", &tail)));
     assert_eq!(tails.map(|tail| tail as usize), std::array::from_fn(|n| n));
     assert_eq!(tails.len(), TAILS as usize);
-    // The reasons that follow concern tunnels, which programs do not have.
-    assert_eq!(names_in("drop", "DROP_").len(), DROPS);
-    assert_eq!(datapath::DropReason::ALL[DROPS], datapath::DropReason::TunnelPop);
+    assert_eq!(names_in("drop", "DROP_").len(), datapath::DropReason::ALL.len());
 }
 
 /// Names and numbers that are no structures.
@@ -312,6 +329,12 @@ fn constants_are_the_same_in_c_and_here() {
         ("IFACE_NOTED", IFACE_NOTED.into()),
         ("IFACE_GENERIC", IFACE_GENERIC.into()),
         ("DROPS", DROPS as u64),
+        ("TUNNEL_HEADERS", TUNNEL_HEADERS.into()),
+        ("TUNNEL_BYTES", TUNNEL_BYTES as u64),
+        ("TUNNEL_UDP", TUNNEL_UDP.into()),
+        ("TUNNEL_CHECKSUM", TUNNEL_CHECKSUM.into()),
+        ("TUNNEL_IPV6", TUNNEL_IPV6.into()),
+        ("TUNNEL_WHOLE", TUNNEL_WHOLE.into()),
         ("MAX_METERS", MAX_METERS.into()),
         ("METER_BANDS", METER_BANDS as u64),
         ("MISS_ETHERTYPE", MISS_ETHERTYPE.into()),

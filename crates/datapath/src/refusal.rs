@@ -62,11 +62,17 @@ pub enum Refusal {
     CtPlace,
     /// The tier does not share the table of connections.
     CtTable,
+    /// The tier cannot push the headers of a tunnel.
+    TunnelHeader,
+    /// The headers of a tunnel are for a copy of the packet, which the tier cannot change alone.
+    TunnelPlace,
+    /// The tier holds as many headers of tunnels as it can.
+    TunnelHeadersFull,
 }
 
 impl Refusal {
     /// All of them, in the order of their counters: `ALL[r as usize]` is `r`.
-    pub const ALL: [Refusal; 27] = [
+    pub const ALL: [Refusal; 30] = [
         Refusal::TableFull,
         Refusal::Exists,
         Refusal::UnsupportedKey,
@@ -94,6 +100,9 @@ impl Refusal {
         Refusal::CtHelper,
         Refusal::CtPlace,
         Refusal::CtTable,
+        Refusal::TunnelHeader,
+        Refusal::TunnelPlace,
+        Refusal::TunnelHeadersFull,
     ];
 
     /// Text in dumps and counters.
@@ -126,6 +135,9 @@ impl Refusal {
             Refusal::CtHelper => "ct-helper",
             Refusal::CtPlace => "ct-place",
             Refusal::CtTable => "ct-table",
+            Refusal::TunnelHeader => "tunnel-header",
+            Refusal::TunnelPlace => "tunnel-place",
+            Refusal::TunnelHeadersFull => "tunnel-headers-full",
         }
     }
 
@@ -161,6 +173,11 @@ impl Refusal {
                 "a ct of the flow is in a clone, a sample or a branch amid its actions, or after push_vlan"
             }
             Refusal::CtTable => "the tier does not share the table of connections",
+            Refusal::TunnelHeader => {
+                "the tier pushes headers of vxlan, geneve and gre with Ethernet frames, without sequence numbers, up to 192 bytes"
+            }
+            Refusal::TunnelPlace => "the flow sends another copy after one in a tunnel",
+            Refusal::TunnelHeadersFull => "the tier holds as many headers of tunnels as it can",
         }
     }
 }
@@ -183,7 +200,7 @@ mod tests {
         for (i, refusal) in Refusal::ALL.into_iter().enumerate() {
             assert_eq!(refusal as usize, i);
         }
-        assert_eq!(Refusal::CtTable as usize + 1, Refusal::ALL.len(), "the last one");
+        assert_eq!(Refusal::TunnelHeadersFull as usize + 1, Refusal::ALL.len(), "the last one");
         let names: BTreeSet<_> = Refusal::ALL.into_iter().map(Refusal::name).collect();
         assert_eq!(names.len(), Refusal::ALL.len());
         assert!(Refusal::ALL.into_iter().all(|r| !r.meaning().is_empty()));

@@ -85,10 +85,13 @@ impl Eligibility {
             match action {
                 Action::Output(port) => self.narrow_output(*port, verdict),
                 Action::Userspace(_) => verdict.refuse(verdict.tiers, Refusal::NeedsUserspace),
-                Action::TunnelPush { .. }
-                | Action::SetTunnel(_)
-                | Action::PushEth { .. }
-                | Action::PopEth => verdict.refuse(verdict.tiers, Refusal::UnsupportedAction),
+                Action::TunnelPush { .. } => {
+                    let others = verdict.tiers.minus(TierSet::XDP_AND_TCX);
+                    verdict.refuse(others, Refusal::UnsupportedAction);
+                }
+                Action::SetTunnel(_) | Action::PushEth { .. } | Action::PopEth => {
+                    verdict.refuse(verdict.tiers, Refusal::UnsupportedAction)
+                }
                 Action::TunnelPop(port) => {
                     let pops = self.ports.get(port).map_or(TierSet::NONE, |port| port.pops);
                     verdict.refuse(verdict.tiers.minus(pops), Refusal::UnsupportedAction);

@@ -18,11 +18,12 @@ const OFFERS_AT_ONCE: usize = 2048;
 
 /// Reasons that pass by themselves: the provider gets room, or has lost the flow. Housekeeping
 /// offers a flow with one of them again, the busiest flows first.
-const WAITING: [Refusal; 5] = [
+const WAITING: [Refusal; 6] = [
     Refusal::TableFull,
     Refusal::Evicted,
     Refusal::MasksFull,
     Refusal::ProgramsFull,
+    Refusal::TunnelHeadersFull,
     Refusal::Lost,
 ];
 

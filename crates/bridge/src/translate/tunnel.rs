@@ -17,7 +17,6 @@
 //! So the bits that the next bridge reads of it need no mask, except for those that are still the
 //! packet's own: mark and priority.
 
-use super::Translation;
 use super::context::Context;
 use super::finish::{initial_mask, is_ip};
 use super::output::pipeline_fields;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Packets that met a `ct` in the programs, and go on in the daemon.
+//! Packets that met a `ct` or a `tnl_push` in the programs, and go on in the daemon.
 
 use std::sync::Arc;
 
@@ -45,6 +45,6 @@ impl BpfDatapath {
     /// Returns the actions of a flow from a place on. `None`: the flow was removed or replaced.
     fn list_from(&self, place: ListPlace) -> Option<Actions> {
         let cells = self.flows.cells_of(place.flow, place.installed)?;
-        decode::actions_from_ct(&cells, place.cell).map(Actions::from)
+        decode::actions_from(&cells, place.cell, &self.flows.header_of()).map(Actions::from)
     }
 }

@@ -6,7 +6,7 @@ use datapath::{Masked, Refusal, Set};
 use super::ct;
 use crate::layout::{
     CELLS, CELLS_TOTAL, CT_OP_FORCE, CT_OP_LABEL, CT_OP_MARK, FLOW_CHAIN, FLOW_CHAIN_END,
-    MAX_METERS, MAX_PORTS, Op,
+    MAX_METERS, MAX_PORTS, Op, TUNNEL_BYTES, TUNNEL_HEADERS,
 };
 
 /// Largest number of instructions of one flow. Each is a tail call, and a packet may make 33 of
@@ -191,6 +191,7 @@ const fn calls(op: Op) -> usize {
     match op {
         Op::Copies => 0,
         Op::Ct => 3,
+        Op::TunPush => 2,
         _ => 1,
     }
 }
@@ -215,7 +216,13 @@ const fn length(op: Op, a: u16) -> usize {
         | Op::CheckLen
         | Op::Copies
         | Op::CtClear => 1,
-        Op::SetTcp | Op::SetUdp | Op::SetSctp | Op::SetNdExt | Op::SetMpls | Op::SetMark => 2,
+        Op::SetTcp
+        | Op::SetUdp
+        | Op::SetSctp
+        | Op::SetNdExt
+        | Op::SetMpls
+        | Op::SetMark
+        | Op::TunPush => 2,
         Op::SetIpv4 => 4,
         Op::SetEth => 5,
         Op::SetArp => 7,
@@ -230,6 +237,39 @@ const fn length(op: Op, a: u16) -> usize {
 pub(crate) fn instruction_cells(first: u64) -> Option<(Op, usize)> {
     let op = *Op::ALL.get((first & 0xff) as usize)?;
     Some((op, length(op, (first >> 16) as u16)))
+}
+
+/// Returns the places of the instructions that push headers of tunnels. Total.
+fn pushes(cells: &[u64; CELLS_TOTAL]) -> impl Iterator<Item = usize> {
+    let mut at = 0;
+    std::iter::from_fn(move || {
+        loop {
+            let (op, length) = instruction_cells(*cells.get(at)?)?;
+            at += length;
+            if op == Op::TunPush {
+                return Some(at - length);
+            }
+        }
+    })
+}
+
+/// Returns the number and the length of each header that a program pushes. Total.
+pub(crate) fn headers_of(cells: &[u64; CELLS_TOTAL]) -> impl Iterator<Item = (u32, u16)> {
+    let first = move |at: usize| cells.get(at).copied().unwrap_or_default();
+    pushes(cells).map(move |at| ((first(at) >> 32) as u32, (first(at) >> 16) as u16))
+}
+
+/// Gives the headers that a program pushes other numbers. `None`: `number` returned that for one.
+pub(crate) fn renumber_headers(
+    cells: &[u64; CELLS_TOTAL],
+    mut number: impl FnMut(u32) -> Option<u32>,
+) -> Option<Box<[u64; CELLS_TOTAL]>> {
+    let mut all = Box::new(*cells);
+    for at in pushes(cells) {
+        let cell = all.get_mut(at)?;
+        *cell = *cell & 0xffff_ffff | u64::from(number((*cell >> 32) as u32)?) << 32;
+    }
+    Some(all)
 }
 
 /// Returns true when [`super::encode`] may have written `cells`: known instructions of the right
@@ -260,6 +300,7 @@ pub(crate) fn is_program(cells: &[u64; CELLS_TOTAL]) -> bool {
         let fits = match op {
             Op::Output => b < MAX_PORTS && a <= 1,
             Op::Meter => b < MAX_METERS,
+            Op::TunPush => b < TUNNEL_HEADERS && usize::from(a) <= TUNNEL_BYTES,
             Op::Sample | Op::CheckLen => {
                 targets.push(at + 1 + usize::from(a));
                 true
@@ -335,6 +376,10 @@ impl Traits {
             traits.cuts |= op == Op::Trunc;
             if matches!(op, Op::PushVlan | Op::PushMpls) {
                 traits.growth = traits.growth.saturating_add(4);
+            }
+            if op == Op::TunPush {
+                let added = u8::try_from(first >> 16 & 0xffff).unwrap_or(u8::MAX);
+                traits.growth = traits.growth.saturating_add(added);
             }
             if op == Op::Copies {
                 copying = true;

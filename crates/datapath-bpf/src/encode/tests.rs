@@ -243,6 +243,56 @@ fn what_cannot_run_here() {
     refused(&[push.clone(), push.clone(), push, label, TWO]);
 }
 
+/// `clone(tnl_push(...),2)` with the text of what follows the UDP or GRE port.
+fn tunnelled(size: u32, kind: u32, proto: u8, rest: &str) -> Action {
+    let text = format!(
+        "clone(tnl_push(tnl_port(8),header(size={size},type={kind},eth(dst=aa:55:00:00:00:01,\
+         src=aa:55:00:00:00:02,dl_type=0x0800),ipv4(src=10.0.0.1,dst=10.0.0.2,proto={proto},\
+         tos=0x0,ttl=64,frag=0x4000),{rest}),out_port(9)),2)"
+    );
+    datapath::text::parse(&text, &|_| None).unwrap().pop().unwrap()
+}
+
+fn vxlan(vni: u32, csum: &str) -> Action {
+    let rest = format!("udp(src=0,dst=4789,csum={csum}),vxlan(flags=0x8000000,vni=0x{vni:x})");
+    tunnelled(50, 4, 17, &rest)
+}
+
+#[test]
+fn a_copy_in_a_tunnel_is_last() {
+    let push = |number| [cell(Op::TunPush, 2, 50, number), 8 | 9 << 32];
+    let copy = || vxlan(7, "0x0");
+    let (cells, hooks) = program(&[copy()]);
+    let [first, ports] = push(0);
+    assert_eq!(cells, [first, ports, cell(Op::Output, 1, 1, 2)]);
+    assert_eq!(hooks, HookSet::all());
+    let (cells, hooks) = program(&[copy(), THREE]);
+    assert_eq!(cells, [cell(Op::Output, 1, 0, 3), first, ports, cell(Op::Output, 1, 1, 2)]);
+    assert_eq!(hooks, HookSet::TC, "another copy");
+    assert_eq!(program(&[THREE, copy()]).0, cells);
+    let place = Err(Refusal::TunnelPlace);
+    assert_eq!(encode(&[copy(), vxlan(8, "0x0")]), place);
+    assert_eq!(encode(&[copy(), Action::PopVlan, THREE]), place);
+    // One tunnel in another has both headers, and one header is there once.
+    let Action::Clone(mut nested) = copy() else { panic!() };
+    nested.pop();
+    nested.extend([vxlan(8, "0x0")]);
+    assert_eq!(encode(&[Action::Clone(nested)]).unwrap().headers.len(), 2);
+    let branch = Action::CheckPktLen { len: 9, greater: vec![copy()], not_greater: vec![copy()] };
+    assert_eq!(encode(&[branch]).unwrap().headers.len(), 1);
+}
+
+#[test]
+fn large_segments_have_no_outer_checksums_of_their_own() {
+    let flags = |action| encode(&[action]).unwrap().flags;
+    assert_eq!((flags(vxlan(7, "0x0")), flags(vxlan(7, "0xffff"))), (0, FLOW_NO_GSO));
+    let gre = |text| tunnelled(42, 3, 47, text);
+    assert_eq!(flags(gre("gre((flags=0x2000,proto=0x6558),key=0x1)")), 0);
+    assert_eq!(flags(gre("gre((flags=0x8000,proto=0x6558),csum=0x0)")), FLOW_NO_GSO);
+    let sequence = gre("gre((flags=0x1000,proto=0x6558),seq=0x0)");
+    assert_eq!(encode(&[sequence]), Err(Refusal::TunnelHeader));
+}
+
 #[test]
 fn what_is_below_a_popped_label_is_not_touched() {
     let pop = |ethertype| Action::PopMpls { ethertype };
@@ -277,7 +327,7 @@ fn what_is_below_a_popped_label_is_not_touched() {
     refused(&[Action::TunnelPop(PortNo(2)), Action::Output(PortNo(1))]);
     refused(&[Action::PopVlan, Action::TunnelPop(PortNo(2))]);
     assert_eq!(encode(&[Action::TunnelPop(PortNo(MAX_PORTS))]), Err(Refusal::PortNotHere));
-    refused(&[Action::Drop(DropReason::TunnelPop)]);
+    program(&[TWO, Action::Drop(DropReason::TunnelPop)]);
 }
 
 proptest! {

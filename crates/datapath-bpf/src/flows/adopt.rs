@@ -57,6 +57,7 @@ impl Flows {
                 }
             }
             inner.programs.adopted();
+            inner.headers.adopted();
             flows.sets.adopted(&flows.maps);
         }
         flows.free_the_rest()?;
@@ -93,6 +94,7 @@ impl Flows {
         let under = words.iter().zip(&mask).all(|(word, mask)| word & !mask == 0);
         let program = slot.program == NO_PROGRAM
             || (self.adopt_set(&slot)
+                && self.has_headers(&slot)
                 && inner.programs.adopt_flow(&self.maps.programs, slot.program));
         if !under || !program || slot.needs != keys::needs(&mask) || !keys::names_port(&mask) {
             inner.masks.release(&self.maps.masks, slot.mask);
@@ -107,6 +109,7 @@ impl Flows {
         record.see(&count);
         inner.record(number, record);
         inner.by_ufid.insert(ufid, number);
+        self.adopt_headers(inner, &slot);
         inner.count_features(self.features_of(&slot), 1);
         Ok(true)
     }
@@ -133,6 +136,33 @@ impl Flows {
         wanted.is_some_and(|(ports, exclude)| {
             exclude == (program.exclude != 0) && self.sets.adopt_flow(&self.maps, set, &ports)
         })
+    }
+
+    /// Returns the headers of tunnels that the program of a flow pushes, as its cells have them: number
+    /// and length.
+    fn headers_of(&self, slot: &Slot) -> Vec<(u32, u16)> {
+        if slot.program as usize >= self.maps.programs.len() {
+            return Vec::new();
+        }
+        encode::headers_of(&self.maps.programs.read(slot.program as usize).cells).collect()
+    }
+
+    /// Returns true when each header that the flow's program pushes is one that programs can push.
+    fn has_headers(&self, slot: &Slot) -> bool {
+        let header_of = self.header_of();
+        self.headers_of(slot).into_iter().all(|(number, length)| {
+            header_of(number).is_some_and(|held| held.length == length && held.header().is_some())
+        })
+    }
+
+    /// Counts the flow at the headers that its program pushes.
+    fn adopt_headers(&self, inner: &mut Inner, slot: &Slot) {
+        let header_of = self.header_of();
+        for (number, _) in self.headers_of(slot) {
+            if let Some(held) = header_of(number) {
+                inner.headers.adopt(&held, number);
+            }
+        }
     }
 
     /// Checks a slot by its own contents alone.

@@ -61,7 +61,9 @@ impl Flows {
                 let reason = reason.filter(|reason| *reason != DropReason::Flow);
                 reason.map(Action::Drop).into_iter().collect()
             }
-            (NO_PORT, program) => decode::actions(&self.maps.programs.read(program as usize).cells),
+            (NO_PORT, program) => {
+                decode::actions(&self.maps.programs.read(program as usize).cells, &self.header_of())
+            }
             (port, _) => vec![Action::Output(PortNo(port))],
         })
     }

@@ -176,6 +176,7 @@ impl Flows {
         if held.program != NO_PROGRAM {
             let program = self.maps.programs.read(held.program as usize);
             inner.programs.release(&self.maps.programs, held.program);
+            self.release_headers(inner, &program.cells);
             program.set().into_iter().for_each(|set| self.sets.release(set));
         }
         if let Some(record) = inner.records.get_mut(at) {

@@ -27,14 +27,14 @@ pub(super) fn maps(max_flows: u32) -> Maps {
     maps
 }
 
-fn table(max_flows: u32) -> Flows {
+pub(super) fn table(max_flows: u32) -> Flows {
     let maps = maps(max_flows);
     let factors = hash::factors();
     maps.configure(&factors);
     Flows::new(maps, Vec::new(), factors, Grace::Nobody, Clock::new())
 }
 
-fn megaflow(id: u32, actions: &[Action]) -> Megaflow {
+pub(super) fn megaflow(id: u32, actions: &[Action]) -> Megaflow {
     let mut matching = Match::ANY;
     matching.set(Field::InPort, 1);
     matching.set(Field::RecircId, 0);
@@ -76,11 +76,11 @@ fn packet(flows: &Flows, flow: &Megaflow) -> Option<u32> {
     Some(Slot::read(&flows.maps, slot as usize).output)
 }
 
-fn install(flows: &Flows, flow: &Megaflow) -> Result<HookSet, Refusal> {
+pub(super) fn install(flows: &Flows, flow: &Megaflow) -> Result<HookSet, Refusal> {
     flows.install(flow, HookSet::all(), |_| {})
 }
 
-fn remove(flows: &Flows, ufid: Ufid) -> Option<FlowStats> {
+pub(super) fn remove(flows: &Flows, ufid: Ufid) -> Option<FlowStats> {
     let mut got = None;
     flows.remove_many(&[ufid], &mut |_, stats| got = Some(stats));
     got

@@ -20,6 +20,7 @@ use datapath_bpf::{Config, hash, keys};
 
 mod cpus;
 pub mod frames;
+pub mod tunnels;
 
 pub use cpus::*;
 
@@ -207,6 +208,9 @@ impl Bed {
         let Effect::Program(cells) = &encoded.effect else { panic!("{actions:?}") };
         let set = encoded.traits.copies.as_deref().map(|ports| (self.put_set(ports), false));
         self.maps.programs.write(0, &Program::new(cells, &encoded.traits, set));
+        for (number, header) in encoded.headers.iter().enumerate() {
+            self.maps.tunnel_headers.write(number, header);
+        }
         (flow.program, flow.flags) = (0, encoded.flags);
     }
 
@@ -418,6 +422,34 @@ impl Bed {
         flags: u32,
     ) -> std::io::Result<(Outcome, u32)> {
         run_entry(self.entry(), frame, repeat, flags)
+    }
+
+    /// Runs a packet that is still to be segmented into this many bytes of data.
+    #[allow(dead_code)] // not every file of tests needs it
+    pub fn run_gso(&self, frame: &[u8], gso_size: u32) -> Outcome {
+        // `struct __sk_buff` of include/uapi/linux/bpf.h, of which this is the part up to gso_size.
+        const GSO_SEGS: usize = 164 / 4;
+        const GSO_SIZE: usize = 176 / 4;
+        let mut skb = [0u32; GSO_SIZE + 1];
+        (skb[GSO_SEGS], skb[GSO_SIZE]) = (2, gso_size);
+        let mut out = vec![0u8; frame.len() + 256];
+        let mut opts = libbpf_sys::bpf_test_run_opts {
+            sz: size_of::<libbpf_sys::bpf_test_run_opts>() as _,
+            data_in: frame.as_ptr().cast(),
+            data_size_in: frame.len() as u32,
+            data_out: out.as_mut_ptr().cast(),
+            data_size_out: out.len() as u32,
+            ctx_in: (&raw const skb).cast(),
+            ctx_size_in: size_of_val(&skb) as u32,
+            repeat: 1,
+            ..Default::default()
+        };
+        // SAFETY: the buffers live through the call and have the lengths that are passed.
+        let err =
+            unsafe { libbpf_sys::bpf_prog_test_run_opts(self.entry.as_raw_fd(), &raw mut opts) };
+        assert_eq!(err, 0);
+        out.truncate(opts.data_size_out as usize);
+        Outcome { verdict: opts.retval, frame: out }
     }
 
     /// The program that packets meet first.

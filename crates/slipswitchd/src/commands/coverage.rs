@@ -197,6 +197,9 @@ refusal_counters! {
     CtHelper => "ct_helper",
     CtPlace => "ct_place",
     CtTable => "ct_table",
+    TunnelHeader => "tunnel_header",
+    TunnelPlace => "tunnel_place",
+    TunnelHeadersFull => "tunnel_headers_full",
 }
 
 /// Past values of all counters, newest last.

@@ -1,0 +1,436 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* Encapsulation: the program in TAIL_TUN_PUSH runs OP_TUN_PUSH and goes on after it. The result is that
+ * of tunnel::Header::push: docs/design/36-encapsulation-in-bpf.md.
+ *
+ * A packet that cannot have its headers here is unchanged. At tc it goes up at this instruction, and
+ * the daemon runs the rest of the list. At XDP it goes on to the next hook if nothing has changed it.
+ */
+#ifndef SLIPSWITCH_TUNNEL_PUSH_H
+#define SLIPSWITCH_TUNNEL_PUSH_H
+
+#include "exec.h"
+#include "push_sum.h"
+
+#define PUSH_TAGS 3 /* most VLAN tags that are moved into the inner frame */
+#define PUSH_INNER (ETH_HLEN + 4 * PUSH_TAGS)
+#define IPV4_LENGTH 20
+#define IPV6_LENGTH 40
+#define PUSH_LEAST (ETH_HLEN + IPV4_LENGTH + 4) /* bytes of the shortest header */
+
+/* The values in which headers of packets differ. */
+struct push {
+	__u32 length;   /* bytes of the header */
+	__u32 payload;  /* bytes of the inner frame, with all tags */
+	__u32 segment;  /* as in struct state */
+	__u32 hash;     /* of the inner packet */
+	__u32 sum;      /* of the words of the inner frame, if the header has a checksum */
+	__u32 out_port;
+};
+
+/* Returns bytes of the outer IP packet. */
+static __always_inline __u32 push_ip_length(const struct push *p)
+{
+	return p->length - ETH_HLEN + p->payload;
+}
+
+/* Returns the most bytes of an outer IP packet. */
+static __always_inline __u32 push_longest(const struct tunnel_header *t)
+{
+	return t->path_mtu ? t->path_mtu : 0xffff;
+}
+
+/**
+ * push_fill - Fills in what differs between packets.
+ * @h: the header, at least up to the checksum of the header after IP
+ * @t: the same as all packets have it
+ * @p: the values
+ * @l4: offset of the header after IP; a constant
+ */
+static __always_inline void push_fill(__u8 *h, const struct tunnel_header *t, const struct push *p,
+				      const __u32 l4)
+{
+	__u16 length = bpf_htons(push_ip_length(p) - (l4 - ETH_HLEN)), source = 0, sum;
+	__u32 range = t->last_port > t->first_port ? t->last_port - t->first_port : 0;
+	__u64 all = (__u64)t->l4_sum + p->sum;
+
+	if (t->flags & TUNNEL_IPV6) {
+		*(__u16 *)(h + 18) = length;
+	} else {
+		__u16 total = bpf_htons(push_ip_length(p)), id = 0;
+
+		if (!(t->flags & TUNNEL_WHOLE)) {
+			id = bpf_get_prandom_u32();
+			*(__u16 *)(h + 18) = id;
+		}
+		*(__u16 *)(h + 16) = total;
+		*(__u16 *)(h + 24) = ~checksum_fold((__u64)t->ip_sum + total + id);
+	}
+	if (t->flags & TUNNEL_UDP) {
+		source = bpf_htons(t->first_port + ((__u64)p->hash * range >> 32));
+		*(__u16 *)(h + l4) = source;
+		*(__u16 *)(h + l4 + 4) = length;
+		all += (__u64)source + length + length; /* the second one is in the pseudo header */
+	}
+	if (!(t->flags & TUNNEL_CHECKSUM))
+		return;
+	sum = ~checksum_fold(all);
+	if (t->flags & TUNNEL_UDP)
+		*(__u16 *)(h + l4 + 6) = sum ? sum : 0xffff; /* 0 means that there is no checksum */
+	else
+		*(__u16 *)(h + l4 + 4) = sum;
+}
+
+#if AT_XDP
+
+/* XDP: the next hook starts again with the frame as it arrived, if the frame is known. */
+static __always_inline int push_leave(hook_ctx *ctx, struct state *st)
+{
+	if (st->depth ? undo_restore(ctx) : st->pc)
+		return drop(DROP_TUNNEL_PUSH);
+	COUNT(passed);
+	return VERDICT_NONE;
+}
+
+/**
+ * push_bytes - Puts a header in front of the frame.
+ * @ctx: the frame; pointers into it become invalid
+ * @t: the header
+ * @length: its bytes
+ *
+ * Whole words are copied. The last one reaches into the inner frame, whose first word is written again.
+ *
+ * Return: 0, or not 0 when there is no headroom.
+ */
+static __always_inline int push_bytes(hook_ctx *ctx, const struct tunnel_header *t, __u64 length)
+{
+	const __u64 *from = (const __u64 *)t->bytes;
+	void *to = data_of(ctx), *end;
+	__u64 first;
+
+	if (to + ETH_HLEN > data_end_of(ctx))
+		return -1;
+	first = load64(to);
+	if (bpf_xdp_adjust_head(ctx, -(int)length))
+		return -1;
+	to = data_of(ctx);
+	end = data_end_of(ctx);
+	if (to + 32 > end)
+		return -1;
+#pragma unroll
+	for (int i = 0; i < 4; i++)
+		((__u64 *)to)[i] = from[i];
+	to += 32;
+#pragma clang loop unroll(disable)
+	for (__u32 i = 4; i < TUNNEL_BYTES / 8; i++) {
+		if (i * 8 >= length)
+			break;
+		if (to + 8 > end)
+			return -1;
+		*(__u64 *)to = from[i];
+		to += 8;
+	}
+	to = data_of(ctx);
+	opaque(length);
+	length &= 0xff; /* the verifier has lost its bounds */
+	to += length;
+	if (to + 8 > end)
+		return -1;
+	*(__u64 *)to = first;
+	return 0;
+}
+
+/**
+ * push_place - Puts the filled header in front of the frame.
+ * @ctx: the frame; pointers into it become invalid
+ * @st: its state
+ * @t: the header
+ * @p: the values
+ *
+ * Return: 0, or not 0 when the frame is unchanged.
+ */
+static __always_inline int push_place(hook_ctx *ctx, struct state *st,
+				      const struct tunnel_header *t, const struct push *p)
+{
+	__u8 *h;
+
+	if (push_bytes(ctx, t, p->length))
+		return -1;
+	h = data_of(ctx);
+	if (t->flags & TUNNEL_IPV6) {
+		if ((void *)h + ETH_HLEN + IPV6_LENGTH + 8 <= data_end_of(ctx))
+			push_fill(h, t, p, ETH_HLEN + IPV6_LENGTH);
+	} else if ((void *)h + ETH_HLEN + IPV4_LENGTH + 8 <= data_end_of(ctx)) {
+		push_fill(h, t, p, ETH_HLEN + IPV4_LENGTH);
+	}
+	return 0;
+}
+
+/* XDP: no frame is to be segmented. */
+static __always_inline bool push_measure(hook_ctx *ctx, const struct tunnel_header *t,
+					 struct push *p)
+{
+	return push_ip_length(p) <= push_longest(t);
+}
+
+#else
+
+/* The bytes to write: the header, and the inner Ethernet header with tags. */
+struct push_scratch {
+	__u8 bytes[TUNNEL_BYTES + 32];
+};
+_Static_assert(PUSH_INNER <= 32, "room for the inner Ethernet header");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct push_scratch);
+} push_scratch SEC(".maps");
+
+/* Sends a packet up, at its OP_TUN_PUSH; returns the verdict. */
+static __always_inline int push_leave(hook_ctx *ctx, struct state *st)
+{
+	st->resumes = 1;
+	return tail_call(ctx, TAIL_MISS);
+}
+
+/**
+ * push_measure - Finds the longest segment that the outer packet will have.
+ * @ctx: the packet
+ * @t: the header
+ * @p: `segment` is set
+ *
+ * Return: false when a length of the outer packet is unknown, or too long for its header or its path.
+ */
+static __always_inline bool push_measure(hook_ctx *ctx, const struct tunnel_header *t,
+					 struct push *p)
+{
+	__u32 segment;
+
+	p->segment = 1;
+	if (!is_gso(ctx))
+		return push_ip_length(p) <= push_longest(t);
+	segment = exec_segment_length(ctx);
+	if (!segment)
+		return false;
+	segment += p->length + tag_length(ctx);
+	p->segment = segment;
+	return push_ip_length(p) <= 0xffff && segment - ETH_HLEN <= push_longest(t);
+}
+
+/**
+ * push_room - Makes room in front of the packet.
+ * @ctx: the packet; pointers into it become invalid
+ * @st: its state, whose `covered` follows
+ * @t: the header
+ * @room: bytes of the header and of the tags that go into the inner frame
+ * @inner: bytes of the inner Ethernet header with these tags
+ *
+ * The first helper marks the packet as one in a tunnel: a device, or the kernel, then segments both
+ * packets and finishes the inner checksum. It refuses frames that are not IP, and packets that are in
+ * a tunnel already. The second helper marks nothing, which is right for whole packets.
+ *
+ * Return: 0, or not 0 when the packet is unchanged.
+ */
+static __always_inline int push_room(hook_ctx *ctx, struct state *st,
+				     const struct tunnel_header *t, __u32 room, __u64 inner)
+{
+	__u64 flags = BPF_F_ADJ_ROOM_FIXED_GSO | BPF_F_ADJ_ROOM_NO_CSUM_RESET |
+		      BPF_F_ADJ_ROOM_ENCAP_L2_ETH | BPF_F_ADJ_ROOM_ENCAP_L2(inner);
+
+	flags |= t->flags & TUNNEL_IPV6 ? BPF_F_ADJ_ROOM_ENCAP_L3_IPV6 :
+					  BPF_F_ADJ_ROOM_ENCAP_L3_IPV4;
+	flags |= t->flags & TUNNEL_UDP ? BPF_F_ADJ_ROOM_ENCAP_L4_UDP : BPF_F_ADJ_ROOM_ENCAP_L4_GRE;
+	/* The room begins at the kernel's network header. */
+	if (st->covered == ETH_HLEN && !bpf_skb_adjust_room(ctx, room, BPF_ADJ_ROOM_MAC, flags))
+		return 0;
+	if (is_gso(ctx) || bpf_skb_change_head(ctx, room, 0))
+		return -1;
+	st->covered += room;
+	return 0;
+}
+
+/**
+ * push_write - Writes the filled header, and the inner Ethernet header after it.
+ * @ctx: the packet, with room; pointers into it become invalid
+ * @st: its state
+ * @t: the header
+ * @p: the values
+ * @eth: the inner Ethernet header without tags
+ * @tags: the tags, outermost first, as they lie in a frame
+ * @count: how many
+ *
+ * Return: 0 or an error.
+ */
+static __always_inline int push_write(hook_ctx *ctx, const struct state *st,
+				      const struct tunnel_header *t, const struct push *p,
+				      const __be16 *eth, const __u32 *tags, __u64 count)
+{
+	__u32 zero = 0;
+	struct push_scratch *s = bpf_map_lookup_elem(&push_scratch, &zero);
+	__u64 length = p->length, bytes;
+	__u8 *inner;
+
+	if (!s)
+		return -1;
+	__builtin_memcpy(s->bytes, t->bytes, sizeof(t->bytes));
+	if (t->flags & TUNNEL_IPV6)
+		push_fill(s->bytes, t, p, ETH_HLEN + IPV6_LENGTH);
+	else
+		push_fill(s->bytes, t, p, ETH_HLEN + IPV4_LENGTH);
+	opaque(length);
+	if (length < PUSH_LEAST || length > TUNNEL_BYTES)
+		return -1;
+	opaque(count);
+	if (count > PUSH_TAGS)
+		return -1;
+	inner = s->bytes + length;
+	bytes = 4 * count;
+	__builtin_memcpy(inner, eth, 2 * ETH_ALEN);
+#pragma unroll
+	for (int i = 0; i < PUSH_TAGS; i++)
+		if (i < count)
+			__builtin_memcpy(inner + 2 * ETH_ALEN + 4 * i, &tags[i], 4);
+	inner += bytes;
+	__builtin_memcpy(inner + 2 * ETH_ALEN, &eth[ETH_ALEN], 2);
+	bytes += length; /* after the outer Ethernet header */
+	opaque(bytes);
+	if (bytes < PUSH_LEAST || bytes > TUNNEL_BYTES + 4 * PUSH_TAGS)
+		return -1;
+	if (bpf_skb_store_bytes(ctx, 0, s->bytes, ETH_HLEN, 0))
+		return -1;
+	return bpf_skb_store_bytes(ctx, ETH_HLEN, s->bytes + ETH_HLEN, bytes,
+				   ETH_HLEN < st->covered ? 0 : BPF_F_RECOMPUTE_CSUM);
+}
+
+/**
+ * push_place - Puts the filled header in front of the packet.
+ * @ctx: the packet; pointers into it become invalid
+ * @st: its state
+ * @t: the header
+ * @p: the values
+ *
+ * A tag that is kept outside of the frame would become one of the outer packet, so it goes into the inner frame.
+ *
+ * Return: 0; negative when the packet is unchanged; positive when it is to be dropped.
+ */
+static __always_inline int push_place(hook_ctx *ctx, struct state *st,
+				      const struct tunnel_header *t, const struct push *p)
+{
+	__u32 tags[PUSH_TAGS] = {}, count = 0;
+	__be16 eth[ETH_HLEN / 2];
+	int shift;
+
+#pragma unroll
+	for (int i = 0; i < PUSH_TAGS; i++) {
+		if (!has_tag(ctx))
+			break;
+		tags[i] = bpf_htonl((__u32)tag_tpid(ctx) << 16 | tag_tci(ctx));
+		if (tag_pop_raw(ctx, st))
+			return 1;
+		count++;
+	}
+	if (!has_tag(ctx) && !bpf_skb_load_bytes(ctx, 0, eth, sizeof(eth)) &&
+	    !push_room(ctx, st, t, p->length + 4 * count, ETH_HLEN + 4 * count))
+		return push_write(ctx, st, t, p, eth, tags, count) ? 1 : 0;
+#pragma unroll
+	for (int i = PUSH_TAGS - 1; i >= 0; i--) {
+		__u32 tag = bpf_ntohl(tags[i]);
+
+		if (i < count && tag_push(ctx, st, tag >> 16, tag, &shift))
+			return 1;
+	}
+	return -1;
+}
+
+#endif
+
+/**
+ * push_end - Goes on after the instruction.
+ * @ctx: the outer packet
+ * @st: its state
+ * @t: the header that was pushed
+ * @p: the values
+ *
+ * Return: the verdict.
+ */
+static __always_inline int push_end(hook_ctx *ctx, struct state *st, const struct tunnel_header *t,
+				    const struct push *p)
+{
+	struct program *program;
+	__u32 pc = st->pc + 2;
+	int verdict;
+
+	st->pc = pc;
+	st->mpls = 0;
+	st->l3 = ETH_HLEN;
+	st->l4 = t->l4;
+	st->in_port = p->out_port;
+	st->recirc_id = 0;
+	st->dp_hash = 0;
+	st->tunnelled = 0;
+	st->tracked = 0;
+	st->ct_cached = 0;
+#if !AT_XDP
+	st->segment = p->segment;
+	st->no_peer = 1;
+#endif
+	/* Most packets are sent at once. */
+	program = bpf_map_lookup_elem(&programs, &st->program);
+	if (program && pc < CELLS) {
+		__u64 cell = program->cells[pc];
+
+		if ((cell & 31) == OP_OUTPUT && cell >> 16 & 0xffff) {
+			verdict = exec_output(ctx, st, cell >> 32);
+			deferred_counts_flush(st);
+			return verdict;
+		}
+	}
+	return tail_call(ctx, TAIL_EXEC);
+}
+
+/**
+ * push - The program in TAIL_TUN_PUSH: pushes the headers of a tunnel, and goes on with the list.
+ * @ctx: the packet
+ *
+ * Return: the verdict.
+ */
+static __always_inline int push(hook_ctx *ctx)
+{
+	struct state *st = state_here();
+	const struct tunnel_header *t;
+	struct program *program;
+	struct push p = {};
+	__u32 pc, number;
+	int err;
+
+	if (!st)
+		return drop(DROP_UNSUPPORTED);
+	st->calls++;
+	pc = st->pc;
+	program = bpf_map_lookup_elem(&programs, &st->program);
+	if (!program || pc >= CELLS)
+		return drop(DROP_UNSUPPORTED);
+	number = program->cells[pc] >> 32;
+	p.out_port = program->cells[pc + 1] >> 32;
+	t = bpf_map_lookup_elem(&tunnel_headers, &number);
+	if (!t)
+		return drop(DROP_UNSUPPORTED);
+	p.length = t->length;
+	if (p.length < PUSH_LEAST || p.length > TUNNEL_BYTES)
+		return drop(DROP_UNSUPPORTED);
+	p.payload = frame_length(ctx);
+	if (!push_measure(ctx, t, &p))
+		return push_leave(ctx, st);
+	if (t->flags & (TUNNEL_UDP | TUNNEL_CHECKSUM) &&
+	    push_examine(ctx, st, t->flags, &p.hash, &p.sum))
+		return push_leave(ctx, st);
+	err = push_place(ctx, st, t, &p);
+	if (err < 0)
+		return push_leave(ctx, st);
+	if (err)
+		return drop(DROP_TUNNEL_PUSH);
+	return push_end(ctx, st, t, &p);
+}
+
+#endif
