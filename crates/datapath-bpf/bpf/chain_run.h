@@ -16,22 +16,24 @@
  * @tcp: not 0: the connection is of TCP, else of UDP
  * @now: ct_now()
  *
- * Return: 0, because such a function must return a number.
+ * Return: the number of ticks after which it is to be moved again, at least 1.
  */
 __noinline int chain_touch(__u32 slot, __u64 head, __u32 tcp, __u32 now)
 {
 	struct ct_found found = { .head = head, .slot = slot };
 	struct ct_conn *c = ct_conn_at(slot);
-	__u32 policy;
+	__u32 policy, timeout, rest;
 
 	if (!c)
-		return 0;
+		return 1;
 	policy = ct_load(c->words[CT_CONN_MARK]) >> CT_MARK_POLICY_SHIFT & 0xfff;
-	if (tcp)
-		ct_touch(&found, 0, ct_timeout(policy, CT_TCP_ESTABLISHED, 86400), now);
-	else
-		ct_touch(&found, 0, ct_timeout(policy, CT_UDP_MULTIPLE, 30), now);
-	return 0;
+	timeout = tcp ? ct_timeout(policy, CT_TCP_ESTABLISHED, 86400) :
+			ct_timeout(policy, CT_UDP_MULTIPLE, 30);
+	ct_touch(&found, 0, timeout, now);
+	rest = timeout / CHAIN_REST_SHARE;
+	if (rest > CHAIN_MOST_TICKS)
+		rest = CHAIN_MOST_TICKS;
+	return rest ? rest : 1;
 }
 
 /* Returns the result for a packet, or NULL. `place` becomes its number. */
@@ -66,16 +68,19 @@ static __always_inline bool chain_flows_live(const struct chain *c)
  * @i: number of the connection
  * @p: the packet
  * @now: ct_now()
+ * @rest: ticks after which the expiries are to be checked again, if they are checked now; 0: they are
+ *        not. Falls to those of this connection.
  *
  * All of it can be done twice.
  *
  * Return: false when the connection is not as it was, or the packet moves its state.
  */
 static __always_inline bool chain_advance(const struct chain *c, const int i,
-					  const struct chain_packet *p, __u32 now)
+					  const struct chain_packet *p, __u32 now, __u32 *rest)
 {
 	const struct chain_conn *kept = &c->conns[i];
 	struct ct_conn *conn = ct_conn_at(kept->slot);
+	__u32 ticks;
 	__u64 head;
 
 	if (!conn)
@@ -87,8 +92,11 @@ static __always_inline bool chain_advance(const struct chain *c, const int i,
 		return false;
 	if (p->tcp && !ct_advance_tcp(kept->slot, c->flags >> i & 1, &p->segment))
 		return false;
-	if (c->touched != now)
-		chain_touch(kept->slot, head, p->tcp, now);
+	if (!*rest)
+		return true;
+	ticks = chain_touch(kept->slot, head, p->tcp, now);
+	if (ticks < *rest)
+		*rest = ticks;
 	return true;
 }
 
@@ -160,23 +168,29 @@ static __always_inline int chain_send(hook_ctx *ctx, __u32 in_port)
 	struct chain_packet p = {};
 	struct port *port;
 	struct chain *c;
-	__u32 now, place;
+	__u32 now, place, rest;
+	__s32 late;
 	int err;
 
 	if (!chain_parse(ctx, &v, in_port, &p))
 		return NOT_HERE;
 	c = chain_find(&p, &place);
 	now = ct_now();
-	if (!c || now - c->touched > CHAIN_LONGEST_REST || !chain_flows_live(c))
+	if (!c)
 		return NOT_HERE;
+	late = now - c->due;
+	if (late > CHAIN_LONGEST_REST || !chain_flows_live(c))
+		return NOT_HERE;
+	rest = late >= 0 ? CHAIN_MOST_TICKS : 0;
 	port = port_of(c->output);
 	if (!output_can_redirect(&v, port))
 		return NOT_HERE;
 #pragma unroll
 	for (int i = 0; i < CHAIN_CONNS; i++)
-		if (i < c->length && !chain_advance(c, i, &p, now))
+		if (i < c->length && !chain_advance(c, i, &p, now, &rest))
 			return NOT_HERE;
-	c->touched = now;
+	if (rest)
+		c->due = now + rest;
 	chain_count(c, v.length, p.tcp_flags);
 	count_ingress(in_port, v.length);
 	if (c->flags & CHAIN_EDITS) {
