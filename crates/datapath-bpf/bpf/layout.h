@@ -348,9 +348,13 @@ struct port {
 	__u64 peer_mac; /* PORT_PEER: address of the other end, in the first six bytes */
 	__u64 ct_closed_until; /* no packet goes up at an OP_CT before this time */
 	__u32 tunnel;        /* enum tunnel_kind: the port is of a tunnel, and has no device */
-	__u32 tunnel_helper; /* tunnel: the kernel's device that takes packets which cannot be popped
-			      * here because they are still to be segmented. 0: none */
+	__u32 tunnel_helper; /* tunnel: interface by which packets that cannot be popped here, because they
+			      * are still to be segmented, enter the host's stack, where a tunnel
+			      * device of the kernel pops them (tunnel_helper.h). 0: there is none */
 };
+
+/* port.tunnel_helper: packets enter the host's stack where they have arrived. */
+#define HELPER_PASS 0xffffffffu
 
 /* Tunnels that programs pop. */
 enum tunnel_kind {

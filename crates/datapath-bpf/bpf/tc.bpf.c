@@ -10,6 +10,7 @@
 #include "ct_move.h"
 #include "chain_run.h"
 #include "tunnel.h"
+#include "tunnel_helper.h"
 #include "tunnel_push.h"
 #include "underlay.h"
 
@@ -31,6 +32,13 @@ SEC("tc")
 int entry_tc_egress(struct __sk_buff *ctx)
 {
 	return enter(ctx);
+}
+
+/* Tunnel devices of the kernel. Nothing that comes out of them reaches the host's stack. */
+SEC("tc")
+int entry_tc_helper(struct __sk_buff *ctx)
+{
+	return helper_return(ctx);
 }
 
 SEC("tc")

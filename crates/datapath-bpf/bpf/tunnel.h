@@ -380,6 +380,32 @@ __noinline int tunnel_peek(hook_ctx *ctx, __u32 kind)
 	return PEEKED;
 }
 
+#if !AT_XDP
+
+/**
+ * tunnel_give - Leaves a packet that is still to be segmented to the kernel's device of the tunnel.
+ * @ctx: the packet, as it arrived
+ * @st: its state
+ * @entrance: port.tunnel_helper
+ *
+ * The packet comes out of the device as one of the tunnel's port (tunnel_helper.h).
+ *
+ * Return: the verdict.
+ */
+static __always_inline int tunnel_give(hook_ctx *ctx, const struct state *st, __u32 entrance)
+{
+	__u32 bytes = frame_length(ctx);
+
+	count_flow(st->outer_flow, bytes, 0);
+	count_ingress(st->outer_port, bytes);
+	count_tx(st->in_port, bytes);
+	if (entrance == HELPER_PASS || entrance == ctx->ifindex)
+		return VERDICT_NONE;
+	return bpf_redirect(entrance, BPF_F_INGRESS);
+}
+
+#endif
+
 /**
  * tunnel - The program in TAIL_TUNNEL: looks up the packet in a packet whose flow has FLOW_POP.
  * @ctx: the packet, with `outer_port`, `outer_flow` and `popping` in the state
@@ -392,7 +418,7 @@ static __always_inline int tunnel(hook_ctx *ctx)
 	struct slot_detail *detail;
 	struct emc_key key = {};
 	struct port *port;
-	__u32 length, tcp_flags;
+	__u32 entrance, length, tcp_flags;
 	int err, verdict;
 	bool has_key;
 
@@ -409,13 +435,20 @@ static __always_inline int tunnel(hook_ctx *ctx)
 		return lookup_leave_state(ctx, st);
 	st->in_port = detail->tunnel;
 	port = port_of(st->in_port);
-	if (!port || !port->tunnel || is_gso(ctx))
+	if (!port || !port->tunnel)
+		return lookup_leave_state(ctx, st);
+	entrance = *(volatile __u32 *)&port->tunnel_helper;
+	if (is_gso(ctx) && (!entrance || has_tag(ctx)))
 		return lookup_leave_state(ctx, st);
 	err = tunnel_peek(ctx, port->tunnel);
 	if (err == PEEK_PULL)
 		return lookup_unparsed(ctx, PARSE_PULL, st);
 	if (err)
 		return lookup_leave_state(ctx, st);
+#if !AT_XDP
+	if (is_gso(ctx))
+		return tunnel_give(ctx, st, entrance);
+#endif
 	st->tunnelled = 1;
 	has_key = tunnel_key(ctx, st, &key, &length, &tcp_flags);
 	if (has_key) {

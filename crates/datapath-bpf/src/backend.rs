@@ -5,7 +5,7 @@
 
 use crate::attachment::{AttachError, Attachment, Held, HookSet, RxOwner, Unavailable};
 use crate::{BpfDatapath, miss};
-use datapath::offload::{Reason, UpcallAccount};
+use datapath::offload::{Reason, TunnelHelper, TunnelHelperCounts, UpcallAccount};
 use datapath::{
     Actions, AdoptedPort, DropReason, FlowStats, LookupStats, Megaflow, MeterConfig, MeterStats,
     MissOrigin, PortCounts, PortNo, Refusal, TunnelEndpoint, Ufid,
@@ -131,6 +131,20 @@ pub trait Backend: Send + Sync {
 
     /// Sets the addresses to which packets of tunnels come, for ports of [`datapath::Side::Underlay`].
     fn set_tunnel_endpoints(&self, _endpoints: &[TunnelEndpoint]) {}
+
+    /// See [`datapath::OffloadProvider::set_tunnel_helper`].
+    fn set_tunnel_helper(
+        &self,
+        _port: PortNo,
+        _helper: Option<&TunnelHelper>,
+    ) -> Result<(), Reason> {
+        Ok(())
+    }
+
+    /// See [`datapath::OffloadProvider::tunnel_helper_counts`].
+    fn tunnel_helper_counts(&self, _port: PortNo) -> Option<TunnelHelperCounts> {
+        None
+    }
 
     /// See [`datapath::offload::MissChannel::set_miss_device`].
     fn set_miss_device(&self, ifindex: u32);
@@ -311,6 +325,14 @@ impl Backend for BpfDatapath {
                 endpoints.len()
             );
         }
+    }
+
+    fn set_tunnel_helper(&self, port: PortNo, helper: Option<&TunnelHelper>) -> Result<(), Reason> {
+        BpfDatapath::set_tunnel_helper(self, port, helper).map_err(|e| reason(&e))
+    }
+
+    fn tunnel_helper_counts(&self, port: PortNo) -> Option<TunnelHelperCounts> {
+        BpfDatapath::tunnel_helper_counts(self, port)
     }
 
     fn set_miss_device(&self, ifindex: u32) {

@@ -39,6 +39,7 @@ use leaving::Leaving;
 mod leaving;
 mod rx_owner;
 mod tracking;
+mod tunnel_helper;
 mod user;
 
 /// The programs that are attached for one port.
@@ -70,6 +71,8 @@ pub struct BpfDatapath {
     gone_up: Mutex<HashMap<u32, u64>>,
     /// Users' programs for XDP, by port. Lock order: after `ports`.
     objects: Mutex<BTreeMap<u32, UserObject>>,
+    /// Tunnel devices of the kernel, by the tunnel's port.
+    helpers: Mutex<BTreeMap<u32, tunnel_helper::Helper>>,
     /// Bands of each meter, and when it was set.
     meters: Mutex<BTreeMap<u32, (usize, Millis)>>,
     closed: Mutex<bool>,
@@ -148,6 +151,7 @@ impl BpfDatapath {
             leaving: Mutex::new(leaving),
             gone_up: Mutex::default(),
             objects: Mutex::default(),
+            helpers: Mutex::default(),
             meters: Mutex::default(),
             closed: Mutex::new(false),
             vlan_limit: AtomicUsize::new(flow::extract::vlan_limit()),

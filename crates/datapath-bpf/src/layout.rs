@@ -183,6 +183,8 @@ pub const PORT_SPLIT: u32 = 8;
 pub const PORT_PEER: u32 = 16;
 /// Bit of `port.flags`: the host's stack shares the device, and only packets of tunnels come in.
 pub const PORT_UNDERLAY: u32 = 32;
+/// Value of `port.tunnel_helper`: packets enter the host's stack where they have arrived.
+pub const HELPER_PASS: u32 = u32::MAX;
 /// Number of sets of ports; each has a devmap in the objects.
 pub const PORT_SETS: u32 = 32;
 /// Largest number of ports of a set.

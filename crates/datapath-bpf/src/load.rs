@@ -107,7 +107,9 @@ impl Hook {
     /// Returns the names of the programs that are attached.
     pub(crate) fn entries(self) -> impl Iterator<Item = &'static str> {
         let names: &[&str] = match self {
-            Hook::Tc => &["entry_tc_ingress", "entry_tc_egress", "entry_tc_underlay"],
+            Hook::Tc => {
+                &["entry_tc_ingress", "entry_tc_egress", "entry_tc_underlay", "entry_tc_helper"]
+            }
             Hook::Xdp => &["entry_xdp"],
         };
         names.iter().copied()

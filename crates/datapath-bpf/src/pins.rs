@@ -50,6 +50,8 @@ pub(crate) enum Part {
 
 /// Prefix of the names of [`Part::Connections`].
 const CONNECTIONS: &[u8] = b"ct_";
+/// Start of the names of links at tunnel devices.
+const HELPER: &str = "link_helper_";
 
 /// An instance's directory, locked. Any thread may use it.
 #[derive(Debug)]
@@ -139,6 +141,19 @@ impl Pins {
     /// Returns the path of the pin of a port's link to generic XDP.
     pub(crate) fn generic_link(&self, port: u32) -> PathBuf {
         self.directory.join(format!("link_{port}_generic"))
+    }
+
+    /// Returns the path of the pin of the link at the tunnel device of a tunnel's port.
+    pub(crate) fn helper(&self, port: u32) -> PathBuf {
+        self.directory.join(format!("{HELPER}{port}"))
+    }
+
+    /// Returns the pinned links at tunnel devices.
+    pub(crate) fn helpers(&self) -> impl Iterator<Item = PathBuf> + use<> {
+        let is_helper = |path: &PathBuf| {
+            path.file_name().is_some_and(|n| n.as_encoded_bytes().starts_with(HELPER.as_bytes()))
+        };
+        self.names().into_iter().filter(is_helper)
     }
 
     /// Returns the pinned links, each with the number of its port.

@@ -11,7 +11,7 @@ use crate::layout::{
     PORT_DEVMAP, PORT_PEER, PORT_SPLIT, PORT_STACK, PORT_UNDERLAY, PORT_UP, Port, TunnelKind,
 };
 use crate::maps::Maps;
-use datapath::offload::UpcallAccount;
+use datapath::offload::{TunnelHelperCounts, UpcallAccount};
 use datapath::{AdoptedPort, PortCounts, PortNo, Side};
 use packet::Mac;
 
@@ -182,6 +182,18 @@ pub(crate) fn set_peer(maps: &Maps, number: u32, mac: Option<Mac>) {
     let word = maps.ports.word(number as usize, offset_of!(Port, peer_mac));
     word.store(u64::from_ne_bytes([a, b, c, d, e, f, 0, 0]), Ordering::Relaxed);
     set_flag(maps, number, PORT_PEER, true);
+}
+
+/// Sets the interface through which packets of a tunnel port enter the host's stack; 0: none do.
+pub(crate) fn set_tunnel_helper(maps: &Maps, number: u32, entrance: u32) {
+    maps.ports.store_half(number as usize, offset_of!(Port, tunnel_helper), entrance);
+}
+
+/// Returns the packets that a tunnel port gave to its tunnel device and got back, which are counted as
+/// those of a port of [`Side::Stack`].
+pub(crate) fn helper_counts(maps: &Maps, number: u32) -> TunnelHelperCounts {
+    let PortCounts { rx_packets, tx_packets, .. } = stats(maps, number);
+    TunnelHelperCounts { given: tx_packets, returned: rx_packets }
 }
 
 /// Returns true when XDP may redirect to a port.

@@ -13,7 +13,7 @@ use crate::probe::{KernelProber, Prober};
 use crate::rx_ownership::{self, Move};
 use datapath::offload::{
     Attached, Ends, HeldFlow, MissChannel, OffloadPort, OffloadProvider, PortSocket, ProviderSlot,
-    Reason, SettingKey, TierState, UpcallAccount,
+    Reason, SettingKey, TierState, TunnelHelper, TunnelHelperCounts, UpcallAccount,
 };
 use datapath::{
     Actions, AdoptedPort, DropReason, FlowStats, LookupStats, Megaflow, MeterConfig, MeterStats,
@@ -653,6 +653,14 @@ impl<B: Backend> OffloadProvider for BpfProvider<B> {
 
     fn set_tunnel_endpoints(&self, endpoints: &[TunnelEndpoint]) {
         self.backend.set_tunnel_endpoints(endpoints);
+    }
+
+    fn set_tunnel_helper(&self, port: PortNo, helper: Option<&TunnelHelper>) -> Result<(), Reason> {
+        self.backend.set_tunnel_helper(port, helper)
+    }
+
+    fn tunnel_helper_counts(&self, port: PortNo) -> Option<TunnelHelperCounts> {
+        self.backend.tunnel_helper_counts(port)
     }
 
     fn port_counts(&self, port: PortNo) -> PortCounts {

@@ -319,6 +319,7 @@ fn constants_are_the_same_in_c_and_here() {
         ("PORT_SPLIT", PORT_SPLIT.into()),
         ("PORT_PEER", PORT_PEER.into()),
         ("PORT_UNDERLAY", PORT_UNDERLAY.into()),
+        ("HELPER_PASS", HELPER_PASS.into()),
         ("PORT_SETS", PORT_SETS.into()),
         ("SET_PORTS", SET_PORTS as u64),
         ("TUNNEL_OPTIONS", TUNNEL_OPTIONS as u64),

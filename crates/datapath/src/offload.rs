@@ -340,6 +340,25 @@ pub trait MissChannel: Send + Sync {
     fn sent_up(&self) -> u64;
 }
 
+/// A tunnel device of the kernel that helps a tunnel port ([`OffloadProvider::set_tunnel_helper`]).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TunnelHelper {
+    /// Index of the device. Nothing else takes the packets that come out of it.
+    pub device: u32,
+    /// Index of the host's device by which outer packets from ports of bridges enter the host's
+    /// stack; `None`: where they have arrived.
+    pub entrance: Option<u32>,
+}
+
+/// Counts of packets that a provider gave to a [`TunnelHelper`] since it was set.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TunnelHelperCounts {
+    /// Packets that left for the host's stack.
+    pub given: u64,
+    /// Packets still to be segmented that came out of the device.
+    pub returned: u64,
+}
+
 /// One or more tiers with one table of flows; see the module's text for the contract.
 pub trait OffloadProvider: Send + Sync {
     /// Returns the tiers, which never change.
@@ -411,6 +430,25 @@ pub trait OffloadProvider: Send + Sync {
     /// distinguish them takes no packets of such ports.
     fn set_tunnel_endpoints(&self, endpoints: &[TunnelEndpoint]) {
         let _ = endpoints;
+    }
+
+    /// Takes the packets that come out of a tunnel device of the kernel as packets of `port`, a tunnel
+    /// port, and gives the device packets that the provider cannot pop. `None` gives it no more; the
+    /// packets that still come out of it are dropped, so the caller deletes the device afterwards.
+    ///
+    /// # Errors
+    ///
+    /// The reason for which no program could be attached. The device must not come up then, because its
+    /// packets would reach the host's stack.
+    fn set_tunnel_helper(&self, port: PortNo, helper: Option<&TunnelHelper>) -> Result<(), Reason> {
+        let _ = (port, helper);
+        Err(Reason::new(Refusal::TierUnavailable, "this tier needs no tunnel device"))
+    }
+
+    /// Returns the counts of the tunnel device of `port`; `None` without one.
+    fn tunnel_helper_counts(&self, port: PortNo) -> Option<TunnelHelperCounts> {
+        let _ = port;
+        None
     }
 
     /// Returns the provider's counts of packets at a port that its device does not count: those

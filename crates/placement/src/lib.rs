@@ -63,6 +63,7 @@ mod socket;
 mod table;
 #[cfg(test)]
 mod tests;
+mod tunnel_helper;
 
 pub use base::Base;
 pub use control::PortTier;

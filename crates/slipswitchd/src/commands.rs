@@ -23,7 +23,7 @@
 //! | `packet_threads` | `dpif-netdev/` |
 //! | `routes` | `ovs/route/` |
 //! | `trace` | `ofproto/trace`, `ofproto/trace-packet-out` |
-//! | `tunnels` | `tnl/ports/`, `tnl/egress_port_range` |
+//! | `tunnels` | `tnl/ports/`, `tnl/egress_port_range`, `slipswitch/tunnel-helpers` |
 //! | `upcalls` | `upcall/`, `revalidator/` |
 
 mod absent;

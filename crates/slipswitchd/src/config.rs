@@ -46,11 +46,13 @@ mod tests;
 mod tracking;
 mod tunables;
 mod tunnel;
+mod tunnel_helpers;
 mod vlan;
 
 pub use context::Context;
 pub use status::Extent;
 pub(crate) use tunables::upcall_share;
+pub(crate) use tunnel_helpers::Report as TunnelHelperReport;
 
 use crate::args::{Args, CaCert, DummyLevel};
 use crate::openflow::SharedControl;
@@ -60,11 +62,13 @@ use ovsdb::{
     Client, ClientOptions, MonitorSpec, Outcome, Remote, RemoteError, Replica, SessionOptions,
     Transaction,
 };
+use placement::PlacedDatapath;
 use process::Dirs;
 use state::SwitchState;
 use std::future::Future;
 use std::path::PathBuf;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 
@@ -149,6 +153,14 @@ impl Configuration {
     /// Returns the counters of configuration, for `coverage/show`.
     pub fn counters(&self) -> impl Iterator<Item = (&'static str, u64)> + use<> {
         self.state.counts.all().into_iter()
+    }
+
+    /// Returns a report on each tunnel device of the kernel that helps tunnels, or that is missing.
+    pub(crate) fn tunnel_helpers(
+        &self,
+        placed: Option<&Arc<PlacedDatapath>>,
+    ) -> Vec<TunnelHelperReport> {
+        self.state.tunnel_helpers.reports(placed)
     }
 
     /// Returns true when the bridge exists.
@@ -337,6 +349,7 @@ impl Configuration {
             placed.attach_at_once(ATTACHED_AT_ONCE);
         }
         bridges::sync(control, context, state, &desired);
+        tunnel_helpers::sync(context, state, &desired.tunables);
         state.remarks.end_round();
         let is_first = !std::mem::replace(&mut state.configured, true);
         state.is_lock_logged = false;
@@ -389,6 +402,7 @@ impl Configuration {
             state.stats_written = Some(now);
         }
         offload::tick(context, state, statistics);
+        tunnel_helpers::tick(context, state);
         Some(match statistics {
             true => Extent::Statistics,
             // Dummies do not report their changes.
@@ -420,6 +434,7 @@ impl Configuration {
         for (name, bridge) in std::mem::take(&mut self.state.bridges) {
             bridges::remove(context, &name, bridge);
         }
+        tunnel_helpers::clear(context, &mut self.state);
     }
 
     /// Removes the pinned BPF objects, after the datapath has left nothing of its own.

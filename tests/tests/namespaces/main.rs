@@ -20,6 +20,7 @@ mod survival;
 mod taps;
 mod tools;
 mod traffic;
+mod tunnel_helper;
 mod tunnels;
 mod tutorial;
 mod underlay;

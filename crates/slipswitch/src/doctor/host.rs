@@ -19,6 +19,9 @@ pub(super) struct Host {
     /// The daemon, or a daemon with the rights of this program, gets an event when the other end of
     /// a veth pair changes.
     pub hears_other_ends: bool,
+    /// The tunnel devices of the kernel that help the running daemon's tunnels, and the reasons why
+    /// others are missing.
+    pub tunnels: Vec<String>,
 }
 
 /// State of the kernel's BPF compiler.
@@ -42,6 +45,10 @@ impl Host {
             pins: (pins.display().to_string(), std::fs::read_dir(pins).map_or(0, Iterator::count)),
             daemon,
             hears_other_ends: datapath_bpf::hears_other_ends(&status),
+            tunnels: match dirs.appctl("slipswitch/tunnel-helpers", &[]) {
+                Ok(text) => text.lines().map(str::to_owned).collect(),
+                Err(_) => Vec::new(), // no daemon
+            },
         }
     }
 

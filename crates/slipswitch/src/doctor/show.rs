@@ -25,7 +25,13 @@ pub(super) fn table(host: &Host, interfaces: &[Interface]) -> String {
     if matches!(host.compiler, Compiler::Off) {
         let _ = writeln!(out, "BPF compiler {}", host.compiler.text());
     }
-    out
+    out + &tunnels(host)
+}
+
+/// Returns a line for each kind and port of tunnels: the kernel's device that helps them, or the reason
+/// why there is none.
+fn tunnels(host: &Host) -> String {
+    host.tunnels.iter().map(|line| format!("tunnel device for {line}\n")).collect()
 }
 
 fn row(interface: &Interface) -> [String; 4] {
@@ -59,7 +65,7 @@ pub(super) fn details(host: &Host, interfaces: &[Interface]) -> String {
         host.kernel,
         host.compiler.text(),
         host.daemon_text(),
-    );
+    ) + &tunnels(host);
     for interface in interfaces {
         let port = if interface.is_port { " (a port of the running switch)" } else { "" };
         let _ = writeln!(out, "\n{}{port}", interface.name);
@@ -101,6 +107,7 @@ pub(super) fn json(host: &Host, interfaces: &[Interface]) -> Result<String> {
         "pins": {"directory": directory, "objects": count},
         "daemon": host.daemon,
         "hears_other_ends": host.hears_other_ends,
+        "tunnel_devices": host.tunnels,
         "interfaces": interfaces.iter().map(of_interface).collect::<Vec<_>>(),
     });
     Ok(serde_json::to_string_pretty(&answer)? + "\n")
@@ -117,6 +124,7 @@ mod tests {
             pins: ("/sys/fs/bpf/x".to_owned(), 0),
             daemon: Some(7),
             hears_other_ends: true,
+            tunnels: vec!["vxlan port 4789: none: port in use by vx0".to_owned()],
         };
         let tier = |name: &str, is_possible, detail: &str| TierState {
             name: name.to_owned(),
@@ -145,6 +153,7 @@ h1         tcx      tcx, userspace  xdp: device-kind (this is a veth)
 eth0       no port  xdp, userspace  nothing
 
 kernel 6.18, the daemon runs (process 7)
+tunnel device for vxlan port 4789: none: port in use by vx0
 "
         );
         assert!(details(&host, &interfaces).contains("BPF compiler      unknown (hidden)\n"));

@@ -51,6 +51,10 @@ pub(super) fn register(commands: &Commands<'_>) {
         lines.sort();
         Ok("Listening ports:\n".to_owned() + &lines.concat())
     });
+    commands.show("slipswitch/tunnel-helpers", "", 0, 0, |daemon, _| {
+        let reports = daemon.configuration.tunnel_helpers(daemon.placed.as_ref());
+        Ok(reports.iter().map(|report| format!("{}: {}\n", report.title, report.text)).collect())
+    });
     commands.show("ofproto/list-tunnels", "", 0, 0, |daemon, _| {
         let ports = daemon.switch.bridges().flat_map(|b| b.ports.values());
         let mut lines: Vec<String> = ports

@@ -74,6 +74,8 @@ pub(super) struct Tunables {
     pub bpf_offload: bool,
     /// `tcx-peer`: the default of interfaces without a setting of their own.
     pub tcx_peer: bool,
+    /// `tunnel-helper`: tunnel devices of the kernel help the tunnel ports.
+    pub tunnel_helper: bool,
     /// `bpf-max-flows` and `bpf-max-masks`: sizes of the shared tables, read when they are made.
     pub bpf_sizes: (Option<u64>, Option<u64>),
     /// `upcall-cpu-percent`: see [`datapath_userspace::Config::upcall_share`], in percent of one
@@ -102,6 +104,7 @@ impl Default for Tunables {
             hw_offload: false,
             bpf_offload: true,
             tcx_peer: true,
+            tunnel_helper: true,
             bpf_sizes: (None, None),
             upcall_cpu_percent: None,
             ct_upcall_cpu_percent: None,
@@ -341,6 +344,7 @@ fn tunables(root: &Row, remarks: &mut Vec<String>) -> Tunables {
         hw_offload: other.switch("hw-offload", false),
         bpf_offload: other.switch("bpf-offload", defaults.bpf_offload),
         tcx_peer: other.switch("tcx-peer", defaults.tcx_peer),
+        tunnel_helper: other.switch("tunnel-helper", defaults.tunnel_helper),
         bpf_sizes: (other.number("bpf-max-flows"), other.number("bpf-max-masks")),
         upcall_cpu_percent: other.number("upcall-cpu-percent"),
         ct_upcall_cpu_percent: other.number("ct-upcall-cpu-percent"),

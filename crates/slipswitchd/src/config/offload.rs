@@ -7,6 +7,7 @@ use super::connection_memory;
 use super::context::Context;
 use super::desired::{Desired, DesiredBridge, Tunables};
 use super::state::SwitchState;
+use super::tunnel_helpers;
 use datapath::TierSet;
 use datapath::offload::OffloadProvider;
 use datapath_bpf::maps::{MAX_FLOWS, MAX_MASKS};
@@ -99,6 +100,10 @@ fn begin(
             Err(error)
         }
     };
+    if !opened.as_ref().is_ok_and(BpfDatapath::was_adopted) {
+        // Their programs are gone, so their packets would reach the host's stack.
+        tunnel_helpers::discard(&owner(context.directories), |_| false);
+    }
     let provider = match opened {
         Ok(bpf) => {
             if bpf.was_adopted() {

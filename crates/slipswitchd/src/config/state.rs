@@ -5,6 +5,7 @@ use super::counts::Counts;
 use super::desired::{DesiredController, DesiredTable, FailMode, Map, Tunables};
 use super::device::Form;
 use super::tracking::{DesiredTracking, PolicyNumbers};
+use super::tunnel_helpers::TunnelHelpers;
 use crate::openflow::{Connector, Listener};
 use bridge::snapshot::BridgeIndex;
 use clock::Millis;
@@ -47,6 +48,8 @@ pub(super) struct SwitchState {
     pub tls_policy: tls::Policy,
     /// File of the certificates to send along with the switch's own.
     pub tls_peer_ca: Option<PathBuf>,
+    /// Tunnel devices of the kernel.
+    pub tunnel_helpers: TunnelHelpers,
     /// Owner mark of the interfaces that outlive the daemon; `None` while there are none.
     pub owner: Option<netdev::Owner>,
     /// True once the first configuration was made.

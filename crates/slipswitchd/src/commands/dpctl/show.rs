@@ -93,6 +93,10 @@ fn show(daemon: &Daemon, statistics: bool) -> String {
             }
         }
     }
+    let helpers = daemon.configuration.tunnel_helpers(daemon.placed.as_ref());
+    for report in helpers.iter().filter(|report| report.closed) {
+        let _ = writeln!(out, "  tunnel device of {}: {}", report.title, report.text);
+    }
     out
 }
 
