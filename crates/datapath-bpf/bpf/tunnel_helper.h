@@ -185,8 +185,8 @@ static __always_inline int helper_return(hook_ctx *ctx)
 		return drop(DROP_MALFORMED);
 	if (kind == TUNNEL_GENEVE && helper_put_options(ctx))
 		return drop(DROP_MALFORMED);
-	if (is_gso(ctx))
-		count_rx(number, frame_length(ctx));
+	/* The kernel segments datagrams before they come out. */
+	count_rx(number, frame_length(ctx));
 	st->tunnelled = 1;
 	st->depth = 1;
 	st->covered = ETH_HLEN;

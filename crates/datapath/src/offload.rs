@@ -355,7 +355,7 @@ pub struct TunnelHelper {
 pub struct TunnelHelperCounts {
     /// Packets that left for the host's stack.
     pub given: u64,
-    /// Packets still to be segmented that came out of the device.
+    /// Packets that came out of the device: aggregates, and segments where the kernel has cut one.
     pub returned: u64,
 }
 
