@@ -10,6 +10,7 @@ const KERNEL_TYPES: &str = "/sys/kernel/btf/vmlinux";
 // include/uapi/linux/btf.h
 const MAGIC: u16 = 0xeb9f;
 const KIND_STRUCT: u32 = 4;
+const KIND_UNION: u32 = 5;
 const KIND_ENUM: u32 = 6;
 /// Bytes of `struct btf_type`, `struct btf_member`, `struct btf_enum`.
 const TYPE: usize = 12;
@@ -54,6 +55,15 @@ impl Btf {
             // (`BTF_MEMBER_BITFIELD_SIZE`); a plain member's is.
             (is_it && bits.is_multiple_of(8) && bits < 1 << 24).then_some(bits / 8)
         })
+    }
+
+    /// Returns true when some union without a name has this member.
+    pub(crate) fn has_union_member(&self, member: &str) -> bool {
+        let is_it = |of, entry: &[u8]| {
+            let is_member = of == 0 && self.is(u32_at(entry, 0)?, member);
+            is_member.then_some(())
+        };
+        self.find(KIND_UNION, MEMBER, is_it).is_some()
     }
 
     /// Returns the value of an enumerator.
@@ -156,6 +166,11 @@ mod tests {
         assert_eq!(btf.member("x", "x"), None);
         assert_eq!(btf.enumerator("A"), Some(7));
         assert_eq!(btf.enumerator("x"), None);
+        assert!(!btf.has_union_member("x"), "it is of a structure");
+        let kernel = Btf::of_kernel();
+        let has = |member| kernel.as_ref().is_ok_and(|btf| btf.has_union_member(member));
+        assert!(kernel.is_err() || has("tunnel_ext"), "struct bpf_tunnel_key has it");
+        assert!(!has("no_such_member"));
     }
 
     proptest! {

@@ -18,6 +18,7 @@
 //! A UDP port has one user. A tunnel device of another program with the same port, up or down, is
 //! left alone, and no device is made: otherwise the other device could not be brought up later.
 
+use crate::btf::Btf;
 use crate::link::{self, By, Change, Link, LinkClient, RTM_NEWLINK};
 use crate::netlink::{NLM_F_ACK, NLM_F_DUMP, Request, attribute, attributes};
 use crate::tap_interface::{mark, marked_port};
@@ -126,6 +127,9 @@ pub enum TunnelDeviceError {
     /// The kernel has no such devices.
     #[error("no module: the kernel has no {0} devices")]
     NoModule(&'static str),
+    /// BPF programs of this kernel cannot read the local address of a tunnel.
+    #[error("kernel too old: programs cannot read the local address of a tunnel (Linux 6.0)")]
+    KernelTooOld,
     /// Another program uses the UDP port, the name, or (GRE) the only place.
     #[error("port in use by {0}")]
     InUse(Holder),
@@ -290,6 +294,9 @@ impl TunnelDevice {
                 return Err(TunnelDeviceError::InUse(Holder::Device(found.link.name)));
             }
         }
+        if !programs_read_local_address() {
+            return Err(TunnelDeviceError::KernelTooOld);
+        }
         create(&client, spec)?;
         let name = spec.name();
         let made = (|| {
@@ -359,6 +366,12 @@ impl TunnelDevice {
             other => other.map_err(TunnelDeviceError::system("deleting the device")),
         }
     }
+}
+
+/// Returns false when `struct bpf_tunnel_key` has no local address. A kernel that does not describe its
+/// types is taken for a new one.
+fn programs_read_local_address() -> bool {
+    Btf::of_kernel().map_or(true, |types| types.has_union_member("local_ipv4"))
 }
 
 /// Creates the device, without an alias.

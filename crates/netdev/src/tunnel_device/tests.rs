@@ -27,8 +27,8 @@ fn names_of(owner: &str) -> Vec<String> {
 /// Opens a device; `None`, with a message, where the kernel has no such kind.
 fn open(spec: TunnelDeviceSpec, owner: &str) -> Option<TunnelDevice> {
     match TunnelDevice::open(spec, owner) {
-        Err(TunnelDeviceError::NoModule(kind)) => {
-            skip(&format!("the kernel has no {kind} devices"));
+        Err(error @ (TunnelDeviceError::NoModule(_) | TunnelDeviceError::KernelTooOld)) => {
+            skip(&error.to_string());
             None
         }
         other => Some(other.expect("a device of this kind can be made")),
@@ -106,7 +106,9 @@ fn a_device_without_its_alias_is_made_again() {
             }
             other => other.expect("a device of this kind can be made"),
         }
-        open(VXLAN, "/run/a").expect("its maker has ended");
+        if open(VXLAN, "/run/a").is_none() {
+            return;
+        }
         assert_eq!(names_of("/run/a"), ["slipvxlan4789"]);
     });
 }
@@ -147,6 +149,7 @@ fn an_unknown_kind_is_no_module() {
         for spec in ALL {
             match TunnelDevice::open(spec, "/run/a") {
                 Ok(device) => device.remove().expect("it can be deleted"),
+                Err(TunnelDeviceError::KernelTooOld) => skip("the kernel is too old"),
                 Err(error) => {
                     let text = format!("no module: the kernel has no {} devices", spec.kind());
                     assert_eq!(error.to_string(), text);
