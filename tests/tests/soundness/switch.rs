@@ -193,7 +193,7 @@ fn effect_texts(effects: &[Effect]) -> Vec<String> {
         Effect::LearnFlow { bridge, flow } => format!("learn {bridge:?} {flow:?}"),
         Effect::FinTimeout { rule, .. } => format!("fin {}", rule.id),
         Effect::Encapsulated { added, effects } => {
-            format!("encapsulated {added} {:?}", effect_texts(effects))
+            format!("encapsulated {added} [{}]", effect_texts(effects).join(", "))
         }
         Effect::UseNeighbour { device, address, .. } => format!("uses {device} {address}"),
         Effect::LearnNeighbour { .. } => String::new(),

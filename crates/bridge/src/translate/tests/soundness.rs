@@ -641,7 +641,7 @@ fn effect_texts(effects: &[Effect]) -> Vec<String> {
         Effect::LearnFlow { flow, .. } => format!("{flow:?}"),
         Effect::FinTimeout { rule, .. } => format!("fin {}", rule.id),
         Effect::Encapsulated { added, effects } => {
-            format!("encapsulated {added} {:?}", effect_texts(effects))
+            format!("encapsulated {added} [{}]", effect_texts(effects).join(", "))
         }
         Effect::UseNeighbour { device, address, .. } => format!("neighbour {device} {address}"),
         // Only for the packet itself.
