@@ -91,6 +91,42 @@ fn hosts_of_two_switches_talk_over_a_tunnel() {
     }
 }
 
+/// Waits until the packets of a tunnel run at tcx on a switch: both the flow that takes the headers off
+/// and the flow of the packets in them.
+fn runs_at_tcx(site: &Site, ping: impl Fn()) {
+    let mut flows = String::new();
+    let is_there = |flows: &str, what: &str| {
+        flows.lines().any(|flow| flow.contains(what) && flow.contains("dp:tcx"))
+    };
+    for _ in 0..SOON.as_secs() {
+        ping();
+        flows = site.switch.appctl("dpctl/dump-flows -m");
+        if is_there(&flows, "actions:tnl_pop(") && is_there(&flows, "tunnel(tun_id=0x64") {
+            return;
+        }
+    }
+    panic!("the packets of the tunnel are not at tcx: {flows}");
+}
+
+#[test]
+fn packets_of_tunnels_run_at_tcx() {
+    for tunnel in [
+        "type=vxlan options:key=100",
+        "type=geneve options:key=100",
+        "type=geneve options:key=100 options:csum=true",
+        "type=gre options:key=100",
+    ] {
+        let Some([a, b]) = sites([Kind::under_test(), Kind::under_test()], tunnel) else { return };
+        assert!(a.host.reaches(&inner(2), SOON), "the tunnel carries nothing");
+        runs_at_tcx(&b, || {
+            a.host.ping(&inner(2), 3);
+        });
+        assert_eq!(a.host.ping(&inner(2), 10), 10);
+        let drops = b.switch.appctl("coverage/show");
+        assert!(!drops.contains("datapath_drop_tunnel"), "{tunnel}: {drops}");
+    }
+}
+
 #[test]
 fn hosts_talk_with_those_of_open_vswitch() {
     if without_tool(&["ethtool"]) {
@@ -127,6 +163,9 @@ fn hosts_talk_with_a_device_of_the_kernel() {
     kernel.sh(&format!("ip link set vx0 mtu 1400 up; ip addr add {}/24 dev vx0", inner(2)));
     assert!(site.host.reaches(&inner(2), SOON), "the tunnel carries nothing");
     assert_eq!(site.host.ping(&inner(2), 10), 10);
+    runs_at_tcx(&site, || {
+        site.host.ping(&inner(2), 3);
+    });
     tcp_to(&site.host.netns, &kernel, &inner(2), 1_000_000);
     tcp_to(&kernel, &site.host.netns, &inner(1), 1_000_000);
 }

@@ -121,6 +121,7 @@ macro_rules! behaviour_cases {
                 outer_checksums_follow_the_inner_ones,
                 segments_have_numbers_of_their_own,
                 headers_that_are_not_the_tunnel_s_drop,
+                flows_match_the_fields_of_a_tunnel,
                 tunnel_ports_that_are_gone_drop,
                 tunnels_in_tunnels_end,
                 packets_without_an_ethernet_header,

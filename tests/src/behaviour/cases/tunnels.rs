@@ -203,8 +203,8 @@ pub fn headers_that_are_not_the_tunnel_s_drop(w: &World) {
         w.inject(1, &frame);
     };
     let mut drops = 0;
-    // Inner bytes, which the outer checksum covers; the VXLAN flags; the time to live.
-    for at in [good.len() - 1, OUTER_IP + 8, 14 + 8] {
+    // The inner source address, which the outer checksum covers; the VXLAN flags; the time to live.
+    for at in [VXLAN + 29, OUTER_IP + 8, 14 + 8] {
         changed(at);
         drops += 1;
         assert_eq!(w.drops(DropReason::TunnelPop), drops, "byte {at}");
@@ -215,6 +215,52 @@ pub fn headers_that_are_not_the_tunnel_s_drop(w: &World) {
     assert_eq!(w.dp().tunnel_checks(), checks);
     w.inject(1, good);
     assert_eq!(w.out(2), [udp(9)]);
+}
+
+/// A match on packets of the tunnel port with a key and options, under another lookup's number.
+fn with_options(recirc_id: u32, options: &[u8], data: u8) -> Match {
+    let matching = in_tunnel();
+    let (mut key, mut mask) = (*matching.key(), *matching.mask());
+    key.recirc_id.set(recirc_id);
+    mask.0.recirc_id.set(u32::MAX);
+    key.tunnel.id.set(0x7b);
+    mask.0.tunnel.id.set(u64::MAX);
+    key.tunnel.set_raw_options(options);
+    // As translation does: their form is exact.
+    mask.0.tunnel.options_len = u8::MAX;
+    if !options.is_empty() {
+        mask.0.tunnel.options[..8].copy_from_slice(&[0xff, 0xff, 0xff, 0x1f, 0, 0, 0, data]);
+    }
+    Match::new(&key, &mask)
+}
+
+pub fn flows_match_the_fields_of_a_tunnel(w: &World) {
+    add_tunnel(w, TunnelKind::Geneve);
+    let option = [1, 2, 0x80, 1, 0, 0, 0, 0xa];
+    let frame = udp(100);
+    let outer = |rest: &str, size| {
+        w.dp().flush();
+        let header = format!("udp(src=0,dst=6081,csum=0xffff),geneve({rest})");
+        w.through(&format!("{},2", push(5, size, 17, &header)), Packet::from_slice(&frame))
+    };
+    let with = outer("crit,vni=0x7b,options({class=0x102,type=0x80,len=4,0xa})", 58);
+    let without = outer("vni=0x7b", 50);
+    w.dp().flush();
+    w.install(1, on(1), &format!("tnl_pop({TUNNEL})"));
+    w.install(2, with_options(0, &option, 0xff), "set(eth(src=02:00:00:00:00:07)),recirc(0x5)");
+    w.install(3, with_options(5, &option, 0x0f), "2");
+    w.install(4, with_options(0, &[], 0), "3");
+    let mut edited = frame.clone();
+    edited[6..12].copy_from_slice(&[2, 0, 0, 0, 0, 7]);
+    for n in 1..4 {
+        w.inject(1, &with[0]);
+        assert_eq!(w.out(2), std::slice::from_ref(&edited));
+        w.inject(1, &without[0]);
+        assert_eq!(w.out(3), std::slice::from_ref(&frame));
+        assert_eq!((w.stats(1).packets, w.stats(2).packets), (2 * n, n));
+        assert_eq!((w.stats(3).packets, w.stats(4).packets), (n, n));
+        assert_eq!(w.stats(4).bytes, n * frame.len() as u64);
+    }
 }
 
 pub fn tunnel_ports_that_are_gone_drop(w: &World) {
