@@ -252,7 +252,7 @@ fn connect_from(host: &Host, port: u16, target: &str) -> std::net::TcpStream {
 }
 
 /// Without a free port no connection is made: that is counted and logged, the packet is not
-/// translated, and rules can tell by the state.
+/// translated, and rules know it by its state.
 #[test]
 fn exhausted_ports_are_counted_and_nothing_passes_untranslated() {
     let Some((switch, a, b)) = pair() else { return };
@@ -365,7 +365,7 @@ fn translation_without_addresses_resolves_collisions() {
     check_collision("nat");
 }
 
-/// A host meets itself behind the address of a service: both its address and its port are translated,
+/// A host connects to itself by the address of a service: both its address and its port are translated,
 /// in two zones, and the packet leaves by the port at which it came in.
 #[test]
 fn a_host_reaches_itself_through_a_service() {
