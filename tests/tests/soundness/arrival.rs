@@ -19,12 +19,22 @@ pub struct Arrival {
     pub priority: u32,
     /// `pkt_mark`.
     pub mark: u32,
+    /// A key whose fields `ct_*` are the packet's.
+    pub connection: Key,
 }
 
 impl Arrival {
     /// A frame that comes in on a port.
     pub fn new(frame: Vec<u8>, in_port: u32) -> Arrival {
-        Arrival { frame, in_port, recirc_id: 0, dp_hash: 0, priority: 0, mark: 0 }
+        Arrival {
+            frame,
+            in_port,
+            recirc_id: 0,
+            dp_hash: 0,
+            priority: 0,
+            mark: 0,
+            connection: Key::ZERO,
+        }
     }
 
     /// Returns the arrival of a packet that an upcall reported.
@@ -36,6 +46,7 @@ impl Arrival {
             dp_hash: key.dp_hash.get(),
             priority: key.skb_priority.get(),
             mark: key.pkt_mark.get(),
+            connection: *key,
         }
     }
 
@@ -46,6 +57,7 @@ impl Arrival {
         key.dp_hash.set(self.dp_hash);
         key.skb_priority.set(self.priority);
         key.pkt_mark.set(self.mark);
+        key.set_connection(&self.connection);
         key
     }
 }

@@ -5,6 +5,7 @@ use crate::arrival::Arrival;
 use crate::mutants;
 use crate::switch::{Fresh, World, effects};
 use datapath::Megaflow;
+use flow::ct_state::{EST, TRK};
 use flow::text::{format_key, format_megaflow, no_names};
 use flow::{Key, Match};
 use proptest::test_runner::TestCaseError;
@@ -29,6 +30,8 @@ pub struct Figures {
     pub keys: u64,
     /// Bits that these had different from the packet's key, in all.
     pub bits: u64,
+    /// Megaflows of tracked packets.
+    pub tracked: u64,
 }
 
 /// Checks a packet, its mutants, and the same after each recirculation.
@@ -48,6 +51,7 @@ pub fn check(
         for arrival in level {
             let Some(fresh) = world.translate(&arrival.key()) else { continue };
             figures.megaflows += 1;
+            figures.tracked += u64::from(arrival.connection.ct_state & TRK != 0);
             masked_key(world, &arrival, &fresh)?;
             of_mutants(world, &arrival, &fresh, others, rounds, rng, figures)?;
             next.extend(recirculated(&arrival, &fresh.megaflow));
@@ -156,7 +160,8 @@ fn fail(
     )))
 }
 
-/// The packet as it comes back from each recirculation of its megaflow.
+/// The packet as it comes back from each recirculation of its megaflow, and if it is tracked, as one of
+/// an established connection, too.
 fn recirculated(arrival: &Arrival, megaflow: &Megaflow) -> Vec<Arrival> {
     let text = datapath::text::format_plain(&megaflow.actions);
     if !text.contains("recirc") {
@@ -166,5 +171,18 @@ fn recirculated(arrival: &Arrival, megaflow: &Megaflow) -> Vec<Arrival> {
     let packet = packet::Packet::from_slice(&arrival.frame);
     tables.fixture().datapath().execute(packet, &arrival.key(), &megaflow.actions);
     let seen = tables.upcalls().into_iter().filter(|seen| seen.why == Why::Miss);
-    seen.map(|seen| Arrival::again(&seen.frame, &seen.key)).collect()
+    let again = seen.map(|seen| Arrival::again(&seen.frame, &seen.key));
+    again.flat_map(|arrival| [established(&arrival), Some(arrival)]).flatten().collect()
+}
+
+/// A tracked packet as one of an established connection with a mark and a label.
+fn established(arrival: &Arrival) -> Option<Arrival> {
+    if arrival.connection.ct_state & TRK == 0 {
+        return None;
+    }
+    let mut connection = arrival.connection;
+    connection.ct_state = EST | TRK;
+    connection.ct_mark.set(1);
+    connection.ct_label = 1u128.to_be_bytes();
+    Some(Arrival { connection, ..arrival.clone() })
 }

@@ -3,7 +3,9 @@
 //! frames that agree with the megaflow but are otherwise like another.
 
 use crate::arrival::Arrival;
+use flow::ct_state::TRK;
 use flow::{Key, Match};
+use packet::ethertype;
 
 /// Bytes appended by the mutants that are longer.
 const PADDING: [usize; 9] = [1, 2, 4, 7, 46, 255, 256, 300, 1400];
@@ -43,6 +45,9 @@ pub fn of(
         transplants(origin, matching, other, rng, each);
     }
     metadata(origin, rng, each);
+    if origin.connection.ct_state & TRK != 0 {
+        connection(origin, rng, each);
+    }
 }
 
 /// Every bit by itself. Returns those with which the megaflow still matches.
@@ -111,6 +116,58 @@ fn transplants(
         let composed = flow::compose(&key, &[0; 20]);
         mutant.frame = composed.data().to_vec();
         each(&mutant);
+    }
+}
+
+/// Changes the fields `ct_*` of a tracked packet: each bit by itself, and all at once. It stays tracked,
+/// and its connection has no addresses of the other family.
+fn connection(origin: &Arrival, rng: &mut fastrand::Rng, each: &mut dyn FnMut(&Arrival)) {
+    const ROUNDS: usize = 60;
+    let is_ipv6 = origin.key().dl_type.get() == ethertype::IPV6;
+    let mut mutant = origin.clone();
+    let mut change = |change: &mut dyn FnMut(&mut Key)| {
+        mutant.connection = origin.connection;
+        change(&mut mutant.connection);
+        mutant.connection.ct_state |= TRK;
+        each(&mutant);
+    };
+    for bit in 0..8 {
+        change(&mut |k| k.ct_state ^= 1 << bit);
+        change(&mut |k| k.ct_nw_proto ^= 1 << bit);
+    }
+    for bit in 0..16 {
+        let bit = 1u16 << bit;
+        change(&mut |k| k.ct_zone.set(k.ct_zone.get() ^ bit));
+        change(&mut |k| k.ct_tp_src.set(k.ct_tp_src.get() ^ bit));
+        change(&mut |k| k.ct_tp_dst.set(k.ct_tp_dst.get() ^ bit));
+    }
+    for bit in 0..32 {
+        let bit = 1u32 << bit;
+        change(&mut |k| k.ct_mark.set(k.ct_mark.get() ^ bit));
+        if !is_ipv6 {
+            change(&mut |k| k.ct_nw_src.set(k.ct_nw_src.get() ^ bit));
+            change(&mut |k| k.ct_nw_dst.set(k.ct_nw_dst.get() ^ bit));
+        }
+    }
+    for bit in 0..128 {
+        change(&mut |k| flip(&mut k.ct_label, bit));
+        if is_ipv6 {
+            change(&mut |k| flip(&mut k.ct_ipv6_src, bit));
+            change(&mut |k| flip(&mut k.ct_ipv6_dst, bit));
+        }
+    }
+    for _ in 0..ROUNDS {
+        // Few values, so that megaflows match some of them.
+        let (state, zone, mark) = (rng.u8(..), rng.u16(..8), rng.u32(..4));
+        let (label, proto, port) = (rng.u128(..4), [6, 17, 1][rng.usize(..3)], rng.u16(78..82));
+        change(&mut |k| {
+            k.ct_state = state;
+            k.ct_zone.set(zone);
+            k.ct_mark.set(mark);
+            k.ct_label = label.to_be_bytes();
+            k.ct_nw_proto = proto;
+            k.ct_tp_dst.set(port);
+        });
     }
 }
 

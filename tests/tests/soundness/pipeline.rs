@@ -81,6 +81,16 @@ pub struct Pipeline {
     pub learned: Vec<(u8, u16, u32)>,
 }
 
+impl Pipeline {
+    /// Removes what concerns connections.
+    pub fn track_nothing(&mut self) {
+        self.lines.retain(|line| !line.matching.contains("ct_"));
+        for line in &mut self.lines {
+            line.actions.retain(|action| !TRACKING.contains(action));
+        }
+    }
+}
+
 /// Matches of rules.
 const MATCHES: &[&str] = &[
     "",
@@ -304,6 +314,62 @@ const ACTIONS: &[&str] = &[
     "exit",
 ];
 
+/// Matches of rules on connections.
+const OF_CONNECTIONS: &[&str] = &[
+    "ip,ct_state=-trk",
+    "ip,ct_state=+trk",
+    "ip,ct_state=+trk+new",
+    "ip,ct_state=+trk+est",
+    "ip,ct_state=+trk+rpl",
+    "ip,ct_state=+trk-inv",
+    "ip,ct_state=+trk+snat",
+    "tcp,ct_state=+trk+new,tp_dst=80",
+    "ipv6,ct_state=+trk+est",
+    "ct_state=+trk+est,ct_mark=1",
+    "ct_mark=0/2",
+    "ct_label=1/1",
+    "ct_label=0x300000000000000000/0x300000000000000000",
+    "ip,ct_state=+trk,ct_zone=5",
+    "ip,ct_state=+trk,ct_nw_src=10.0.0.1",
+    "ip,ct_state=+trk,ct_nw_dst=10.0.0.0/24",
+    "tcp,ct_state=+trk,ct_nw_proto=6,ct_tp_dst=80",
+    "ipv6,ct_state=+trk,ct_ipv6_dst=fd00::1",
+];
+
+/// Matches of rules whose actions track: `ct` needs an IP packet.
+const OF_IP: &[&str] = &[
+    "ip",
+    "ip",
+    "ipv6",
+    "tcp",
+    "udp",
+    "tcp6",
+    "ip,nw_dst=10.0.0.0/15",
+    "ip,nw_frag=no",
+    "tcp,tp_dst=80",
+];
+
+/// Actions on connections.
+const TRACKING: &[&str] = &[
+    "ct(table=1)",
+    "ct(table=2,zone=5)",
+    "ct(table=1,zone=5,nat)",
+    "ct(table=3,zone=NXM_NX_REG0[0..15])",
+    "ct(commit,zone=5)",
+    "ct(commit,zone=1,nat(src=10.0.0.1),table=2)",
+    "ct(commit,table=3,zone=NXM_NX_REG0[0..15],exec(set_field:1->ct_mark))",
+    "ct(commit,table=1,exec(move:NXM_NX_REG1[0..7]->NXM_NX_CT_LABEL[0..7]))",
+    "ct(commit,force,exec(move:NXM_NX_CT_MARK[0..7]->NXM_NX_CT_LABEL[8..15]))",
+    "ct_clear",
+    "move:NXM_NX_CT_MARK[0..7]->NXM_NX_REG0[0..7]",
+    "move:NXM_NX_CT_LABEL[64..71]->NXM_NX_REG1[0..7]",
+    "move:NXM_NX_CT_STATE[0..7]->NXM_NX_REG0[0..7]",
+    "move:NXM_NX_CT_NW_SRC[]->NXM_NX_REG0[]",
+    "clone(ct(commit,zone=1),output:2)",
+    "clone(ct(table=2,zone=1))",
+    "resubmit(,1,ct)",
+];
+
 /// Rules of the two dimensions of a conjunction.
 const CONJUNCTIVE: &[(&str, &str)] = &[
     ("ip,nw_src=10.0.0.1", "conjunction(7,1/2)"),
@@ -327,16 +393,30 @@ fn list() -> impl Strategy<Value = Vec<&'static str>> {
 fn line() -> impl Strategy<Value = Line> {
     let bridge = prop_oneof![4 => Just(0usize), 1 => Just(1)];
     let ordinary = (select(MATCHES), list());
+    let tracked = (select(OF_CONNECTIONS), list());
+    let tracking =
+        (select(OF_IP), list(), select(TRACKING)).prop_map(|(matching, mut list, last)| {
+            list.retain(|a| *a != "drop");
+            list.truncate(2);
+            list.push(last);
+            (matching, list)
+        });
     let soft = select(CONJUNCTIVE).prop_map(|(matching, action)| (matching, vec![action]));
-    (bridge, 0..4u8, 0..4u16, prop_oneof![6 => ordinary.boxed(), 2 => soft.boxed()]).prop_map(
-        |(bridge, table, priority, (matching, actions))| Line {
+    (
+        bridge,
+        0..4u8,
+        0..4u16,
+        prop_oneof![
+            6 => ordinary.boxed(), 2 => soft.boxed(), 2 => tracked.boxed(), 2 => tracking.boxed(),
+        ],
+    )
+        .prop_map(|(bridge, table, priority, (matching, actions))| Line {
             bridge,
             table,
             priority,
             matching,
             actions,
-        },
-    )
+        })
 }
 
 fn port() -> impl Strategy<Value = PortSpec> {
@@ -382,12 +462,13 @@ pub fn pipeline() -> impl Strategy<Value = Pipeline> {
 #[test]
 fn all_texts_are_right() {
     let mut wrong = Vec::new();
-    for text in ACTIONS.iter().chain(CONJUNCTIVE.iter().map(|(_, action)| action)) {
+    for text in ACTIONS.iter().chain(TRACKING).chain(CONJUNCTIVE.iter().map(|(_, action)| action)) {
         wrong.extend(
             parse_actions(text, Version::V15, &|_| None).err().map(|e| (text, e.to_string())),
         );
     }
-    for text in MATCHES.iter().chain(CONJUNCTIVE.iter().map(|(matching, _)| matching)) {
+    let plain = MATCHES.iter().chain(OF_CONNECTIONS).chain(OF_IP);
+    for text in plain.chain(CONJUNCTIVE.iter().map(|(matching, _)| matching)) {
         wrong.extend(parse_match(text, &no_numbers).err().map(|e| (text, e.to_string())));
     }
     assert!(wrong.is_empty(), "{wrong:#?}");

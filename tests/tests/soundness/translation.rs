@@ -30,4 +30,5 @@ fn what_a_megaflow_matches_is_translated_alike() {
     let figures = figures.into_inner();
     eprintln!("{figures:?} in {:?}", start.elapsed());
     assert!(figures.keys > 20 * figures.cases, "{figures:?}");
+    assert!(figures.tracked > figures.cases / 50, "{figures:?}");
 }
