@@ -394,11 +394,15 @@ __noinline int tunnel_peek(hook_ctx *ctx, __u32 kind)
  */
 static __always_inline int tunnel_give(hook_ctx *ctx, const struct state *st, __u32 entrance)
 {
+	struct port *outer = port_of(st->outer_port);
 	__u32 bytes = frame_length(ctx);
 
 	count_flow(st->outer_flow, bytes, 0);
 	count_ingress(st->outer_port, bytes);
 	count_tx(st->in_port, bytes);
+	/* At a device of the host the packet is where its address is. */
+	if (outer && outer->flags & PORT_UNDERLAY)
+		return VERDICT_NONE;
 	if (entrance == HELPER_PASS || entrance == ctx->ifindex)
 		return VERDICT_NONE;
 	return bpf_redirect(entrance, BPF_F_INGRESS);

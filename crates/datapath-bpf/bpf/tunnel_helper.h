@@ -176,15 +176,15 @@ static __always_inline int helper_return(hook_ctx *ctx)
 	__u32 kind;
 
 	if (!st || !port)
-		return drop(DROP_MALFORMED);
+		return drop(DROP_TUNNEL_POP);
 	kind = *(volatile __u32 *)&port->tunnel;
 	if (kind == TUNNEL_NONE)
-		return drop(DROP_MALFORMED);
+		return drop(DROP_TUNNEL_POP);
 	state_init(st, number);
 	if (!helper_words(ctx, st, kind))
-		return drop(DROP_MALFORMED);
+		return drop(DROP_TUNNEL_POP);
 	if (kind == TUNNEL_GENEVE && helper_put_options(ctx))
-		return drop(DROP_MALFORMED);
+		return drop(DROP_TUNNEL_POP);
 	/* The kernel segments datagrams before they come out. */
 	count_rx(number, frame_length(ctx));
 	st->tunnelled = 1;
