@@ -23,7 +23,7 @@ use std::time::Duration;
 pub const FIRST_TIMEOUT: Duration = Duration::from_secs(10);
 /// For a first connection on links that may not carry TCP at all.
 const TCP_TIMEOUT: Duration = Duration::from_secs(2);
-/// What frames of hosts may have, so that they fit the underlay with any of the headers.
+/// The MTU of hosts: their frames fit the underlay with any of the headers.
 const MTU: u32 = 1400;
 /// The tunnel's port in OpenFlow.
 const TUNNEL_PORT: u32 = 9;
@@ -66,7 +66,7 @@ impl Tunnel {
     }
 }
 
-/// What the underlay's devices do with packets that are still to be segmented.
+/// The treatment of packets that are still to be segmented by the underlay's devices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Underlay {
     /// They stay whole until a device of the receiver cuts them.

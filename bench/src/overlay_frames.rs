@@ -13,7 +13,7 @@ use crate::testbed::{self, Counted, generator};
 use crate::topology::{Port, Remote};
 use anyhow::{Result, ensure};
 
-/// What happens to frames.
+/// The tunnel's part that frames pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
     /// The sink is in place of the second switch.

@@ -311,7 +311,8 @@ struct program {
 	__u16 set;     /* OP_COPIES: number of the set of ports, plus one; 0: no set */
 	__u8 exclude;  /* the ingress port is in the set but gets no copy */
 	__u8 growth;   /* upper bound of the bytes that the instructions add to a frame */
-	__u8 again;    /* has OP_RECIRC or OP_CT: the packet may leave after it was changed */
+	__u8 again;    /* has OP_RECIRC or OP_CT, or OP_TUN_PUSH after others: the packet may leave after
+			* it was changed */
 	__u8 cuts;     /* has OP_TRUNC */
 	__u8 pad[2];
 };
@@ -436,6 +437,7 @@ enum drop {
 	DROP_TUNNEL_PUSH,
 	DROP_INVALID_TUNNEL_PORT,
 	DROP_CONGESTION,
+	DROP_NO_TUNNEL,
 };
 
 /* Counters of one shard. */

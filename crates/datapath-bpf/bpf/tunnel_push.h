@@ -3,7 +3,7 @@
  * of tunnel::Header::push: docs/design/36-encapsulation-in-bpf.md.
  *
  * A packet that cannot have its headers here is unchanged. At tc it goes up at this instruction, and
- * the daemon runs the rest of the list. At XDP it goes on to the next hook if nothing has changed it.
+ * the daemon runs the rest of the list. At XDP it goes on to the next hook as it arrived.
  */
 #ifndef SLIPSWITCH_TUNNEL_PUSH_H
 #define SLIPSWITCH_TUNNEL_PUSH_H
@@ -82,10 +82,11 @@ static __always_inline void push_fill(__u8 *h, const struct tunnel_header *t, co
 
 #if AT_XDP
 
-/* XDP: the next hook starts again with the frame as it arrived, if the frame is known. */
+/* XDP: the next hook starts again with the frame as it arrived. A program that has changed the frame
+ * has FLOW_PRECHECK, so its start is known. */
 static __always_inline int push_leave(hook_ctx *ctx, struct state *st)
 {
-	if (st->depth ? undo_restore(ctx) : st->pc)
+	if ((st->depth || st->pc) && undo_restore(ctx))
 		return drop(DROP_TUNNEL_PUSH);
 	COUNT(passed);
 	return VERDICT_NONE;

@@ -178,7 +178,7 @@ fn wrapped(rng: &mut Rng, kind: TunnelKind, inner: &[u8]) -> (Vec<u8>, usize) {
     (frame, base)
 }
 
-/// What the packet in the tunnel is, by the crate `tunnel`.
+/// Returns the packet in the tunnel, by the crate `tunnel`.
 fn expected(frame: &[u8], config: &PortConfig) -> Result<(Vec<u8>, Key, Metadata), DecodeError> {
     let l3 = flow::extract::extract(frame, IN_PORT).1.l3.ok_or(DecodeError::NotIp)?;
     let offload = Offload::default();

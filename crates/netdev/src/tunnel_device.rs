@@ -59,7 +59,7 @@ pub enum TunnelDeviceSpec {
         /// Packets have the fields of group based policy.
         gbp: bool,
     },
-    /// Geneve.
+    /// Geneve (RFC 8926), whose packets may have options.
     Geneve {
         /// UDP destination port.
         port: u16,

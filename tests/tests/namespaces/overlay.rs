@@ -171,7 +171,7 @@ fn hosts_talk_with_a_device_of_the_kernel() {
 }
 
 /// Parts of the text of a megaflow that pushes headers in the kernel.
-const PUSHES: [&str; 4] = ["in_port(h1)", "eth_type(0x0800)", "clone(tnl_push(tnl_port(", "dp:tcx"];
+const PUSHES: [&str; 4] = ["in_port(h1)", "eth_type(0x0800)", "tnl_push(tnl_port(", "dp:tcx"];
 
 /// Asserts that no packet was dropped because of a tunnel.
 fn drops_nothing(switch: &Switch) {

@@ -37,7 +37,7 @@ pub fn at_xdp(switch: &Switch, ports: &[&str]) {
 /// Offloads that hosts leave to their devices, which XDP cannot carry out.
 const WHOLE: &str = "tx off tso off gso off txvlan off tx-vlan-stag-hw-insert off";
 
-/// Prepares the other ends of ports for XDP, and moves some of the ports there. What is returned has to
+/// Prepares the other ends of ports for XDP, and moves some of the ports there. The result has to
 /// be kept: by processes in the hosts the switch finds the other ends.
 pub fn prepare(switch: &Switch, hosts: &[&Host], ports: &[&str]) -> Vec<Capture> {
     let processes = hosts.iter().map(|host| {

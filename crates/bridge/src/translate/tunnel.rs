@@ -116,7 +116,7 @@ pub(crate) fn without_vport(snapshot: &Snapshot, key: &Key) -> Translation {
     let received = std::mem::replace(&mut mask.0.tunnel, Tunnel::NONE);
     let m = &mut mask.0.tunnel;
     m.id = received.id;
-    // A destination is what tells packets of tunnels from others.
+    // A destination distinguishes packets of tunnels from others.
     (m.dst, m.ipv6_dst) = (received.dst, received.ipv6_dst);
     let backing = DpPort(key.in_port.get());
     if snapshot.tunnels.vports.has_key(backing, key.tunnel.id.get()) {

@@ -340,8 +340,8 @@ fn chain_flag(cells: &[u64; CELLS_TOTAL]) -> u8 {
 pub struct Traits {
     /// An instruction concerns MPLS labels.
     pub mpls: bool,
-    /// An instruction looks the packet up again or tracks its connection: XDP may leave the packet
-    /// after it was changed.
+    /// An instruction looks the packet up again, tracks its connection, or pushes headers after other
+    /// instructions: XDP may leave the packet after it was changed.
     pub again: bool,
     /// An instruction tracks the packet's connection.
     pub tracks: bool,
@@ -369,9 +369,11 @@ impl Traits {
         let mut at = 0;
         while let Some(first) = cells.get(at) {
             let Some((op, length)) = instruction_cells(*first) else { break };
+            let is_first = at == 0;
             at += length;
             traits.mpls |= matches!(op, Op::SetMpls | Op::PushMpls | Op::PopMpls);
-            traits.again |= matches!(op, Op::Recirc | Op::Ct);
+            // A packet that cannot have its headers at XDP is left, too.
+            traits.again |= matches!(op, Op::Recirc | Op::Ct) || op == Op::TunPush && !is_first;
             traits.tracks |= op == Op::Ct;
             traits.cuts |= op == Op::Trunc;
             if matches!(op, Op::PushVlan | Op::PushMpls) {

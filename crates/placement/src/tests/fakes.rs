@@ -300,7 +300,7 @@ pub(super) struct FakeFast {
     /// The refusal of every flow.
     pub(super) refuse: Mutex<Option<Refusal>>,
     pub(super) sets_are_full: Mutex<bool>,
-    /// What the kernel refused, for people.
+    /// The programs that the kernel refused, in words for people.
     pub(super) refused_programs: Mutex<Vec<String>>,
     pub(super) closed: Mutex<Option<bool>>,
     /// The filter for sockets: any file will do.

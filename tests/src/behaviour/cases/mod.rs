@@ -126,7 +126,7 @@ macro_rules! behaviour_cases {
                 tunnels_in_tunnels_end,
                 packets_without_an_ethernet_header,
                 lengths_and_cuts_with_outer_headers,
-                packets_too_long_for_the_path_do_not_vanish;
+                packets_too_long_for_the_path_do_not_vanish, a_report_quotes_the_packet_as_it_came;
             ports:
                 ports_are_listed_added_and_removed,
                 output_to_a_removed_port_is_counted,
