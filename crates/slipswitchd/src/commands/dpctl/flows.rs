@@ -190,14 +190,16 @@ pub(in crate::commands) fn split_ufid(text: &str) -> Result<(Option<Ufid>, &str)
     Ok((Some(ufid), flow.trim_start_matches([',', ' '])))
 }
 
-/// Reads a flow in datapath syntax.
-fn parse_flow(daemon: &Daemon, text: &str) -> Result<(Option<Ufid>, Match), String> {
+/// Reads a flow in datapath syntax. An error is what is wrong, and the system's text for it.
+fn parse_flow(
+    daemon: &Daemon,
+    text: &str,
+) -> Result<(Option<Ufid>, Match), (String, &'static str)> {
     let names = PortNames::of_datapath(daemon);
-    let invalid = |text: String| failure(&format!("parsing flow key ({text})"), INVALID);
-    let (ufid, flow) = split_ufid(text).map_err(invalid)?;
+    let (ufid, flow) = split_ufid(text).map_err(|e| (e, INVALID))?;
     let (key, mut mask) = odp::parse(flow, &|name| names.number(name)).map_err(|e| match e {
-        OdpError::TooLong(_) => failure(&format!("parsing flow key ({e})"), TOO_LONG),
-        e => invalid(e.to_string()),
+        OdpError::TooLong(_) => (e.to_string(), TOO_LONG),
+        e => (e.to_string(), INVALID),
     })?;
     // A megaflow matches these exactly: packets come from a port, in a round, as Ethernet.
     for field in [Field::InPortOxm, Field::RecircId, Field::PacketType] {
@@ -213,7 +215,8 @@ fn put(
     actions: &str,
     options: &Words<'_>,
 ) -> Answer {
-    let (ufid, matching) = parse_flow(daemon, flow)?;
+    let (ufid, matching) = parse_flow(daemon, flow)
+        .map_err(|(e, errno)| failure(&format!("parsing flow key ({e})"), errno))?;
     let names = PortNames::of_datapath(daemon);
     let parsed = datapath::text::parse(actions, &|name| names.number(name).map(datapath::PortNo))
         .map_err(|e| failure(&format!("parsing actions: {e}"), INVALID))?;
@@ -247,7 +250,7 @@ fn refusal_text(refusal: Refusal) -> &'static str {
 }
 
 fn delete(daemon: &mut Daemon, flow: &str, options: &Words<'_>) -> Answer {
-    let (ufid, matching) = parse_flow(daemon, flow)?;
+    let (ufid, matching) = parse_flow(daemon, flow).map_err(|(e, errno)| failure(&e, errno))?;
     let slow = daemon.switch.slow_path();
     let ufid = ufid.unwrap_or_else(|| slow.megaflows.ufid(&matching));
     let Some(before) = daemon.switch.datapath().flow(ufid) else {
