@@ -88,6 +88,19 @@ pub fn run_entry(
     repeat: u32,
     flags: u32,
 ) -> std::io::Result<(Outcome, u32)> {
+    run_with(
+        entry,
+        frame,
+        libbpf_sys::bpf_test_run_opts { repeat: repeat as i32, flags, ..Default::default() },
+    )
+}
+
+/// Runs a program on a frame, with further options. Also nanoseconds a run.
+fn run_with(
+    entry: BorrowedFd<'_>,
+    frame: &[u8],
+    options: libbpf_sys::bpf_test_run_opts,
+) -> std::io::Result<(Outcome, u32)> {
     let mut out = vec![0u8; frame.len() + 256];
     let mut opts = libbpf_sys::bpf_test_run_opts {
         sz: size_of::<libbpf_sys::bpf_test_run_opts>() as _,
@@ -95,9 +108,7 @@ pub fn run_entry(
         data_size_in: frame.len() as u32,
         data_out: out.as_mut_ptr().cast(),
         data_size_out: out.len() as u32,
-        repeat: repeat as i32,
-        flags,
-        ..Default::default()
+        ..options
     };
     // SAFETY: the buffers live through the call and have the lengths that are passed.
     let err = unsafe { libbpf_sys::bpf_prog_test_run_opts(entry.as_raw_fd(), &raw mut opts) };
@@ -432,24 +443,13 @@ impl Bed {
         const GSO_SIZE: usize = 176 / 4;
         let mut skb = [0u32; GSO_SIZE + 1];
         (skb[GSO_SEGS], skb[GSO_SIZE]) = (2, gso_size);
-        let mut out = vec![0u8; frame.len() + 256];
-        let mut opts = libbpf_sys::bpf_test_run_opts {
-            sz: size_of::<libbpf_sys::bpf_test_run_opts>() as _,
-            data_in: frame.as_ptr().cast(),
-            data_size_in: frame.len() as u32,
-            data_out: out.as_mut_ptr().cast(),
-            data_size_out: out.len() as u32,
+        let options = libbpf_sys::bpf_test_run_opts {
             ctx_in: (&raw const skb).cast(),
             ctx_size_in: size_of_val(&skb) as u32,
             repeat: 1,
             ..Default::default()
         };
-        // SAFETY: the buffers live through the call and have the lengths that are passed.
-        let err =
-            unsafe { libbpf_sys::bpf_prog_test_run_opts(self.entry.as_raw_fd(), &raw mut opts) };
-        assert_eq!(err, 0);
-        out.truncate(opts.data_size_out as usize);
-        Outcome { verdict: opts.retval, frame: out }
+        run_with(self.entry(), frame, options).unwrap().0
     }
 
     /// The program that packets meet first.
