@@ -391,17 +391,6 @@ static __always_inline int ct_leave(hook_ctx *ctx, struct state *st)
 #endif
 }
 
-/* Returns the cell of the OP_CT at which a packet is, for one more program of it; NULL when there is
- * none. */
-static __always_inline const __u64 *ct_cell(struct state *st)
-{
-	struct program *p = bpf_map_lookup_elem(&programs, &st->program);
-	__u32 pc = st->pc;
-
-	st->calls++;
-	return p && pc < CELLS ? &p->cells[pc] : 0;
-}
-
 /* Goes on to the instruction after the OP_CT of a cell; returns the verdict. */
 static __always_inline int ct_next(hook_ctx *ctx, struct state *st, const __u64 *cell)
 {
@@ -423,7 +412,7 @@ static __always_inline int ct(hook_ctx *ctx)
 
 	if (!st)
 		return VERDICT_DROP;
-	cell = ct_cell(st);
+	cell = program_cell(st);
 	if (!cell)
 		return drop(DROP_UNSUPPORTED);
 	err = ct_track(ctx, st, *cell >> 16 & 0xffff, *cell >> 32 & 0xffff,

@@ -506,7 +506,7 @@ static __always_inline int ct_move(hook_ctx *ctx)
 
 	if (!st)
 		return VERDICT_DROP;
-	cell = ct_cell(st);
+	cell = program_cell(st);
 	if (!cell)
 		return drop(DROP_UNSUPPORTED);
 	err = ct_settle(ctx, st, *cell >> 16 & 0xffff, *cell >> 32 & 0xffff, *cell >> 48,

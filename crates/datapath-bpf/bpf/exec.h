@@ -42,6 +42,17 @@ struct instruction {
 
 _Static_assert(OP_COUNT <= 32, "instructions are bits");
 
+/* Returns the cell of the instruction at which a packet is, for one more program that runs it; NULL when
+ * there is none. */
+static __always_inline const __u64 *program_cell(struct state *st)
+{
+	struct program *p = bpf_map_lookup_elem(&programs, &st->program);
+	__u32 pc = st->pc;
+
+	st->calls++;
+	return p && pc < CELLS ? &p->cells[pc] : 0;
+}
+
 /**
  * exec_edit_ip - Runs an instruction of IP_OPS.
  * @ctx: the packet; pointers into it become invalid

@@ -437,20 +437,12 @@ static __always_inline int lookup_forward(hook_ctx *ctx, const struct view *v, _
 	return output_to(ctx, port, output, in_port, v->length, ETH_HLEN);
 }
 
-/* Returns true when the slot has FLOW_CHAIN, and runs at this hook. */
-static __always_inline bool lookup_has_chain(__u32 number)
+/* Returns the flags of a slot that runs at this hook; of others none. */
+static __always_inline __u32 lookup_flags(__u32 number)
 {
 	struct slot *slot = bpf_map_lookup_elem(&slots, &number);
 
-	return slot && slot->flags & FLOW_CHAIN && slot->hooks & HOOK;
-}
-
-/* Returns true when the slot has FLOW_POP, and runs at this hook. */
-static __always_inline bool lookup_pops(__u32 number)
-{
-	struct slot *slot = bpf_map_lookup_elem(&slots, &number);
-
-	return slot && slot->flags & FLOW_POP && slot->hooks & HOOK;
+	return slot && slot->hooks & HOOK ? slot->flags : 0;
 }
 
 /**
@@ -474,13 +466,16 @@ static __always_inline int lookup_fast(hook_ctx *ctx, __u32 in_port)
 	if (!e)
 		return NOT_HERE;
 	output = emc_output(e);
-	if (output == NO_PORT && lookup_has_chain(emc_slot(e))) {
-		bpf_tail_call_static(ctx, &tails, TAIL_CHAIN);
-		return NOT_HERE; /* the kernel refused that program */
+	if (output == NO_PORT) {
+		__u32 flags = lookup_flags(emc_slot(e));
+
+		if (flags & FLOW_CHAIN)
+			bpf_tail_call_static(ctx, &tails, TAIL_CHAIN);
+		else if (settings.features & FEATURE_TUNNEL && flags & FLOW_POP)
+			return tunnel_enter(ctx, in_port, emc_slot(e));
+		return NOT_HERE; /* or the kernel refused the program for chains */
 	}
-	if (settings.features & FEATURE_TUNNEL && output == NO_PORT && lookup_pops(emc_slot(e)))
-		return tunnel_enter(ctx, in_port, emc_slot(e));
-	if (output == NO_PORT || !(emc_hooks(e) & HOOK))
+	if (!(emc_hooks(e) & HOOK))
 		return NOT_HERE;
 	/* The whole frame is in memory: parse_fast() refuses tags outside of it. */
 	return lookup_forward(ctx, &v, in_port, e, 0, output, v.length, tcp_flags);
@@ -705,6 +700,29 @@ static __always_inline struct state *lookup_resume(hook_ctx *ctx, int *verdict)
 }
 
 /**
+ * lookup_confirmed - Returns a slot that the signature cache names, if the packet matches it.
+ * @st: the packet's state; everything is parsed
+ * @number: number of the slot
+ * @mask: becomes the slot's mask
+ *
+ * Return: the slot, or NULL when the masks have to be scanned.
+ */
+static __always_inline struct slot *lookup_confirmed(const struct state *st, __u32 number,
+						     struct mask **mask)
+{
+	struct slot *slot = bpf_map_lookup_elem(&slots, &number);
+	__u32 mask_number;
+
+	if (!slot)
+		return 0;
+	mask_number = slot->mask;
+	*mask = bpf_map_lookup_elem(&masks, &mask_number);
+	if (!*mask || slot->dead || !lookup_matches_all(st->key, slot, number, *mask))
+		return 0;
+	return slot;
+}
+
+/**
  * lookup_recirc - The program in TAIL_RECIRC: looks a packet up again, or one with rare headers.
  * @ctx: the packet, whose metadata is in the state
  *
@@ -715,7 +733,7 @@ static __always_inline int lookup_recirc(hook_ctx *ctx)
 	struct state *st;
 	struct slot *slot;
 	struct mask *mask;
-	__u32 number, mask_number;
+	__u32 number;
 	int verdict;
 
 	st = lookup_resume(ctx, &verdict);
@@ -723,12 +741,8 @@ static __always_inline int lookup_recirc(hook_ctx *ctx)
 		return verdict;
 	st->cache_hash = cache_hash(st);
 	number = sigcache_find(st->cache_hash);
-	slot = bpf_map_lookup_elem(&slots, &number);
+	slot = lookup_confirmed(st, number, &mask);
 	if (!slot)
-		return tail_call(ctx, TAIL_MASK_SCAN);
-	mask_number = slot->mask;
-	mask = bpf_map_lookup_elem(&masks, &mask_number);
-	if (!mask || slot->dead || !lookup_matches_all(st->key, slot, number, mask))
 		return tail_call(ctx, TAIL_MASK_SCAN);
 	return lookup_run(ctx, st, slot, number);
 }

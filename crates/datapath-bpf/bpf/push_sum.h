@@ -171,14 +171,13 @@ struct push_common {
 /**
  * push_find_common - Finds the segment of a packet of the common shape.
  * @v: the packet's bytes
- * @st: its state; the offsets of layers show that the parser found the headers valid
  * @c: becomes the facts
  * @l4: offset of the segment; a constant
  *
  * Return: false when the packet has another shape.
  */
-static __always_inline bool push_find_common(const struct view *v, const struct state *st,
-					     struct push_common *c, const __u32 l4)
+static __always_inline bool push_find_common(const struct view *v, struct push_common *c,
+					     const __u32 l4)
 {
 	const bool v6 = l4 == ETH_HLEN + IPV6_HEADER;
 	__u8 proto;
@@ -264,7 +263,6 @@ static __always_inline int push_sum_common(const struct view *v, const struct pu
 /**
  * push_examine_common - Examines a packet of the common shape.
  * @ctx: the packet
- * @st: its state
  * @flags: of the header: TUNNEL_*
  * @hash: set when the header has a source port
  * @sum: set when the header has a checksum
@@ -272,15 +270,15 @@ static __always_inline int push_sum_common(const struct view *v, const struct pu
  *
  * Return: false when the packet has another shape.
  */
-static __always_inline bool push_examine_common(hook_ctx *ctx, const struct state *st, __u32 flags,
-						__u32 *hash, __u32 *sum, const __u32 l4)
+static __always_inline bool push_examine_common(hook_ctx *ctx, __u32 flags, __u32 *hash,
+						__u32 *sum, const __u32 l4)
 {
 	const struct view v = { data_of(ctx), data_end_of(ctx), data_length(ctx), true };
 	const bool v6 = l4 == ETH_HLEN + IPV6_HEADER;
 	struct push_common c;
 	int inner, rest;
 
-	if (!push_find_common(&v, st, &c, l4))
+	if (!push_find_common(&v, &c, l4))
 		return false;
 	if (flags & TUNNEL_UDP)
 		*hash = push_hash_common(&c, v6);
@@ -302,7 +300,7 @@ static __always_inline bool push_examine_common(hook_ctx *ctx, const struct stat
 /**
  * push_examine - Finds what outer headers take from the inner packet.
  * @ctx: the packet; pointers into it become invalid
- * @st: its state
+ * @st: its state; the offsets of layers show that the parser found the headers valid
  * @flags: of the header: TUNNEL_*
  * @hash: set when the header has a source port
  * @sum: set when the header has a checksum
@@ -318,10 +316,10 @@ static __always_inline int push_examine(hook_ctx *ctx, struct state *st, __u32 f
 	if (st->l3 == ETH_HLEN && !st->mpls)
 		type = edit_ethertype(ctx, st);
 	if (type == bpf_htons(ETH_P_IP) && st->l4 == ETH_HLEN + IPV4_HEADER &&
-	    push_examine_common(ctx, st, flags, hash, sum, ETH_HLEN + IPV4_HEADER))
+	    push_examine_common(ctx, flags, hash, sum, ETH_HLEN + IPV4_HEADER))
 		goto tags;
 	if (type == bpf_htons(ETH_P_IPV6) && st->l4 == ETH_HLEN + IPV6_HEADER &&
-	    push_examine_common(ctx, st, flags, hash, sum, ETH_HLEN + IPV6_HEADER))
+	    push_examine_common(ctx, flags, hash, sum, ETH_HLEN + IPV6_HEADER))
 		goto tags;
 	exec_hash(ctx, 0, 0); /* finds the layers, too */
 	*hash = st->dp_hash;

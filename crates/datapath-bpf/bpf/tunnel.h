@@ -41,7 +41,6 @@
 #define GRE_KEY 0x2000
 #define GRE_SEQUENCE 0x1000
 
-#define ETH_P_TEB_TUNNEL 0x6558
 
 /* An outer packet. */
 struct outer {
@@ -186,7 +185,7 @@ static __always_inline int peek_geneve(void *p, struct outer *o)
 {
 	__u32 first = bpf_ntohl(load32(p));
 
-	if (first >> 30 || (first & 0xffff) != ETH_P_TEB_TUNNEL)
+	if (first >> 30 || (first & 0xffff) != ETH_P_TEB)
 		return PEEK_LEAVE;
 	o->base += (first >> 24 & 0x3f) * 4;
 	if (first >> 16 & GENEVE_OAM)
@@ -228,7 +227,7 @@ static __always_inline int peek_gre(const struct view *v, struct outer *o, __u16
 		return peek_short(v);
 	bits = bpf_ntohs(load16(gre));
 	if (bits & ~(GRE_CHECKSUM | GRE_KEY | GRE_SEQUENCE) ||
-	    load16(gre + 2) != bpf_htons(ETH_P_TEB_TUNNEL))
+	    load16(gre + 2) != bpf_htons(ETH_P_TEB))
 		return PEEK_LEAVE;
 	o->base = o->l4 + 4;
 	o->flags = 0;

@@ -135,7 +135,7 @@ static __always_inline int tunnel_fast(hook_ctx *ctx, struct state *st, const st
 static __always_inline int tunnel_lookup(hook_ctx *ctx, const struct emc_key *k,
 					 bool has_key)
 {
-	__u32 number, mask_number, tag, after;
+	__u32 number, tag, after;
 	struct state *st;
 	struct slot *slot;
 	struct mask *mask;
@@ -150,12 +150,8 @@ static __always_inline int tunnel_lookup(hook_ctx *ctx, const struct emc_key *k,
 	tag = after = emc_tag(number);
 	asm volatile("%0 ^= %0" : "+r"(after));
 	number += after;
-	slot = bpf_map_lookup_elem(&slots, &number);
+	slot = lookup_confirmed(st, number, &mask);
 	if (!slot)
-		return tail_call(ctx, TAIL_MASK_SCAN);
-	mask_number = slot->mask;
-	mask = bpf_map_lookup_elem(&masks, &mask_number);
-	if (!mask || slot->dead || !lookup_matches_all(st->key, slot, number, mask))
 		return tail_call(ctx, TAIL_MASK_SCAN);
 	if (has_key && tunnel_may_remember(mask))
 		emc_remember(k, slot, number, tag);

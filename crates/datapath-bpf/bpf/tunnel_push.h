@@ -13,9 +13,7 @@
 
 #define PUSH_TAGS 3 /* most VLAN tags that are moved into the inner frame */
 #define PUSH_INNER (ETH_HLEN + 4 * PUSH_TAGS)
-#define IPV4_LENGTH 20
-#define IPV6_LENGTH 40
-#define PUSH_LEAST (ETH_HLEN + IPV4_LENGTH + 4) /* bytes of the shortest header */
+#define PUSH_LEAST (ETH_HLEN + IPV4_HEADER + 4) /* bytes of the shortest header */
 
 /* The values in which headers of packets differ. */
 struct push {
@@ -158,10 +156,10 @@ static __always_inline int push_place(hook_ctx *ctx, struct state *st,
 		return -1;
 	h = data_of(ctx);
 	if (t->flags & TUNNEL_IPV6) {
-		if ((void *)h + ETH_HLEN + IPV6_LENGTH + 8 <= data_end_of(ctx))
-			push_fill(h, t, p, ETH_HLEN + IPV6_LENGTH);
-	} else if ((void *)h + ETH_HLEN + IPV4_LENGTH + 8 <= data_end_of(ctx)) {
-		push_fill(h, t, p, ETH_HLEN + IPV4_LENGTH);
+		if ((void *)h + ETH_HLEN + IPV6_HEADER + 8 <= data_end_of(ctx))
+			push_fill(h, t, p, ETH_HLEN + IPV6_HEADER);
+	} else if ((void *)h + ETH_HLEN + IPV4_HEADER + 8 <= data_end_of(ctx)) {
+		push_fill(h, t, p, ETH_HLEN + IPV4_HEADER);
 	}
 	return 0;
 }
@@ -276,9 +274,9 @@ static __always_inline int push_write(hook_ctx *ctx, const struct state *st,
 		return -1;
 	__builtin_memcpy(s->bytes, t->bytes, sizeof(t->bytes));
 	if (t->flags & TUNNEL_IPV6)
-		push_fill(s->bytes, t, p, ETH_HLEN + IPV6_LENGTH);
+		push_fill(s->bytes, t, p, ETH_HLEN + IPV6_HEADER);
 	else
-		push_fill(s->bytes, t, p, ETH_HLEN + IPV4_LENGTH);
+		push_fill(s->bytes, t, p, ETH_HLEN + IPV4_HEADER);
 	opaque(length);
 	if (length < PUSH_LEAST || length > TUNNEL_BYTES)
 		return -1;
@@ -400,20 +398,18 @@ static __always_inline int push(hook_ctx *ctx)
 {
 	struct state *st = state_here();
 	const struct tunnel_header *t;
-	struct program *program;
+	const __u64 *cell;
 	struct push p = {};
-	__u32 pc, number;
+	__u32 number;
 	int err;
 
 	if (!st)
 		return drop(DROP_UNSUPPORTED);
-	st->calls++;
-	pc = st->pc;
-	program = bpf_map_lookup_elem(&programs, &st->program);
-	if (!program || pc >= CELLS)
+	cell = program_cell(st);
+	if (!cell)
 		return drop(DROP_UNSUPPORTED);
-	number = program->cells[pc] >> 32;
-	p.out_port = program->cells[pc + 1] >> 32;
+	number = cell[0] >> 32;
+	p.out_port = cell[1] >> 32;
 	t = bpf_map_lookup_elem(&tunnel_headers, &number);
 	if (!t)
 		return drop(DROP_UNSUPPORTED);

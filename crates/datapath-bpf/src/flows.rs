@@ -283,9 +283,8 @@ impl Flows {
         }
         if ports::is_tunnel(&self.maps, wanted.in_port.0) {
             // The kernel would exclude the device of the underlay.
-            wanted.encoded.hooks.remove(HookSet::XDP);
-            let is_left = !wanted.encoded.hooks.is_empty();
-            return if is_left { Ok(wanted) } else { Err(Refusal::UnsupportedAction) };
+            wanted.leave_xdp(Refusal::UnsupportedAction)?;
+            return Ok(wanted);
         }
         if let Some(outputs) = &wanted.encoded.traits.copies {
             // It may make system calls: the mutex is free.
@@ -293,10 +292,7 @@ impl Flows {
                 Some((self.sets.acquire(&self.maps, &ports)?, exclude))
             });
             if wanted.set.is_none() {
-                wanted.encoded.hooks.remove(HookSet::XDP);
-                if wanted.encoded.hooks.is_empty() {
-                    return Err(Refusal::PortSetsFull);
-                }
+                wanted.leave_xdp(Refusal::PortSetsFull)?;
             }
         }
         Ok(wanted)
@@ -695,12 +691,15 @@ impl NewFlow {
     fn limit(&mut self, inner: &Inner) -> Result<(), Refusal> {
         let Some(limit) = inner.limits.get(&self.in_port.0) else { return Ok(()) };
         if let Err(refusal) = limit.take(self.needs.words, capabilities::ops_of(&self.encoded)) {
-            self.encoded.hooks.remove(HookSet::XDP);
-            if self.encoded.hooks.is_empty() {
-                return Err(refusal);
-            }
+            self.leave_xdp(refusal)?;
         }
         Ok(())
+    }
+
+    /// Leaves out XDP. The flow is refused when it runs nowhere else.
+    fn leave_xdp(&mut self, why: Refusal) -> Result<(), Refusal> {
+        self.encoded.hooks.remove(HookSet::XDP);
+        if self.encoded.hooks.is_empty() { Err(why) } else { Ok(()) }
     }
 
     /// Returns the slot, marked dead, without program, mask, hash and identity.

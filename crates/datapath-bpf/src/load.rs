@@ -89,10 +89,13 @@ impl Hook {
                     program: "ct_move_tc",
                     effect: "the daemon makes connections and moves their states: fewer new ones a \
                              second",
+                    keeps_chains: false,
                 },
-                Optional { program: "chain_tc", effect: ALL_LOOKUPS },
+                Optional { program: "chain_tc", effect: ALL_LOOKUPS, keeps_chains: true },
             ],
-            Hook::Xdp => &[Optional { program: "chain_xdp", effect: ALL_LOOKUPS }],
+            Hook::Xdp => {
+                &[Optional { program: "chain_xdp", effect: ALL_LOOKUPS, keeps_chains: true }]
+            }
         }
     }
 
@@ -145,6 +148,8 @@ pub(crate) struct Optional {
     pub(crate) program: &'static str,
     /// The consequence of its absence, for people.
     pub(crate) effect: &'static str,
+    /// Without it no results of chains are kept.
+    pub(crate) keeps_chains: bool,
 }
 
 /// The consequence when results of chains are not kept.
@@ -264,7 +269,7 @@ pub fn load(
             only.is_none_or(|only| name == OsStr::new(only)) && !name.to_str().is_some_and(is_out)
         };
         let mut settings = *settings;
-        if without.iter().any(|left_out| left_out.effect == ALL_LOOKUPS) {
+        if without.iter().any(|left_out| left_out.keeps_chains) {
             settings.chains = 0;
         }
         Words::forget();
@@ -496,8 +501,10 @@ pub(crate) mod tests {
         }
     }
 
-    const TWO: &[Optional] =
-        &[Optional { program: "a", effect: "x" }, Optional { program: "b", effect: "y" }];
+    const TWO: &[Optional] = &[
+        Optional { program: "a", effect: "x", keeps_chains: false },
+        Optional { program: "b", effect: "y", keeps_chains: false },
+    ];
 
     fn refusal(log: &str) -> Unavailable {
         Unavailable::Verifier { object: "tc", cause: "EINVAL".into(), log: log.into() }

@@ -11,6 +11,7 @@
 //! table lacks, or with one twice, has no words, and programs leave it to the daemon.
 
 use flow::Tunnel;
+use tunnel::{Tlv, Tlvs};
 use zerocopy::{FromBytes, IntoBytes};
 
 use crate::layout::{OPTION_BYTES, TUNNEL_OPTIONS, TunnelOption, word};
@@ -51,18 +52,16 @@ struct Raw {
 
 /// Returns the options in `raw`; `None`: one is cut off.
 fn split(raw: &[u8]) -> Option<Vec<Raw>> {
-    let mut at = 0;
-    let mut found = Vec::new();
-    while at < raw.len() {
-        let [class0, class1, kind, length] = *raw.get(at..)?.first_chunk::<HEADER>()?;
-        let header = [class0, class1, kind, length & 0x1f];
-        let bytes = usize::from(length & 0x1f) * 4;
-        at += HEADER;
-        raw.get(at..at + bytes)?;
-        found.push(Raw { header, at, bytes });
-        at += bytes;
-    }
-    Some(found)
+    let mut end = 0;
+    let options = Tlvs::new(raw).map(|tlv| {
+        let Tlv { class, kind, data, .. } = tlv.ok()?;
+        let ([class0, class1], bytes) = (class.to_be_bytes(), data.len());
+        let at = end + HEADER;
+        end = at + bytes;
+        let header = [class0, class1, kind, (bytes / 4) as u8]; // 5 bits of a header
+        Some(Raw { header, at, bytes })
+    });
+    options.collect()
 }
 
 impl OptionTable {

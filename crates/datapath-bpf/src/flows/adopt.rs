@@ -92,9 +92,13 @@ impl Flows {
         let mask = inner.masks.adopt_flow(&self.maps.masks, slot.mask).ok_or(())?;
         let words = slot.words;
         let under = words.iter().zip(&mask).all(|(word, mask)| word & !mask == 0);
+        let mut headers = Some(Vec::new());
         let program = slot.program == NO_PROGRAM
             || (self.adopt_set(&slot)
-                && self.has_headers(&slot)
+                && {
+                    headers = self.headers_of(&slot);
+                    headers.is_some()
+                }
                 && inner.programs.adopt_flow(&self.maps.programs, slot.program));
         if !under || !program || slot.needs != keys::needs(&mask) || !keys::names_port(&mask) {
             inner.masks.release(&self.maps.masks, slot.mask);
@@ -109,7 +113,9 @@ impl Flows {
         record.see(&count);
         inner.record(number, record);
         inner.by_ufid.insert(ufid, number);
-        self.adopt_headers(inner, &slot);
+        for (number, held) in headers.iter().flatten() {
+            inner.headers.adopt(held, *number);
+        }
         inner.count_features(self.features_of(&slot), 1);
         Ok(true)
     }
@@ -138,31 +144,16 @@ impl Flows {
         })
     }
 
-    /// Returns the headers of tunnels that the program of a flow pushes, as its cells have them: number
-    /// and length.
-    fn headers_of(&self, slot: &Slot) -> Vec<(u32, u16)> {
-        if slot.program as usize >= self.maps.programs.len() {
-            return Vec::new();
-        }
-        encode::headers_of(&self.maps.programs.read(slot.program as usize).cells).collect()
-    }
-
-    /// Returns true when each header that the flow's program pushes is one that programs can push.
-    fn has_headers(&self, slot: &Slot) -> bool {
+    /// Returns the headers of tunnels that the program of a flow pushes, with their numbers. `None`: one
+    /// of them is none that programs can push.
+    fn headers_of(&self, slot: &Slot) -> Option<Vec<(u32, TunnelHeader)>> {
+        let program = self.maps.programs.read(slot.program as usize);
         let header_of = self.header_of();
-        self.headers_of(slot).into_iter().all(|(number, length)| {
-            header_of(number).is_some_and(|held| held.length == length && held.header().is_some())
-        })
-    }
-
-    /// Counts the flow at the headers that its program pushes.
-    fn adopt_headers(&self, inner: &mut Inner, slot: &Slot) {
-        let header_of = self.header_of();
-        for (number, _) in self.headers_of(slot) {
-            if let Some(held) = header_of(number) {
-                inner.headers.adopt(&held, number);
-            }
-        }
+        let sound = |(number, length)| {
+            let held = header_of(number)?;
+            (held.length == length && held.header().is_some()).then_some((number, held))
+        };
+        encode::headers_of(&program.cells).map(sound).collect()
     }
 
     /// Checks a slot by its own contents alone.
