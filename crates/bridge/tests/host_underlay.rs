@@ -2,11 +2,12 @@
 //! Tunnels over devices of the host that are ports of no bridge, with a switch over the model
 //! datapath.
 
-use bridge::event::{Event, Sender};
+mod support;
+
+use bridge::event::Event;
 use bridge::snapshot::BridgeIndex;
 use bridge::switch::{PortRequest, Switch};
 use bridge::tunnel::{Config, OrFlow};
-use clock::Clock;
 use datapath::{
     Counters, DropReason, Packets, PortKind, PortNo as DpPort, PortSpec, Ports, TunnelKind,
 };
@@ -17,6 +18,7 @@ use packet::build::Frame;
 use packet::{Mac, Packet};
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex};
+use support::{Base, overlay_packet};
 use underlay::{Cidr, Device, NextHop, RouteKind, Rule, System, SystemRoute, Underlay};
 use underlay::{TABLE_LOCAL, TABLE_MAIN};
 
@@ -74,16 +76,7 @@ impl Site {
     }
 
     fn with_remote(remote: OrFlow<IpAddr>) -> Site {
-        let clock = Clock::new();
-        clock.stop();
-        let model = Model::new("dummy@ovs-dummy", clock.clone(), 1000, 1);
-        let events: Arc<Mutex<Vec<Event>>> = Arc::default();
-        let sink = Arc::clone(&events);
-        let sender = Sender::new(move |event| {
-            sink.lock().unwrap().push(event);
-            true
-        });
-        let mut switch = Switch::new(model.clone(), clock.clone(), sender, 1000, false).unwrap();
+        let Base { clock, model, events, mut switch } = Base::new();
         let underlay = Arc::new(Underlay::new(clock));
         switch.set_underlay(Arc::clone(&underlay));
         underlay.set_system(system(&[("eth0", 7, "10.0.0.1/24")]));
@@ -127,7 +120,7 @@ impl Site {
 
     /// Injects a packet at `p1`, and returns the frames that have left by `device`.
     fn send(&self, device: &str) -> Vec<Packet> {
-        self.model.inject(inner(), self.port("p1").unwrap());
+        self.model.inject(overlay_packet(), self.port("p1").unwrap());
         self.model.take_sent(self.port(device).unwrap())
     }
 
@@ -138,18 +131,10 @@ impl Site {
     }
 }
 
-fn inner() -> Packet {
-    Frame::ethernet([2, 0, 0, 0, 1, 2], [2, 0, 0, 0, 1, 1])
-        .ipv4([10, 1, 0, 1].into(), [10, 1, 0, 2].into(), 64)
-        .udp(5, 6)
-        .payload(&[7; 40])
-        .packet()
-}
-
 /// A VXLAN packet from [`THERE`] to an Ethernet address, an IP address and a UDP port.
 fn outer(mac: [u8; 6], to: [u8; 4], port: u16) -> Packet {
     let mut inside = vec![8, 0, 0, 0, 0, 0, 0, 0];
-    inside.extend_from_slice(inner().data());
+    inside.extend_from_slice(overlay_packet().data());
     Frame::ethernet(mac, THEIR_MAC)
         .ipv4(THERE.into(), to.into(), 64)
         .udp(1234, port)
@@ -169,7 +154,7 @@ fn packets_leave_by_a_hidden_port_once_the_kernel_has_resolved_the_neighbour() {
     site.resolve("eth0", THEIR_MAC);
     let sent = site.send("eth0");
     assert_eq!(sent.len(), 1);
-    assert_eq!(sent[0].len(), inner().len() + 50);
+    assert_eq!(sent[0].len(), overlay_packet().len() + 50);
     assert_eq!(sent[0].data()[..12], [THEIR_MAC, MAC].concat());
     assert_eq!(sent[0].data()[26..34], [HERE, THERE].concat());
     // The megaflow follows the neighbour.
@@ -269,9 +254,9 @@ fn a_tunnel_to_this_host_comes_out_at_once() {
     let mut site = Site::with_remote(OrFlow::Fixed(HERE.into()));
     site.rule("in_port=1", site.tunnel);
     let p1 = site.port("p1").unwrap();
-    site.model.inject(inner(), p1);
+    site.model.inject(overlay_packet(), p1);
     // The packet that comes out of the tunnel goes back to the port.
     let back = site.model.take_sent(p1);
     assert_eq!(back.len(), 1);
-    assert_eq!(back[0].data(), inner().data());
+    assert_eq!(back[0].data(), overlay_packet().data());
 }

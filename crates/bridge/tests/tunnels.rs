@@ -2,11 +2,12 @@
 //! Tunnel ports of a switch over the model datapath: the datapath ports that they share, and
 //! packets between two switches over an underlay.
 
-use bridge::event::{Event, Sender};
+mod support;
+
+use bridge::event::Event;
 use bridge::snapshot::BridgeIndex;
 use bridge::switch::{PortRequest, Switch};
 use bridge::tunnel::{Config, Extensions, OrFlow};
-use clock::Clock;
 use datapath::{
     Counters, DropReason, Flows, Packets, PortKind, PortNo as DpPort, PortSpec, Ports, TunnelKind,
 };
@@ -20,6 +21,7 @@ use packet::build::Frame;
 use packet::{Mac, Packet};
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex};
+use support::{Base, overlay_packet};
 use underlay::{Cidr, Underlay, UserRoute};
 
 const HOST: [u8; 4] = [10, 0, 0, 1];
@@ -47,16 +49,7 @@ fn output(port: PortNo) -> Vec<Action> {
 impl Site {
     /// A site whose host has the address `own`.
     fn new(own: [u8; 4]) -> Site {
-        let clock = Clock::new();
-        clock.stop();
-        let model = Model::new("dummy@ovs-dummy", clock.clone(), 1000, 1);
-        let events: Arc<Mutex<Vec<Event>>> = Arc::default();
-        let sink = Arc::clone(&events);
-        let sender = Sender::new(move |event| {
-            sink.lock().unwrap().push(event);
-            true
-        });
-        let mut switch = Switch::new(model.clone(), clock.clone(), sender, 1000, false).unwrap();
+        let Base { clock, model, events, mut switch } = Base::new();
         let underlay = Arc::new(Underlay::new(clock));
         switch.set_underlay(Arc::clone(&underlay));
         let (over, phy) = (switch.add_bridge("over", 1), switch.add_bridge("phy", 2));
@@ -147,7 +140,7 @@ fn geneve(options: &[u8]) -> Packet {
     Frame::ethernet(Site::mac(HOST), Site::mac(OTHER))
         .ipv4(OTHER.into(), HOST.into(), 64)
         .udp(5, 6081)
-        .payload(&[&header, packet().data()].concat())
+        .payload(&[&header, overlay_packet().data()].concat())
         .packet()
 }
 
@@ -156,14 +149,6 @@ fn options() -> Arc<TlvTable> {
     let mut table = TlvTable::default();
     table.add(0, TlvMapping { class: 1, kind: 2, bytes: 4 }).unwrap();
     Arc::new(table)
-}
-
-fn packet() -> Packet {
-    Frame::ethernet([2, 0, 0, 0, 1, 2], [2, 0, 0, 0, 1, 1])
-        .ipv4([10, 1, 0, 1].into(), [10, 1, 0, 2].into(), 64)
-        .udp(5, 6)
-        .payload(&[7; 40])
-        .packet()
 }
 
 #[test]
@@ -216,7 +201,7 @@ fn options_change_in_place() {
 /// Returns the packet in a VXLAN header with a group policy.
 fn with_group_policy() -> Packet {
     let mut inside = vec![0x88, 0, 0, 5, 0, 0, 0, 0];
-    inside.extend_from_slice(packet().data());
+    inside.extend_from_slice(overlay_packet().data());
     Frame::ethernet(Site::mac(HOST), Site::mac(OTHER))
         .ipv4(OTHER.into(), HOST.into(), 64)
         .udp(1234, 4789)
@@ -275,28 +260,28 @@ fn a_packet_goes_through_a_tunnel_to_another_switch() {
     }
     // The first packet asks for the neighbour.
     let from = a.datapath_port(a.over, PortNo(1));
-    a.model.inject(packet(), from);
+    a.model.inject(overlay_packet(), from);
     assert!(a.outer_frames().is_empty());
     let asks = |e: &Event| matches!(e, Event::Solicit { port: PortNo::LOCAL, .. });
     assert!(a.events.lock().unwrap().iter().any(asks));
     // Once it is known, the megaflow follows.
     a.underlay.learn("phy", IpAddr::from(OTHER), Mac(Site::mac(OTHER)));
     a.switch.publish();
-    a.model.inject(packet(), from);
+    a.model.inject(overlay_packet(), from);
     let outer = a.outer_frames();
     assert_eq!(outer.len(), 1);
-    assert_eq!(outer[0].len(), packet().len() + 50);
+    assert_eq!(outer[0].len(), overlay_packet().len() + 50);
     // The other switch takes the headers off, and has learned the neighbour.
     let arrives = b.datapath_port(b.phy, PortNo(1));
     b.model.inject(outer[0].clone(), arrives);
     let inner = b.model.take_sent(b.datapath_port(b.over, PortNo(1)));
     assert_eq!(inner.len(), 1);
-    assert_eq!(inner[0].data(), packet().data());
+    assert_eq!(inner[0].data(), overlay_packet().data());
     assert_eq!(b.underlay.neighbour("phy", IpAddr::from(HOST)), Some(Mac(Site::mac(HOST))));
     // Another neighbour's address is in the frames that follow.
     a.underlay.learn("phy", IpAddr::from(OTHER), Mac([2, 0, 0, 0, 0, 99]));
     a.switch.publish();
-    a.model.inject(packet(), from);
+    a.model.inject(overlay_packet(), from);
     assert_eq!(a.outer_frames()[0].data()[..6], [2, 0, 0, 0, 0, 99]);
     // Statistics of the tunnel ports count inner packets, those of the underlay's rules outer ones.
     a.switch.collect_statistics();
@@ -306,10 +291,13 @@ fn a_packet_goes_through_a_tunnel_to_another_switch() {
     };
     assert_eq!(
         (stats(&a, "t").tx_packets, stats(&a, "t").tx_bytes),
-        (3, 3 * packet().len() as u64)
+        (3, 3 * overlay_packet().len() as u64)
     );
     b.switch.collect_statistics();
-    assert_eq!((stats(&b, "t").rx_packets, stats(&b, "t").rx_bytes), (1, packet().len() as u64));
+    assert_eq!(
+        (stats(&b, "t").rx_packets, stats(&b, "t").rx_bytes),
+        (1, overlay_packet().len() as u64)
+    );
 }
 
 /// Returns an ARP reply to the site's host.
@@ -465,7 +453,9 @@ fn packets_that_a_controller_sends_as_from_a_tunnel_share_no_megaflow_with_recei
             ("tun_src=10.0.0.3,tun_dst=10.0.0.1", [0, 1]),
         ] {
             let over = site.over;
-            site.switch.packet_out(over, packet(), &metadata(fields), tunnel, &track).unwrap();
+            site.switch
+                .packet_out(over, overlay_packet(), &metadata(fields), tunnel, &track)
+                .unwrap();
             assert_eq!(site.sent(), wanted, "{fields:?}");
         }
         site.model.inject(geneve(&[]), arrives);
@@ -497,7 +487,7 @@ fn options_that_no_header_can_carry_drop_the_packet() {
             .collect();
         actions.extend(output(tunnel));
         site.rule(site.over, "in_port=1", actions);
-        site.model.inject(packet(), site.datapath_port(site.over, PortNo(1)));
+        site.model.inject(overlay_packet(), site.datapath_port(site.over, PortNo(1)));
         assert_eq!(site.outer_frames().len(), frames, "{count} options");
     }
 }
@@ -522,7 +512,7 @@ fn packets_without_a_vport_are_dropped_by_one_megaflow_for_each_key() {
     a.switch.publish();
     b.tunnel("t", Config { in_key: key(5), out_key: key(5), ..to(HOST) }).unwrap();
     b.switch.publish();
-    a.model.inject(packet(), a.datapath_port(a.over, PortNo(1)));
+    a.model.inject(overlay_packet(), a.datapath_port(a.over, PortNo(1)));
     let outer = a.outer_frames().remove(0);
     let arrives = b.datapath_port(b.phy, PortNo(1));
     let drops = |b: &Site| b.model.drops(DropReason::InvalidTunnelPort);

@@ -11,6 +11,8 @@ mod handshake;
 mod monitors;
 mod options;
 mod roles;
+#[path = "../support/mod.rs"]
+mod support;
 
 use bridge::connection::{ConnectionId, Connections, Kind, Options};
 use bridge::event::{Event, Sender};
@@ -29,6 +31,7 @@ use openflow::{Action, OfError, PortNo, Version, frame};
 use packet::Packet;
 use packet::build::Frame;
 use std::sync::{Arc, Mutex};
+use support::Base;
 
 /// A switch with one bridge and what controls it.
 struct Bench {
@@ -49,17 +52,7 @@ struct Peer {
 
 impl Bench {
     fn new(ports: u32) -> Bench {
-        let clock = Clock::new();
-        clock.stop();
-        let model = Model::new("dummy@ovs-dummy", clock.clone(), 1000, 1);
-        let events: Arc<Mutex<Vec<Event>>> = Arc::default();
-        let sink = Arc::clone(&events);
-        let sender = Sender::new(move |e| {
-            sink.lock().unwrap().push(e);
-            true
-        });
-        let datapath: Arc<dyn Datapath> = model.clone();
-        let mut switch = Switch::new(datapath, clock.clone(), sender, 1000, false).unwrap();
+        let Base { clock, model, events, mut switch } = Base::new();
         let bridge = switch.add_bridge("br0", 0x1234);
         for n in 1..=ports {
             let spec =
