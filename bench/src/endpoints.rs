@@ -7,6 +7,7 @@ pub mod tcp;
 pub mod udp;
 
 use crate::attempt::Worker;
+use crate::netns::run;
 use crate::pin::{Cpus, pin};
 use anyhow::{Context, Result, anyhow, ensure};
 use slipswitch_tests::harness::Netns;
@@ -16,6 +17,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::time::Duration;
 
+/// For the first packet: a switch may still be learning.
+pub const FIRST_TIMEOUT: Duration = Duration::from_secs(10);
+/// For a first connection on links that may not carry TCP at all.
+const TCP_TIMEOUT: Duration = Duration::from_secs(2);
 /// Where servers listen.
 const PORT: u16 = 5201;
 /// How long an endpoint waits for the other.
@@ -59,6 +64,22 @@ impl Endpoints {
             Ok(stream.read_exact(&mut [0])?)
         };
         self.converse(serve, ask).map(drop)
+    }
+
+    /// Lets TCP pass between the hosts: switches their transmit checksum offload off if the system does
+    /// not finish checksums. Returns the note that says so, for the page.
+    pub fn let_tcp_pass(&self) -> Result<Option<String>> {
+        if self.reach_by_tcp(TCP_TIMEOUT).is_ok() {
+            return Ok(None);
+        }
+        for netns in [&self.client, &self.server] {
+            run(netns, "ethtool -K eth0 tx off")?;
+        }
+        self.reach_by_tcp(FIRST_TIMEOUT).context("TCP does not pass")?;
+        let note = "TCP does not pass while the hosts leave checksums to their devices, so this \
+                    offload was switched off by hand (ethtool -K eth0 tx off), and large segments \
+                    with it";
+        Ok(Some(note.into()))
     }
 
     /// Runs a server and a client by TCP; what each returns. The server has to end when the

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A system between two hosts, ready for traffic.
 
-use crate::endpoints::Endpoints;
-use crate::netns::run;
+use crate::endpoints::{Endpoints, FIRST_TIMEOUT};
 use crate::pin::Cpus;
 use crate::rules::Rules;
 use crate::system::{Between, Instance, System, Tier};
@@ -10,12 +9,6 @@ use crate::topology::{Remote, Topology, Wire};
 use anyhow::{Context, Result, ensure};
 use slipswitch_tests::harness::Switch;
 use std::slice;
-use std::time::Duration;
-
-/// For the first packet: a switch may still be learning.
-const FIRST_TIMEOUT: Duration = Duration::from_secs(10);
-/// For a first connection on links that may not carry TCP at all.
-const TCP_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A running system, and the hosts at its ports.
 pub struct HostTestbed {
@@ -25,7 +18,8 @@ pub struct HostTestbed {
     pub endpoints: Endpoints,
     /// Describes the settings that had to be changed by hand, for the page.
     pub note: Option<String>,
-    topology: Topology,
+    /// Its devices exist as long.
+    _topology: Topology,
     third: Option<Wire>,
 }
 
@@ -51,24 +45,15 @@ impl HostTestbed {
             "the remote ends are network cards, for XDP: NAPI at the ports, no offload at the hosts"
                 .into()
         });
-        Ok(HostTestbed { system, instance, endpoints, note, topology, third: None })
+        Ok(HostTestbed { system, instance, endpoints, note, _topology: topology, third: None })
     }
 
     /// Lets TCP and UDP pass: switches the hosts' transmit checksum offload off if the system does
     /// not finish checksums, and notes that.
     pub fn with_tcp(mut self) -> Result<HostTestbed> {
-        if self.endpoints.reach_by_tcp(TCP_TIMEOUT).is_ok() {
-            return Ok(self);
+        if let Some(note) = self.endpoints.let_tcp_pass()? {
+            self.note = Some(note);
         }
-        for host in [&self.topology.sender.host, &self.topology.receiver.host] {
-            run(&host.netns, "ethtool -K eth0 tx off")?;
-        }
-        self.endpoints.reach_by_tcp(FIRST_TIMEOUT).context("TCP does not pass")?;
-        self.note = Some(
-            "TCP does not pass while the hosts leave checksums to their devices, so this offload \
-             was switched off by hand (ethtool -K eth0 tx off), and large segments with it"
-                .into(),
-        );
         Ok(self)
     }
 

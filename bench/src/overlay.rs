@@ -10,19 +10,14 @@
 //! A Linux bridge has the kernel's tunnel device as a port, and the underlay's address is at `u0`.
 
 use crate::attempt::attempt;
-use crate::endpoints::Endpoints;
+use crate::endpoints::{Endpoints, FIRST_TIMEOUT};
 use crate::netns::run;
 use crate::pin::Cpus;
 use crate::system::vswitch::BRIDGE;
 use crate::system::{Between, Instance, System};
 use crate::topology::{Remote, Wire};
 use anyhow::{Context, Result, ensure};
-use std::time::Duration;
 
-/// For the first packet: a switch asks for the other's Ethernet address and drops meanwhile.
-pub const FIRST_TIMEOUT: Duration = Duration::from_secs(10);
-/// For a first connection on links that may not carry TCP at all.
-const TCP_TIMEOUT: Duration = Duration::from_secs(2);
 /// The MTU of hosts: their frames fit the underlay with any of the headers.
 const MTU: u32 = 1400;
 /// The tunnel's port in OpenFlow.
@@ -138,19 +133,7 @@ impl Overlay {
         let [one, two] = &self.sites;
         let there = two.wire.host.address();
         ensure!(one.wire.host.reaches(there, FIRST_TIMEOUT), "the hosts do not reach each other");
-        let endpoints = self.endpoints()?;
-        if endpoints.reach_by_tcp(TCP_TIMEOUT).is_ok() {
-            return Ok(self);
-        }
-        for site in &self.sites {
-            run(&site.wire.host.netns, "ethtool -K eth0 tx off")?;
-        }
-        endpoints.reach_by_tcp(FIRST_TIMEOUT).context("TCP does not pass")?;
-        self.note = Some(
-            "TCP does not pass while the hosts leave checksums to their devices, so this offload \
-             was switched off by hand (ethtool -K eth0 tx off), and large segments with it"
-                .into(),
-        );
+        self.note = self.endpoints()?.let_tcp_pass()?;
         Ok(self)
     }
 

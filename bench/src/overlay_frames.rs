@@ -2,9 +2,10 @@
 //! A generator and a sink with one or two switches in between, of which the first puts frames into
 //! a tunnel, and the second takes them out.
 
+use crate::endpoints::FIRST_TIMEOUT;
 use crate::generator::{Stream, Traffic};
 use crate::netns::ifindex;
-use crate::overlay::{FIRST_TIMEOUT, Overlay, Tunnel};
+use crate::overlay::{Overlay, Tunnel};
 use crate::pin::Cpus;
 use crate::programs::{Hook, Programs};
 use crate::sink::Sink;
