@@ -85,6 +85,32 @@ impl Netns {
         output.stdout
     }
 
+    /// Returns the Ethernet address of a device.
+    ///
+    /// # Panics
+    /// Without such a device, or when it has no Ethernet address.
+    #[track_caller]
+    pub fn mac(&self, device: &str) -> String {
+        let link = self.sh(&format!("ip -o link show dev {device}"));
+        let behind = link.split("link/ether ").nth(1).and_then(|rest| rest.split(' ').next());
+        behind.unwrap_or_else(|| panic!("no address: {link}")).to_owned()
+    }
+
+    /// Returns a counter of the namespace's stack, by its name in `/proc/net/snmp`.
+    ///
+    /// # Panics
+    /// When the kernel has no such counter.
+    #[track_caller]
+    pub fn snmp(&self, protocol: &str, name: &str) -> u64 {
+        let text = self.sh("cat /proc/net/snmp");
+        let prefix = format!("{protocol}: ");
+        let mut lines = text.lines().filter_map(|line| line.strip_prefix(&prefix));
+        let (names, values) = (lines.next().unwrap_or(""), lines.next().unwrap_or(""));
+        let mut pairs = names.split(' ').zip(values.split(' '));
+        let found = pairs.find(|(known, _)| *known == name).and_then(|(_, n)| n.parse().ok());
+        found.unwrap_or_else(|| panic!("no counter {protocol} {name}: {text}"))
+    }
+
     /// Runs `work` on a thread in the namespace. Processes that it starts die with the thread.
     pub fn spawn<T: Send + 'static>(
         &self,

@@ -318,6 +318,13 @@ impl Switch {
         self.run(&format!("ovs-appctl {arguments}"))
     }
 
+    /// A counter of `coverage/show`.
+    #[track_caller]
+    pub fn counter(&self, name: &str) -> u64 {
+        let text = self.appctl(&format!("coverage/read-counter {name}"));
+        text.trim().parse().unwrap_or_else(|_| panic!("{name}: {text}"))
+    }
+
     /// Makes the bridge that [`Switch::dummy`] promises.
     #[track_caller]
     pub fn dummy_bridge(&self, ports: u32) {

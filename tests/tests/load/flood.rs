@@ -2,7 +2,7 @@
 //! A port whose packets are all of new flows.
 
 use crate::tools::{MICROFLOWS, SOON, Scene};
-use slipswitch_tests::harness::{Flood, Host, stranger, udp};
+use slipswitch_tests::harness::{Flood, stranger, udp};
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -24,13 +24,6 @@ fn others_lose_nothing(scene: &Scene) {
 /// they do.
 const SMALL: &str = "set Open_vSwitch . other_config:upcall-cpu-percent=3";
 
-/// The address of a host's device.
-fn mac(host: &Host) -> String {
-    let text = host.netns.sh("ip -o link show dev eth0");
-    let behind = text.split("link/ether ").nth(1).and_then(|t| t.split(' ').next());
-    behind.unwrap_or_else(|| panic!("{text}")).to_owned()
-}
-
 #[test]
 fn misses_beyond_a_ports_share_are_dropped_and_counted_and_others_lose_nothing() {
     let Some(scene) = Scene::new(MICROFLOWS) else { return };
@@ -41,7 +34,7 @@ fn misses_beyond_a_ports_share_are_dropped_and_counted_and_others_lose_nothing()
     others_lose_nothing(&scene);
     // The first packets of others' flows, too: their ports have shares of their own.
     assert_eq!(scene.new_flows(200, Duration::from_millis(5)), 200);
-    let dropped = scene.counter("datapath_drop_upcall_limit");
+    let dropped = scene.switch.counter("datapath_drop_upcall_limit");
     let sent = flood.sent();
     drop(flood);
     assert!(dropped <= sent, "{dropped} packets dropped of {sent}");
@@ -113,7 +106,7 @@ fn the_same_in_userspace() {
 fn many_new_flows_of_one_port_lose_no_packet() {
     let Some(scene) = Scene::new(MICROFLOWS) else { return };
     assert_eq!(scene.new_flows(500, Duration::from_millis(2)), 500);
-    assert_eq!(scene.counter("datapath_drop_upcall_limit"), 0);
+    assert_eq!(scene.switch.counter("datapath_drop_upcall_limit"), 0);
 }
 
 #[test]
@@ -123,7 +116,7 @@ fn without_a_share_nothing_is_dropped_for_it() {
     let flood = Flood::start(&scene.attacker, 9, stranger);
     scene.exceeds("upcall_translated", 2000);
     drop(flood);
-    assert_eq!(scene.counter("upcall_seen_once"), 0);
+    assert_eq!(scene.switch.counter("upcall_seen_once"), 0);
 }
 
 #[test]
@@ -132,7 +125,7 @@ fn a_flood_of_source_addresses_disturbs_nobody() {
     scene.switch.vsctl(SMALL);
     // To itself: NORMAL learns the source and drops.
     assert!(scene.attacker.reaches("10.0.0.1", SOON));
-    let own = mac(&scene.attacker);
+    let own = scene.attacker.netns.mac("eth0");
     let mut to = [0; 6];
     for (byte, digits) in to.iter_mut().zip(own.split(':')) {
         *byte = u8::from_str_radix(digits, 16).expect("an address");
@@ -148,7 +141,7 @@ fn a_flood_of_source_addresses_disturbs_nobody() {
     drop(flood);
     assert!(learned <= 8193, "{learned} lines of MAC addresses");
     for host in [&scene.a, &scene.b] {
-        let (mac, table) = (mac(host), scene.switch.appctl("fdb/show br0"));
+        let (mac, table) = (host.netns.mac("eth0"), scene.switch.appctl("fdb/show br0"));
         assert!(table.contains(&mac), "{mac} was forgotten");
     }
 }

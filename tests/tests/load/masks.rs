@@ -64,7 +64,7 @@ fn masks_are_bounded_and_flows_beyond_them_are_exact() {
     scene.commands_are_prompt();
     let masks = scene.masks();
     assert!(masks <= MOST_MASKS, "{masks} masks");
-    assert!(scene.counter("dpif_flow_put_masks_full") > 0);
+    assert!(scene.switch.counter("dpif_flow_put_masks_full") > 0);
     drop(flood);
     let warnings = scene.switch.warnings();
     assert!(warnings.len() == 1 && warnings[0].contains("masks"), "{warnings:?}");

@@ -32,7 +32,7 @@ fn a_flood_takes_no_more_than_its_share_of_megaflows_and_of_memory() {
     });
     let most = LIMIT * 8 / 9 + 1;
     let flows = || scene.switch.megaflows().len() as u64;
-    wait_until(SOON, || scene.counter("upcall_port_share_hit") > 0);
+    wait_until(SOON, || scene.switch.counter("upcall_port_share_hit") > 0);
     std::thread::sleep(Duration::from_secs(2));
     let (seen, grown) = (flows(), scene.memory().saturating_sub(before));
     println!("{seen} megaflows, {grown} kB more than before");

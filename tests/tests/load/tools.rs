@@ -43,17 +43,11 @@ impl Scene {
         self.a.ping("10.0.0.2", 15);
     }
 
-    /// A counter of `coverage/show`.
-    pub fn counter(&self, name: &str) -> u64 {
-        let text = self.switch.appctl(&format!("coverage/read-counter {name}"));
-        text.trim().parse().unwrap_or_else(|_| panic!("{name}: {text}"))
-    }
-
     /// Waits until a counter is above `bound`.
     #[track_caller]
     pub fn exceeds(&self, name: &str, bound: u64) {
         let text = || self.switch.appctl("coverage/show");
-        assert!(wait_until(SOON, || self.counter(name) > bound), "{name}:\n{}", text());
+        assert!(wait_until(SOON, || self.switch.counter(name) > bound), "{name}:\n{}", text());
     }
 
     /// Commands of each kind are answered soon. One that had to wait for others on this machine has

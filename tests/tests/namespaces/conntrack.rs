@@ -96,16 +96,9 @@ fn part<'a>(line: &'a str, before: &str) -> &'a str {
     rest.split([',', ')']).next().unwrap_or_default()
 }
 
-/// The Ethernet address of a host.
-fn mac(host: &Host) -> String {
-    let text = host.netns.sh("ip -o link show eth0");
-    let (_, rest) = text.split_once("link/ether ").expect("it is an Ethernet device");
-    rest.split(' ').next().unwrap_or_default().to_owned()
-}
-
 /// Has `host` send packets for `address` to the device of `target`.
 fn leads_to(host: &Host, address: &str, target: &Host) {
-    let mac = mac(target);
+    let mac = target.netns.mac("eth0");
     host.netns.sh(&format!("ip neigh replace {address} lladdr {mac} dev eth0"));
 }
 

@@ -104,8 +104,7 @@ fn a_flow_that_needs_the_daemon_says_so() {
     assert_eq!(switch.appctl("dpctl/dump-flows -m type=offloaded"), "");
     let stats = switch.appctl("dpctl/offload-stats-show");
     assert!(stats.contains("tcx") && stats.contains("needs-userspace"), "{stats}");
-    let counter = switch.appctl("coverage/read-counter dpif_flow_offload_needs_userspace");
-    assert!(counter.trim().parse::<u64>().expect("a number") >= 1, "{counter}");
+    assert!(switch.counter("dpif_flow_offload_needs_userspace") >= 1);
 }
 
 #[test]
@@ -233,7 +232,7 @@ fn checksums_are_right(frame: &[u8]) -> bool {
 fn rewritten_packets_have_right_checksums_at_the_receiver() {
     let Some((switch, a, b)) = pair() else { return };
     // 10.0.0.9:8000 is 10.0.0.2:7000, both ways; TTL and ToS change too.
-    let (mac_a, mac_b) = (mac(&a), mac(&b));
+    let (mac_a, mac_b) = (a.netns.mac("eth0"), b.netns.mac("eth0"));
     switch.flows(
         "br0",
         &format!(
@@ -257,12 +256,6 @@ fn rewritten_packets_have_right_checksums_at_the_receiver() {
     assert!(wrong.is_empty(), "{} of {} frames, first {:x?}", wrong.len(), frames.len(), wrong[0]);
 }
 
-fn mac(host: &Host) -> String {
-    let text = host.netns.sh("ip -o link show dev eth0");
-    let mac = text.split("link/ether ").nth(1).and_then(|t| t.split(' ').next());
-    mac.expect("a veth has an address").to_owned()
-}
-
 #[test]
 fn fragments_and_all_lengths_go_through_the_kernel() {
     let Some((_switch, a, b)) = pair() else { return };
@@ -279,10 +272,7 @@ fn a_frame_longer_than_the_mtu_is_dropped_and_counted() {
     // The sender's end takes more than the receiver's.
     a.netns.sh("ip link set eth0 mtu 4000");
     switch.netns().sh("ip link set h1 mtu 4000");
-    let dropped = || -> u64 {
-        let text = switch.appctl("coverage/read-counter datapath_drop_output_too_long");
-        text.trim().parse().expect("a counter is a number")
-    };
+    let dropped = || switch.counter("datapath_drop_output_too_long");
     let before = dropped();
     let frame = Frame::ethernet([2, 0, 0, 0, 0, 1], [0xff; 6])
         .ipv4(Ipv4Addr::new(10, 0, 0, 1), Ipv4Addr::new(10, 0, 0, 2), 64)

@@ -2,30 +2,15 @@
 //! Tunnels over the host's own NIC, which is a port of no bridge. Each site is a namespace with a
 //! switch and a veth end `eth0` that has the address.
 
-use crate::tools::{SOON, tcp, tcp_to, udp};
-use slipswitch_tests::harness::{
-    Host, Kind, Mode, Netns, Switch, skip, wait_until, without_privilege, without_tool,
-};
+use crate::overlay::{Site, TUNNELS, VXLAN, has_device, inner, outer, talk, vxlan};
+use crate::tools::{SOON, is_possible, tcp, tcp_to};
+use slipswitch_tests::harness::{Kind, Netns, wait_until, without_tool};
 use std::net::UdpSocket;
 use std::time::Duration;
 
-/// A switch with a host on its bridge `br0`, and a NIC of its namespace.
-struct Site {
-    switch: Switch,
-    host: Host,
-}
-
-/// Addresses of the NICs `eth0` and `eth1` and of the hosts, by the number of the site.
-fn outer(site: u8) -> String {
-    format!("10.9.0.{site}")
-}
-
+/// The address of the second NIC, `eth1`, by the number of the site.
 fn second(site: u8) -> String {
     format!("10.8.0.{site}")
-}
-
-fn inner(site: u8) -> String {
-    format!("10.1.0.{site}")
 }
 
 /// Ties two namespaces by a veth pair of this name.
@@ -37,67 +22,27 @@ fn cable(a: &Netns, b: &Netns, name: &str, addresses: [String; 2]) {
     }
 }
 
-impl Site {
-    fn new(number: u8, tunnel: &str) -> Site {
-        let switch = Switch::start(Kind::under_test(), Mode::Real);
-        switch.vsctl("add-br br0 -- set bridge br0 datapath_type=netdev");
-        let host = switch.host_on("br0", "h1", &format!("{}/24", inner(number)));
-        host.netns.sh("ip link set eth0 mtu 1400");
-        let other = outer(3 - number);
-        switch.vsctl(&format!(
-            "add-port br0 t1 -- set interface t1 {tunnel} options:remote_ip={other}"
-        ));
-        Site { switch, host }
-    }
-
-    /// The datapath port of the device, hidden or not, as `dpctl/show` has it.
-    fn shows(&self, line: &str) -> bool {
-        self.switch.appctl("dpctl/show").contains(line)
-    }
-
-    #[track_caller]
-    fn awaits(&self, line: &str, is_there: bool) {
-        let seen = wait_until(SOON, || self.shows(line) == is_there);
-        assert!(seen, "{line}: {}", self.switch.appctl("dpctl/show"));
-    }
-
-    fn counter(&self, name: &str) -> u64 {
-        let text = self.switch.appctl(&format!("coverage/read-counter {name}"));
-        text.trim().parse().unwrap_or(0)
-    }
+/// A site whose tunnel goes over a NIC.
+fn site(number: u8, tunnel: &str) -> Site {
+    Site::without_underlay(Kind::under_test(), number, tunnel)
 }
 
-fn is_possible() -> bool {
-    !without_privilege() && !without_tool(&["ip", "ping", "fping", "tcpdump", "nsenter"])
+/// Waits until a line is in `dpctl/show`, or is not: that of the port of a device, hidden or not.
+#[track_caller]
+fn awaits(site: &Site, line: &str, is_there: bool) {
+    let shown = || site.switch.appctl("dpctl/show");
+    assert!(wait_until(SOON, || shown().contains(line) == is_there), "{line}: {}", shown());
 }
 
 /// Two sites that a tunnel joins over their NICs; `None`, after saying so, where there can be none.
 fn sites(tunnel: &str) -> Option<[Site; 2]> {
     is_possible().then(|| {
-        let sites = [1, 2].map(|number| Site::new(number, tunnel));
+        let sites = [1, 2].map(|number| site(number, tunnel));
         let [a, b] = &sites;
         cable(a.switch.netns(), b.switch.netns(), "eth0", [1, 2].map(outer));
         sites
     })
 }
-
-/// Ping, long UDP datagrams and TCP, both ways.
-#[track_caller]
-fn talk(a: &Host, b: &Host) {
-    assert!(a.reaches(&inner(2), SOON), "the tunnel carries nothing");
-    assert_eq!(a.ping(&inner(2), 10), 10);
-    assert_eq!(udp(a, b, &[1, 1372, 1373, 3200]), [true; 4]);
-    tcp(a, b, 1_000_000);
-    tcp(b, a, 1_000_000);
-}
-
-const VXLAN: &str = "type=vxlan options:key=100";
-const TUNNELS: [&str; 4] = [
-    VXLAN,
-    "type=geneve options:key=100 options:csum=true",
-    "type=gre options:key=100",
-    "type=erspan options:key=100 options:erspan_ver=2",
-];
 
 #[test]
 fn hosts_of_two_switches_talk_over_the_nics_of_their_hosts() {
@@ -106,27 +51,18 @@ fn hosts_of_two_switches_talk_over_the_nics_of_their_hosts() {
         let [a, b] = &sites;
         talk(&a.host, &b.host);
         for site in &sites {
-            site.awaits("eth0 (underlay)", true);
+            awaits(site, "eth0 (underlay)", true);
             assert!(!site.switch.appctl("dpif/show").contains("eth0"));
             let drops = site.switch.appctl("coverage/show");
             assert!(!drops.contains("datapath_drop_tunnel"), "{tunnel}: {drops}");
-            assert_eq!(site.counter("datapath_drop_no_tunnel"), 0, "{tunnel}");
+            assert_eq!(site.switch.counter("datapath_drop_no_tunnel"), 0, "{tunnel}");
         }
         let expected = "tunnel_egress_iface=eth0, tunnel_egress_iface_carrier=up";
         let status = || a.switch.vsctl("get interface t1 status");
         assert!(wait_until(SOON, || status().contains(expected)), "{}", status());
         a.switch.vsctl("del-port t1");
-        a.awaits("eth0 (underlay)", false);
+        awaits(a, "eth0 (underlay)", false);
     }
-}
-
-/// The number of times that the stack of a namespace has answered "unreachable".
-fn errors_sent(netns: &Netns) -> u64 {
-    let text = netns.sh("grep ^Icmp: /proc/net/snmp");
-    let mut lines = text.lines().map(str::split_whitespace);
-    let (names, values) = (lines.next().expect("names"), lines.next().expect("values"));
-    let found = names.zip(values).find(|(name, _)| *name == "OutDestUnreachs");
-    found.and_then(|(_, value)| value.parse().ok()).expect("a counter")
 }
 
 #[test]
@@ -138,10 +74,12 @@ fn without_bpf_the_stack_stays_quiet() {
         }
         let [a, b] = &sites;
         talk(&a.host, &b.host);
-        let before = sites.each_ref().map(|site| errors_sent(site.switch.netns()));
+        let before =
+            sites.each_ref().map(|site| site.switch.netns().snmp("Icmp", "OutDestUnreachs"));
         assert_eq!(a.host.ping(&inner(2), 10), 10);
         tcp(&a.host, &b.host, 1_000_000);
-        let after = sites.each_ref().map(|site| errors_sent(site.switch.netns()));
+        let after =
+            sites.each_ref().map(|site| site.switch.netns().snmp("Icmp", "OutDestUnreachs"));
         assert_eq!(before, after, "the stack answered packets of the tunnel");
     }
 }
@@ -172,7 +110,7 @@ fn the_other_traffic_of_the_host_is_untouched() {
             assert_eq!(socket.recv(&mut buffer).expect("it arrives"), length);
         }
         for site in &sites {
-            assert_eq!(site.counter("datapath_drop_no_tunnel"), 0);
+            assert_eq!(site.switch.counter("datapath_drop_no_tunnel"), 0);
         }
         assert_eq!(a.host.ping(&inner(2), 3), 3);
     }
@@ -184,17 +122,11 @@ fn hosts_talk_with_a_device_of_the_kernel() {
         return;
     }
     let kernel = Netns::new();
-    let site = Site::new(1, VXLAN);
+    let site = site(1, VXLAN);
     cable(site.switch.netns(), &kernel, "eth0", [1, 2].map(outer));
-    let made = kernel.run(&format!(
-        "ip link add vx0 type vxlan id 100 remote {} local {} dstport 4789",
-        outer(1),
-        outer(2)
-    ));
-    if made.code != Some(0) {
-        return skip("the kernel has no vxlan devices");
+    if !has_device(&kernel, "vx0", &vxlan(&outer(2)), 1400) {
+        return;
     }
-    kernel.sh(&format!("ip link set vx0 mtu 1400 up; ip addr add {}/24 dev vx0", inner(2)));
     assert!(site.host.reaches(&inner(2), SOON), "the tunnel carries nothing");
     assert_eq!(site.host.ping(&inner(2), 10), 10);
     tcp_to(&site.host.netns, &kernel, &inner(2), 1_000_000);
@@ -207,31 +139,23 @@ fn hosts_talk_with_those_of_open_vswitch() {
         return;
     }
     for tunnel in [VXLAN, "type=geneve options:key=100"] {
-        let site = Site::new(1, tunnel);
-        let other = Switch::start(Kind::RealOvs, Mode::Real);
-        other.vsctl("add-br phy -- set bridge phy datapath_type=netdev");
-        other.vsctl("add-br br0 -- set bridge br0 datapath_type=netdev");
-        other.netns().sh(&format!("ip addr add {}/24 dev phy; ip link set phy up", outer(2)));
-        let host = other.host_on("br0", "h1", &format!("{}/24", inner(2)));
-        let path = other.netns().path();
+        let site = site(1, tunnel);
+        let other = Site::new(Kind::RealOvs, 2, tunnel);
+        let path = other.switch.netns().path();
         site.switch.netns().sh(&format!(
             "ip link add eth0 type veth peer name u0 netns {}; ip addr add {}/24 dev eth0; \
              ip link set eth0 up",
             path.display(),
             outer(1)
         ));
-        other.netns().sh("ip link set u0 up");
-        other.vsctl("add-port phy u0");
-        other.vsctl(&format!(
-            "add-port br0 t1 -- set interface t1 {tunnel} options:remote_ip={}",
-            outer(1)
-        ));
+        other.switch.netns().sh("ip link set u0 up");
+        other.switch.vsctl("add-port phy u0");
         // Open vSwitch's userspace datapath does not finish checksums that are left to a device.
-        for host in [&site.host, &host] {
-            host.netns.sh("ip link set eth0 mtu 1400; ethtool -K eth0 tx off");
+        for site in [&site, &other] {
+            site.host.netns.sh("ethtool -K eth0 tx off");
         }
         site.switch.netns().sh("ethtool -K eth0 tx off");
-        talk(&site.host, &host);
+        talk(&site.host, &other.host);
     }
 }
 
@@ -257,8 +181,8 @@ fn changes_of_neighbours_routes_and_addresses_are_followed() {
     cable(here, there, "eth1", [1, 2].map(second));
     let (to, via, from) = (outer(2), second(2), outer(1));
     here.sh(&format!("ip route add {to}/32 via {via} dev eth1 src {from}"));
-    a.awaits("eth1 (underlay)", true);
-    b.awaits("eth1 (underlay)", true);
+    awaits(a, "eth1 (underlay)", true);
+    awaits(b, "eth1 (underlay)", true);
     reaches(a, true);
     let sent = |device: &str| -> u64 {
         let count = format!("awk '$1 == \"{device}:\" {{ print $11 }}' /proc/net/dev");
@@ -283,8 +207,8 @@ fn a_nic_that_is_made_again_is_used_again() {
     talk(&a.host, &b.host);
     let [here, there] = [a, b].map(|site| site.switch.netns());
     here.sh("ip link del eth0");
-    a.awaits("eth0 (underlay)", false);
-    b.awaits("eth0 (underlay)", false);
+    awaits(a, "eth0 (underlay)", false);
+    awaits(b, "eth0 (underlay)", false);
     cable(here, there, "eth0", [1, 2].map(outer));
     reaches(a, true);
     talk(&a.host, &b.host);
@@ -294,11 +218,11 @@ fn a_nic_that_is_made_again_is_used_again() {
         "ip addr flush dev eth0; ip addr add {}/24 dev phy; ip link set phy up",
         outer(1)
     ));
-    a.awaits("eth0 (underlay)", false);
+    awaits(a, "eth0 (underlay)", false);
     reaches(a, true);
     a.switch.vsctl("del-br phy");
     here.sh(&format!("ip addr add {}/24 dev eth0", outer(1)));
-    a.awaits("eth0 (underlay)", true);
+    awaits(a, "eth0 (underlay)", true);
     reaches(a, true);
 }
 

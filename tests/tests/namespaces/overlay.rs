@@ -2,13 +2,11 @@
 //! Hosts on two switches that a tunnel joins. The underlay is a bridge of each switch with the
 //! switch's address, and a veth pair between them.
 
-use crate::tools::{SOON, packets, sees, tcp, tcp_to, udp};
+use crate::tools::{SOON, is_possible, megaflows, packets, sees, tcp, tcp_to, udp};
 use slipswitch_tests::behaviour::frames::has_right_checksums;
-use slipswitch_tests::harness::{
-    Capture, Host, Kind, Mode, Netns, Switch, skip, without_privilege, without_tool,
-};
+use slipswitch_tests::harness::{Capture, Host, Kind, Mode, Netns, Switch, skip, without_tool};
 
-/// A switch with a host on its bridge `br0`, and an underlay bridge `phy` with one port, `u0`.
+/// A switch with a host on its bridge `br0`, and an underlay bridge `phy` with one port, `u0`, or none.
 pub struct Site {
     pub switch: Switch,
     /// Its address is that of [`inner`].
@@ -27,11 +25,17 @@ pub fn inner(site: u8) -> String {
 impl Site {
     /// Makes a site whose tunnel `t1` leads to the other site's address.
     pub fn new(kind: Kind, number: u8, tunnel: &str) -> Site {
-        let switch = Switch::start(kind, Mode::Real);
-        switch.vsctl("add-br phy -- set bridge phy datapath_type=netdev");
-        switch.vsctl("add-br br0 -- set bridge br0 datapath_type=netdev");
+        let site = Site::without_underlay(kind, number, tunnel);
         let address = outer(number);
-        switch.netns().sh(&format!("ip addr add {address}/24 dev phy; ip link set phy up"));
+        site.switch.vsctl("add-br phy -- set bridge phy datapath_type=netdev");
+        site.switch.netns().sh(&format!("ip addr add {address}/24 dev phy; ip link set phy up"));
+        site
+    }
+
+    /// The same, and nothing that leads to the other site.
+    pub fn without_underlay(kind: Kind, number: u8, tunnel: &str) -> Site {
+        let switch = Switch::start(kind, Mode::Real);
+        switch.vsctl("add-br br0 -- set bridge br0 datapath_type=netdev");
         let host = switch.host_on("br0", "h1", &format!("{}/24", inner(number)));
         host.netns.sh("ip link set eth0 mtu 1400");
         let other = outer(3 - number);
@@ -54,7 +58,7 @@ impl Site {
 
 /// Two sites of these kinds that a tunnel joins; `None`, after saying so, where there can be none.
 pub fn sites(kinds: [Kind; 2], tunnel: &str) -> Option<[Site; 2]> {
-    if without_privilege() || without_tool(&["ip", "ping", "fping", "tcpdump", "nsenter"]) {
+    if !is_possible() {
         return None;
     }
     let [a, b] = kinds;
@@ -65,8 +69,32 @@ pub fn sites(kinds: [Kind; 2], tunnel: &str) -> Option<[Site; 2]> {
     Some([a, b])
 }
 
+/// The kernel's VXLAN device at `local` for [`Site`] 1, as `ip link add` has it.
+pub fn vxlan(local: &str) -> String {
+    format!("vxlan id 100 remote {} local {local} dstport 4789", outer(1))
+}
+
+/// Makes a tunnel device of the kernel. Returns false, after saying so, where the kernel makes none.
+pub fn is_made(kernel: &Netns, name: &str, device: &str) -> bool {
+    let made = kernel.run(&format!("ip link add {name} type {device}"));
+    if !made.ok() {
+        skip(&format!("the kernel makes no device `{device}`: {}", made.text().trim()));
+    }
+    made.ok()
+}
+
+/// The same, and the device gets host 2's address.
+pub fn has_device(kernel: &Netns, name: &str, device: &str, mtu: u32) -> bool {
+    if !is_made(kernel, name, device) {
+        return false;
+    }
+    kernel.sh(&format!("ip link set {name} mtu {mtu} up; ip addr add {}/24 dev {name}", inner(2)));
+    true
+}
+
 /// Ping, long UDP datagrams and TCP, both ways.
-fn talk(a: &Host, b: &Host) {
+#[track_caller]
+pub fn talk(a: &Host, b: &Host) {
     assert!(a.reaches(&inner(2), SOON), "the tunnel carries nothing");
     assert_eq!(a.ping(&inner(2), 10), 10);
     assert_eq!(udp(a, b, &[1, 1372, 1373, 3200]), [true; 4]);
@@ -74,8 +102,9 @@ fn talk(a: &Host, b: &Host) {
     tcp(b, a, 1_000_000);
 }
 
-const TUNNELS: [&str; 4] = [
-    "type=vxlan options:key=100",
+pub const VXLAN: &str = "type=vxlan options:key=100";
+pub const TUNNELS: [&str; 4] = [
+    VXLAN,
     "type=geneve options:key=100 options:csum=true",
     "type=gre options:key=100",
     "type=erspan options:key=100 options:erspan_ver=2",
@@ -94,24 +123,21 @@ fn hosts_of_two_switches_talk_over_a_tunnel() {
 /// Waits until the packets of a tunnel run at tcx on a switch: both the flow that takes the headers off
 /// and the flow of the packets in them.
 fn runs_at_tcx(site: &Site, ping: impl Fn()) {
-    let mut flows = String::new();
-    let is_there = |flows: &str, what: &str| {
-        flows.lines().any(|flow| flow.contains(what) && flow.contains("dp:tcx"))
-    };
     for _ in 0..SOON.as_secs() {
         ping();
-        flows = site.switch.appctl("dpctl/dump-flows -m");
-        if is_there(&flows, "actions:tnl_pop(") && is_there(&flows, "tunnel(tun_id=0x64") {
+        let is_there = |part| !megaflows(&site.switch, &[part, "dp:tcx"]).is_empty();
+        if ["actions:tnl_pop(", "tunnel(tun_id=0x64"].into_iter().all(is_there) {
             return;
         }
     }
+    let flows = megaflows(&site.switch, &[]).join("\n");
     panic!("the packets of the tunnel are not at tcx: {flows}");
 }
 
 #[test]
 fn packets_of_tunnels_run_at_tcx() {
     for tunnel in [
-        "type=vxlan options:key=100",
+        VXLAN,
         "type=geneve options:key=100",
         "type=geneve options:key=100 options:csum=true",
         "type=gre options:key=100",
@@ -132,7 +158,7 @@ fn hosts_talk_with_those_of_open_vswitch() {
     if without_tool(&["ethtool"]) {
         return;
     }
-    for tunnel in ["type=vxlan options:key=100", "type=geneve options:key=100"] {
+    for tunnel in [VXLAN, "type=geneve options:key=100"] {
         let Some([a, b]) = sites([Kind::under_test(), Kind::RealOvs], tunnel) else { return };
         // Open vSwitch's userspace datapath does not finish checksums that are left to a device.
         for site in [&a, &b] {
@@ -144,23 +170,16 @@ fn hosts_talk_with_those_of_open_vswitch() {
 
 #[test]
 fn hosts_talk_with_a_device_of_the_kernel() {
-    if without_privilege() || without_tool(&["ip", "ping", "fping", "tcpdump", "nsenter"]) {
+    if !is_possible() {
         return;
     }
     let kernel = Netns::new();
-    let site = Site::new(Kind::under_test(), 1, "type=vxlan options:key=100");
+    let site = Site::new(Kind::under_test(), 1, VXLAN);
     site.connect(&kernel);
-    let made = kernel.run(&format!(
-        "ip addr add {}/24 dev u0; ip link set u0 up; \
-         ip link add vx0 type vxlan id 100 remote {} local {} dstport 4789",
-        outer(2),
-        outer(1),
-        outer(2)
-    ));
-    if made.code != Some(0) {
-        return skip("the kernel has no vxlan devices");
+    if !has_device(&kernel, "vx0", &vxlan(&outer(2)), 1400) {
+        return;
     }
-    kernel.sh(&format!("ip link set vx0 mtu 1400 up; ip addr add {}/24 dev vx0", inner(2)));
+    kernel.sh(&format!("ip addr add {}/24 dev u0; ip link set u0 up", outer(2)));
     assert!(site.host.reaches(&inner(2), SOON), "the tunnel carries nothing");
     assert_eq!(site.host.ping(&inner(2), 10), 10);
     runs_at_tcx(&site, || {
@@ -186,7 +205,7 @@ fn drops_nothing(switch: &Switch) {
 #[test]
 fn headers_are_pushed_in_the_kernel() {
     let tunnels = [
-        "type=vxlan options:key=100",
+        VXLAN,
         "type=geneve options:key=100",
         "type=gre options:key=100 options:csum=true",
         "type=gre options:key=100",
@@ -209,23 +228,16 @@ fn headers_are_pushed_in_the_kernel() {
 
 #[test]
 fn a_device_of_the_kernel_takes_off_headers_that_the_kernel_pushed() {
-    if without_privilege() || without_tool(&["ip", "ping", "fping", "tcpdump", "nsenter"]) {
+    if !is_possible() {
         return;
     }
     let kernel = Netns::new();
     let site = Site::new(Kind::under_test(), 1, "type=vxlan options:key=100 options:csum=true");
     site.connect(&kernel);
-    let made = kernel.run(&format!(
-        "ip addr add {}/24 dev u0; ip link set u0 up; \
-         ip link add vx0 type vxlan id 100 remote {} local {} dstport 4789 udpcsum",
-        outer(2),
-        outer(1),
-        outer(2)
-    ));
-    if made.code != Some(0) {
-        return skip("the kernel has no vxlan devices");
+    if !has_device(&kernel, "vx0", &(vxlan(&outer(2)) + " udpcsum"), 1400) {
+        return;
     }
-    kernel.sh(&format!("ip link set vx0 mtu 1400 up; ip addr add {}/24 dev vx0", inner(2)));
+    kernel.sh(&format!("ip addr add {}/24 dev u0; ip link set u0 up", outer(2)));
     // The device verifies checksums, and the host sends finished ones and no large segments.
     kernel.sh("ethtool -K u0 rx off >/dev/null 2>&1 || true");
     site.host.netns.sh("ethtool -K eth0 tx off");
@@ -272,9 +284,7 @@ fn every_checksum_of_a_packet_in_a_tunnel_is_right() {
 
 #[test]
 fn a_copy_in_a_tunnel_is_sent_last() {
-    let Some([a, b]) =
-        sites([Kind::under_test(), Kind::under_test()], "type=vxlan options:key=100")
-    else {
+    let Some([a, b]) = sites([Kind::under_test(), Kind::under_test()], VXLAN) else {
         return;
     };
     let near = a.switch.host_on("br0", "h2", "10.1.0.9/24");

@@ -2,11 +2,9 @@
 //! Packets that do not fit the underlay with their outer headers, with an MTU of 1,500 bytes on all
 //! devices.
 
-use crate::overlay::{Site, inner, outer, sites};
-use crate::tools::{SOON, tcp, tcp_to, udp};
-use slipswitch_tests::harness::{
-    Capture, Host, Kind, Netns, patient, skip, wait_until, without_privilege, without_tool,
-};
+use crate::overlay::{Site, has_device, inner, outer, sites, vxlan};
+use crate::tools::{SOON, is_possible, tcp, tcp_to, udp};
+use slipswitch_tests::harness::{Capture, Host, Kind, Netns, patient, wait_until};
 use std::time::Duration;
 
 /// Two sites whose hosts send IP packets of 1,500 bytes.
@@ -57,8 +55,7 @@ fn the_sender_of_a_long_packet_is_told_what_fits() {
         let fits = 1500 - overhead - 28;
         assert!(ping_whole(&a.host, &inner(2), fits).contains("1 received"), "{tunnel}");
         tcp(&a.host, &b.host, 1_000_000);
-        let dropped = a.switch.appctl("coverage/read-counter datapath_drop_output_too_long");
-        assert_ne!(dropped.trim(), "0", "{tunnel}");
+        assert_ne!(a.switch.counter("datapath_drop_output_too_long"), 0, "{tunnel}");
     }
 }
 
@@ -96,23 +93,14 @@ fn packets_that_may_be_fragmented_arrive_without_a_report() {
 
 /// A site and a namespace with the kernel's VXLAN device `vx0`, whose underlay device is `u0`.
 fn with_kernel(tunnel: &str, outer_address: &str) -> Option<(Site, Netns)> {
-    if without_privilege() || without_tool(&["ip", "ping", "fping", "tcpdump", "nsenter"]) {
+    if !is_possible() {
         return None;
     }
     let kernel = Netns::new();
     let site = Site::new(Kind::under_test(), 1, tunnel);
     site.host.netns.sh("ip link set eth0 mtu 1500");
     site.switch.vsctl(&format!("set interface t1 options:remote_ip={outer_address}"));
-    let made = kernel.run(&format!(
-        "ip link add vx0 type vxlan id 100 remote {} local {outer_address} dstport 4789",
-        outer(1)
-    ));
-    if !made.ok() {
-        skip("the kernel has no vxlan devices");
-        return None;
-    }
-    kernel.sh(&format!("ip link set vx0 mtu 1500 up; ip addr add {}/24 dev vx0", inner(2)));
-    Some((site, kernel))
+    has_device(&kernel, "vx0", &vxlan(outer_address), 1500).then_some((site, kernel))
 }
 
 #[test]
@@ -132,8 +120,7 @@ fn outer_packets_without_df_are_fragmented() {
     let fragments = capture.finish(6, SOON);
     assert!(fragments.len() >= 6, "{} fragments", fragments.len());
     assert!(fragments.iter().all(|frame| frame.len() <= 1514));
-    let counted = kernel.sh("awk '$1 == \"Ip:\" && $16 ~ /^[0-9]/ { print $16 }' /proc/net/snmp");
-    assert_eq!(counted.trim(), "3", "packets reassembled");
+    assert_eq!(kernel.snmp("Ip", "ReasmOKs"), 3, "packets reassembled");
     let route = site.host.netns.sh(&format!("ip route get {}", inner(2)));
     assert!(!route.contains("mtu"), "no report was needed: {route}");
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Switches, hosts and traffic for these tests.
 
-use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
+use rustix::net::{AddressFamily, SocketType, bind, connect, socket, sockopt};
 use slipswitch_tests::harness::{
     Host, Kind, Mode, Netns, Switch, patient, wait_until, without_privilege, without_tool,
 };
@@ -16,9 +16,14 @@ use std::time::Duration;
 /// How long something may take that should be there at once.
 pub const SOON: Duration = Duration::from_secs(10);
 
+/// Returns false, after saying so, where switches with hosts cannot be made.
+pub fn is_possible() -> bool {
+    !without_privilege() && !without_tool(&["ip", "ping", "fping", "tcpdump", "nsenter"])
+}
+
 /// A switch with a NORMAL bridge `br0`; `None`, after saying so, where tests cannot make one.
 pub fn switch() -> Option<Switch> {
-    if without_privilege() || without_tool(&["ip", "ping", "fping", "tcpdump", "nsenter"]) {
+    if !is_possible() {
         return None;
     }
     let switch = Switch::start(Kind::under_test(), Mode::Real);
@@ -112,6 +117,18 @@ pub fn tcp_to(from: &Netns, to: &Netns, address: &str, length: usize) {
     assert!(got == pattern(length), "the data arrived changed");
 }
 
+/// Connects from a port of the namespace that the thread is in. The port may have been in use a moment
+/// ago. Who reads waits [`SOON`].
+pub fn connect_from(port: u16, target: SocketAddr) -> TcpStream {
+    let socket = socket(AddressFamily::INET, SocketType::STREAM, None).expect("a socket");
+    sockopt::set_socket_reuseaddr(&socket, true).expect("it can be");
+    bind(&socket, &SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, port)).expect("the port is free");
+    connect(&socket, &target).expect("it connects");
+    let stream = TcpStream::from(socket);
+    stream.set_read_timeout(Some(patient(SOON))).expect("not zero");
+    stream
+}
+
 /// A TCP connection whose data is counted where it arrives, and thrown away.
 pub struct Stream {
     stream: TcpStream,
@@ -130,12 +147,7 @@ impl Stream {
     /// Connects from a port of one IPv4 host to an address of the other.
     pub fn from_port(from: &Host, to: &Host, port: u16, target: &str) -> Stream {
         let address: SocketAddr = target.parse().expect("an address");
-        Stream::connected(from, to, target, || {
-            let socket = socket(AddressFamily::INET, SocketType::STREAM, None).expect("a socket");
-            bind(&socket, &SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, port)).expect("a free port");
-            connect(&socket, &address).expect("it connects");
-            TcpStream::from(socket)
-        })
+        Stream::connected(from, to, target, || connect_from(port, address))
     }
 
     fn connected(

@@ -220,12 +220,7 @@ fn checksums_are_whole_at_the_receiver() {
     // set, and the capture has the frames of a wire. Later the sender's device does not offer them
     // either, and the switch has to correct finished checksums for the address that it rewrites.
     switch.netns().sh("ethtool -K h2 tx off");
-    let text = a.netns.sh("ip -o link show eth0");
-    let address = text
-        .split("link/ether ")
-        .nth(1)
-        .and_then(|t| t.split(' ').next())
-        .expect("it has an address");
+    let address = a.netns.mac("eth0");
     b.netns.sh(&format!("ip neigh replace 10.0.0.77 lladdr {address} dev eth0"));
     let rewrite = "priority=10,ip,in_port=h1,nw_dst=10.0.0.2,actions=mod_nw_src:10.0.0.77,output:h2
          priority=10,ip,in_port=h2,nw_dst=10.0.0.77,actions=mod_nw_dst:10.0.0.1,output:h1
@@ -280,15 +275,7 @@ fn segments_in_a_tunnel_reach_a_device_that_takes_none() {
         switch.vsctl(&format!("set interface {port} other_config:tier=userspace"));
         switch.netns().sh(&format!("ethtool -K {port} tx off"));
     }
-    let retransmitted = || -> u64 {
-        let text = a.netns.sh("cat /proc/net/snmp");
-        let mut lines = text.lines().filter_map(|l| l.strip_prefix("Tcp: "));
-        let (names, numbers) = (lines.next(), lines.next());
-        let (names, numbers) = (names.expect("names"), numbers.expect("numbers"));
-        let mut pairs = names.split(' ').zip(numbers.split(' '));
-        let (_, number) = pairs.find(|(name, _)| *name == "RetransSegs").expect("it is counted");
-        number.parse().expect("a number")
-    };
+    let retransmitted = || a.netns.snmp("Tcp", "RetransSegs");
     for sums in ["noudpcsum", "udpcsum"] {
         for (host, net, peer) in [(&a, 1, 2), (&b, 2, 1)] {
             let device = format!(
@@ -315,17 +302,7 @@ fn segments_in_a_tunnel_reach_a_device_that_takes_none() {
 fn rewritten_addresses_work_for_tcp() {
     let Some((switch, a, b)) = pair() else { return };
     // 10.0.0.1 sees 10.0.0.2 as 10.0.0.50.
-    let mac = |h: &slipswitch_tests::harness::Host| {
-        h.netns.sh("cat /sys/class/net/eth0/address 2>/dev/null || true")
-    };
-    let _ = mac(&a);
-    let text = b.netns.sh("ip -o link show eth0");
-    let address = text
-        .split("link/ether ")
-        .nth(1)
-        .and_then(|t| t.split(' ').next())
-        .expect("it has an address")
-        .to_owned();
+    let address = b.netns.mac("eth0");
     a.netns.sh(&format!("ip neigh replace 10.0.0.50 lladdr {address} dev eth0"));
     switch.flows(
         "br0",

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Tunnel devices of the kernel that the switch makes for its tunnels.
 
-use crate::tools::{SOON, sees, switch, tcp_to};
+use crate::overlay::{Site, has_device, inner, outer};
+use crate::tools::{SOON, is_possible, sees, switch, tcp_to};
 use slipswitch_tests::harness::{
-    Host, Netns, Switch, patient, skip, tool_program, wait_until, without_tool,
+    Kind, Netns, Switch, patient, skip, tool_program, wait_until, without_tool,
 };
 use std::net::UdpSocket;
 use std::thread::JoinHandle;
@@ -126,42 +127,30 @@ fn without_bpf_there_is_no_device() {
     assert!(index(&switch).is_some());
 }
 
-/// A switch with the host 10.1.0.1, and a tunnel to a device of the kernel in another namespace, which
-/// is 10.1.0.2. The underlay is the bridge `phy` with the switch's address.
+/// A site, and a namespace with the kernel's device at the other end of its tunnel.
 struct Peers {
-    switch: Switch,
-    host: Host,
+    site: Site,
     kernel: Netns,
 }
 
 /// Makes the peers; `None`, after saying so, where there can be none. `device` is the kernel's kind of
 /// device with its options.
 fn peers(tunnel: &str, device: &str) -> Option<Peers> {
-    let switch = switch()?;
-    let kernel = Netns::new();
-    switch.vsctl("add-br phy -- set bridge phy datapath_type=netdev");
-    switch.netns().sh(&format!(
-        "ip addr add 10.9.0.1/24 dev phy; ip link set phy up; \
-         ip link add u0 type veth peer name u0 netns {}; ip link set u0 up",
-        kernel.path().display()
-    ));
-    switch.vsctl("add-port phy u0");
-    kernel.sh("ip addr add 10.9.0.2/24 dev u0; ip link set u0 up");
-    let made = kernel.run(&format!("ip link add t0 type {device}"));
-    if !made.ok() {
-        skip(&format!("the kernel makes no such device ({device}): {}", made.text()));
+    if !is_possible() {
         return None;
     }
-    kernel.sh("ip link set t0 mtu 1400 up; ip addr add 10.1.0.2/24 dev t0");
-    let host = switch.host_on("br0", "h1", "10.1.0.1/24");
-    host.netns.sh("ip link set eth0 mtu 1400");
-    switch.vsctl(&format!(
-        "add-port br0 t1 -- set interface t1 {tunnel} options:key=100 options:remote_ip=10.9.0.2"
-    ));
-    assert!(host.reaches("10.1.0.2", SOON), "the tunnel carries nothing: {}", switch.story());
-    host.ping("10.1.0.2", 15);
-    sees(&switch, &["tnl_pop", "dp:tcx"]);
-    Some(Peers { switch, host, kernel })
+    let kernel = Netns::new();
+    if !has_device(&kernel, "t0", device, 1400) {
+        return None;
+    }
+    let site = Site::new(Kind::under_test(), 1, &format!("{tunnel} options:key=100"));
+    site.connect(&kernel);
+    kernel.sh(&format!("ip addr add {}/24 dev u0; ip link set u0 up", outer(2)));
+    let Site { switch, host } = &site;
+    assert!(host.reaches(&inner(2), SOON), "the tunnel carries nothing: {}", switch.story());
+    host.ping(&inner(2), 15);
+    sees(switch, &["tnl_pop", "dp:tcx"]);
+    Some(Peers { site, kernel })
 }
 
 /// Returns the packets that the only device was given, and those that came back.
@@ -185,7 +174,8 @@ impl Peers {
 
     /// Receives datagrams on the host, until this many have come or none comes. Returns their number.
     fn receive_datagrams(&self, most: usize) -> JoinHandle<usize> {
-        let socket = self.host.netns.with(|| UdpSocket::bind("10.1.0.1:7").expect("it is free"));
+        let socket =
+            self.site.host.netns.with(|| UdpSocket::bind("10.1.0.1:7").expect("it is free"));
         socket.set_read_timeout(Some(patient(Duration::from_secs(3)))).expect("not zero");
         std::thread::spawn(move || {
             let mut data = [0; 2000];
@@ -211,16 +201,16 @@ fn packets_to_be_segmented_come_out_of_the_device() {
     }
     for (tunnel, device) in KINDS {
         let Some(peers) = peers(tunnel, device) else { continue };
-        tcp_to(&peers.kernel, &peers.host.netns, "10.1.0.1", 4 << 20);
-        tcp_to(&peers.host.netns, &peers.kernel, "10.1.0.2", 4 << 20);
-        let (given, returned) = counts(&peers.switch);
+        tcp_to(&peers.kernel, &peers.site.host.netns, "10.1.0.1", 4 << 20);
+        tcp_to(&peers.site.host.netns, &peers.kernel, "10.1.0.2", 4 << 20);
+        let (given, returned) = counts(&peers.site.switch);
         assert!(given > 20 && returned > 20, "{tunnel}: {given} given, {returned} returned");
         let receiver = peers.receive_datagrams(50 * 16);
         peers.send_datagrams(50);
         assert_eq!(receiver.join().expect("it does not fail"), 50 * 16, "{tunnel}");
-        let (_, after) = counts(&peers.switch);
+        let (_, after) = counts(&peers.site.switch);
         assert!(after >= returned + 45, "{tunnel}: the first may go up: {after} after {returned}");
-        let coverage = peers.switch.appctl("coverage/show");
+        let coverage = peers.site.switch.appctl("coverage/show");
         assert!(!coverage.contains("datapath_drop_tunnel"), "{tunnel}: {coverage}");
     }
 }
@@ -231,7 +221,7 @@ fn a_device_that_loses_packets_is_closed() {
         return;
     }
     let Some(peers) = peers(KINDS[0].0, KINDS[0].1) else { return };
-    let Peers { switch, .. } = &peers;
+    let Site { switch, .. } = &peers.site;
     peers.send_datagrams(10);
     assert!(index(switch).is_some(), "{}", helpers(switch));
     // As a firewall would, between the ingress of the bridge's device and the socket.

@@ -29,7 +29,7 @@ fn a_group_chooses_a_server_for_each_connection() {
          table=2,priority=9,ip,nw_dst=10.1.1.1,actions=output:h1
          table=2,priority=9,ip,nw_dst=10.1.1.2,actions=output:h2
          table=2,priority=9,ip,nw_dst=10.1.1.3,actions=set_field:MAC->eth_dst,output:h3"
-            .replace("MAC", &super::mac(&c))
+            .replace("MAC", &c.netns.mac("eth0"))
             .as_str(),
     );
     leads_to(&a, "10.1.1.100", &b);

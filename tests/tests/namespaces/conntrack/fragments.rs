@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Fragments, which are put together for the tracker and go on as they came.
 
-use super::{conn, conns, firewall, leads_to, mac, pair, pair_of};
+use super::{conn, conns, firewall, leads_to, pair, pair_of};
 use crate::tools::{SOON, udp};
 use netdev::{Kind, OpenSpec};
 use packet::Packet;
@@ -107,7 +107,7 @@ fn the_first_fragment_may_come_last() {
 fn datagram(from: &Host, to: &Host, port: u16, payload: &[u8]) -> Vec<Vec<u8>> {
     const PART: usize = 1480;
     let address = |host: &Host| -> [u8; 6] {
-        let text = mac(host);
+        let text = host.netns.mac("eth0");
         let bytes: Vec<u8> =
             text.split(':').map(|b| u8::from_str_radix(b, 16).expect("hex")).collect();
         bytes.try_into().expect("six bytes")

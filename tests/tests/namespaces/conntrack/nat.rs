@@ -2,7 +2,7 @@
 //! Network address translation.
 
 use super::{await_conn, conn, conns, firewall, is_refused, leads_to, pair, part};
-use crate::tools::{SOON, Stream};
+use crate::tools::{SOON, Stream, connect_from};
 use slipswitch_tests::harness::{Capture, Host, Kind, Switch, patient, wait_until};
 use std::io::{Read, Write};
 use std::net::{TcpListener, UdpSocket};
@@ -157,7 +157,7 @@ fn two_sources_share_an_address() {
     leads_to(&b, "10.1.1.240", &a);
     // Frames for the shared address have the Ethernet address of h1.
     c.netns.sh("ip link set eth0 promisc on");
-    let mac = super::mac(&a);
+    let mac = a.netns.mac("eth0");
     c.netns.sh(&format!("ip link set eth0 down; ip link set eth0 address {mac}; ip link set eth0 up; ip addr replace 10.1.1.3/24 dev eth0"));
     leads_to(&a, "10.1.1.2", &b);
     leads_to(&c, "10.1.1.2", &b);
@@ -223,8 +223,8 @@ fn ports_are_used_again_in_time_wait() {
             stream.write_all(b"bye").expect("the connection lives");
             from
         });
-        let mut stream = connect_from(&a, 5000, "10.1.1.2:7000");
-        stream.set_read_timeout(Some(patient(SOON))).expect("not zero");
+        let server_address = "10.1.1.2:7000".parse().expect("an address");
+        let mut stream = a.netns.with(|| connect_from(5000, server_address));
         let mut text = String::new();
         stream.read_to_string(&mut text).expect("the server ends the connection");
         assert_eq!(text, "bye");
@@ -235,20 +235,6 @@ fn ports_are_used_again_in_time_wait() {
         let reply = "reply=(src=10.1.1.2,dst=10.1.1.240,sport=7000,dport=5000)";
         assert!(line.contains("sport=5000,dport=7000") && line.contains(reply), "{line}");
     }
-}
-
-/// Connects from a port, which may have been in use a moment ago.
-fn connect_from(host: &Host, port: u16, target: &str) -> std::net::TcpStream {
-    use rustix::net::{AddressFamily, SocketType, bind, connect, socket, sockopt};
-    let target: std::net::SocketAddr = target.parse().expect("an address");
-    host.netns.with(|| {
-        let socket = socket(AddressFamily::INET, SocketType::STREAM, None).expect("a socket");
-        sockopt::set_socket_reuseaddr(&socket, true).expect("it can be");
-        let own = std::net::SocketAddrV4::new(std::net::Ipv4Addr::UNSPECIFIED, port);
-        bind(&socket, &own).expect("the port is free");
-        connect(&socket, &target).expect("it connects");
-        socket.into()
-    })
 }
 
 /// Without a free port no connection is made: that is counted and logged, the packet is not
@@ -282,10 +268,7 @@ fn exhausted_ports_are_counted_and_nothing_passes_untranslated() {
         sockets.iter().take(2).map(|socket| arrives(socket, patient(SOON))).collect();
     assert!(passes.iter().flatten().filter(|from| is_one_of_the_range(**from)).count() == 2);
     assert_ne!(passes[0], passes[1]);
-    let counter = || -> u64 {
-        let text = switch.appctl("coverage/read-counter conntrack_nat_exhausted");
-        text.trim().parse().expect("a number")
-    };
+    let counter = || switch.counter("conntrack_nat_exhausted");
     let is_ours = Kind::under_test() == Kind::Slipswitch;
     for (n, socket) in (1..).zip(&sockets[2..]) {
         assert_eq!(arrives(socket, Duration::from_millis(300)), None);
@@ -370,7 +353,7 @@ fn translation_without_addresses_resolves_collisions() {
 #[test]
 fn a_host_reaches_itself_through_a_service() {
     let Some((switch, a, _b)) = pair() else { return };
-    let mac = super::mac(&a);
+    let mac = a.netns.mac("eth0");
     switch.flows(
         "br0",
         &format!(

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! One table for all tiers: hosts at XDP, at tcx and in userspace.
 
-use super::{conns, firewall, host, leads_to, mac, pair, part};
-use crate::tools::{SOON, Stream, megaflows, packets, sees};
+use super::{conns, firewall, host, leads_to, pair, part};
+use crate::tools::{SOON, Stream, connect_from, megaflows, packets, sees};
 use crate::xdp;
 use slipswitch_tests::harness::{Capture, Host, Kind, Switch, patient, wait_until};
 use std::collections::HashSet;
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -149,7 +149,7 @@ fn ask(number: u8, cpu: usize) {
         let socket = UdpSocket::bind(("0.0.0.0", FIRST + n)).expect("a free port");
         socket.connect(server).expect("there is a route");
         socket.set_read_timeout(Some(patient(Duration::from_secs(2)))).expect("not zero");
-        let mut stream = connect(FIRST + n, server);
+        let mut stream = connect_from(FIRST + n, server);
         for message in 0..MESSAGES {
             let mut data = [0; 16];
             stream.write_all(&tag(message)).expect("the connection lives");
@@ -166,17 +166,6 @@ fn ask(number: u8, cpu: usize) {
             assert!(arrived, "no answer for connection {n} of host {number}");
         }
     }
-}
-
-fn connect(port: u16, server: SocketAddr) -> TcpStream {
-    use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
-    let socket = socket(AddressFamily::INET, SocketType::STREAM, None).expect("a socket");
-    let own = std::net::SocketAddrV4::new(std::net::Ipv4Addr::UNSPECIFIED, port);
-    bind(&socket, &own).expect("the port is free");
-    connect(&socket, &server).expect("it connects");
-    let stream = TcpStream::from(socket);
-    stream.set_read_timeout(Some(patient(SOON))).expect("not zero");
-    stream
 }
 
 /// Hosts at all three tiers make connections from the same ports at the same time, on two CPUs, and
@@ -200,7 +189,7 @@ fn no_tuple_has_two_owners_when_all_tiers_make_connections() {
          table=2,ip,nw_dst=10.1.1.2,actions=h2\n"
         .to_owned();
     for client in [&a, &c, &d] {
-        let (port, address, mac) = (client.name(), client.address(), mac(client));
+        let (port, address, mac) = (client.name(), client.address(), client.netns.mac("eth0"));
         text += &format!(
             "table=1,priority=30,in_port={port},ip,ct_state=+trk+new,actions=ct(commit,zone=1,nat(src=10.1.1.240)),h2
              table=2,ip,nw_dst={address},actions=mod_dl_dst:{mac},{port}\n"
