@@ -590,12 +590,15 @@ impl Switch {
         if self.dirty.is_empty() {
             return;
         }
-        if self.dirty.values().any(|dirty| *dirty == Dirty::All) {
+        let all = self.dirty.values().any(|dirty| *dirty == Dirty::All);
+        if all {
             self.follow_hosts();
         }
         let next = self.draft();
-        self.announce_endpoints(&next.tunnels);
-        let all = std::mem::take(&mut self.dirty).into_values().any(|dirty| dirty == Dirty::All);
+        if all {
+            self.announce_endpoints(&next.tunnels);
+        }
+        self.dirty.clear();
         let is_port_toggled = std::mem::take(&mut self.is_port_toggled);
         let causes = &mut self.counters.revalidations;
         *match (std::mem::take(&mut self.is_bond_moved), is_port_toggled, all) {

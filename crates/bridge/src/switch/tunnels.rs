@@ -4,7 +4,7 @@
 use super::{Dirty, Switch, mark};
 use crate::snapshot::BridgeIndex;
 use crate::tunnel::{
-    AddressedDevice, Config, Listening, OrFlow, Output, Tunnels, Vport, VportMatch, Vports,
+    AddressedDevice, Config, Listening, Output, Tunnels, Vport, VportMatch, Vports,
 };
 use ::tunnel::SourcePorts;
 use datapath::{PortError, PortNo as DpPort, TunnelKind};
@@ -227,10 +227,7 @@ impl Switch {
         let ports = || self.bridges().flat_map(|b| b.ports.values());
         let own: HashSet<&str> =
             ports().filter(|p| !p.is_virtual()).map(|p| p.name.as_str()).collect();
-        let remotes = ports().filter_map(|port| match port.tunnel.as_ref()?.remote {
-            OrFlow::Fixed(remote) => Some(remote),
-            OrFlow::Flow => None,
-        });
+        let remotes = ports().filter_map(|port| port.tunnel.as_ref()?.remote.fixed());
         let led_to: HashSet<Arc<str>> =
             remotes.filter_map(|remote| Some(routes.lookup(&Query::to(remote))?.device)).collect();
         let is_wanted = |name: &Arc<str>, device: &Device| {
