@@ -235,11 +235,7 @@ impl Socket {
     pub(crate) fn receive<'b>(&self, buffer: &'b mut [u8], wait: bool) -> io::Result<&'b [u8]> {
         let flags = if wait { 0 } else { libc::MSG_DONTWAIT };
         loop {
-            // SAFETY: the kernel writes at most buffer.len() bytes to the buffer.
-            let got = sys::check_len(unsafe {
-                libc::recv(self.fd.as_raw_fd(), buffer.as_mut_ptr().cast(), buffer.len(), flags)
-            });
-            match count_received(got) {
+            match count_received(sys::receive(self.fd(), buffer, flags)) {
                 Ok(n) => return Ok(buffer.get(..n).unwrap_or_default()),
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
                 Err(e) => return Err(e),

@@ -37,8 +37,6 @@ const IPV6_NEXT: u32 = IP + 6;
 const IPV6_PAYLOAD: u32 = IP + 40;
 /// More fragments, and the offset of a fragment (RFC 791, 3.1).
 const FRAGMENT: u32 = 0x3fff;
-/// IPv6 routing header (RFC 8200, 4.4).
-const ROUTING: u32 = 43;
 
 /// Packets of one kind of tunnels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -124,8 +122,8 @@ pub(crate) fn filter(services: &[Service]) -> Vec<libc::sock_filter> {
     }
     let mut six = Code::default();
     six.load(BYTE, ABSOLUTE, IPV6_NEXT);
-    if services.iter().any(|s| s.protocol == 4 || s.protocol == 41) {
-        six.jump(EQUAL, ROUTING, ACCEPT, 0);
+    if services.iter().any(|s| matches!(s.protocol, ip_proto::IPV4 | ip_proto::IPV6)) {
+        six.jump(EQUAL, ip_proto::ROUTING.into(), ACCEPT, 0);
     }
     six.protocols(services);
     six.load(HALF, ABSOLUTE, IPV6_PAYLOAD + 2);
@@ -198,7 +196,7 @@ mod tests {
 
     const VXLAN: Service = Service { protocol: ip_proto::UDP, port: 4789 };
     const GENEVE: Service = Service { protocol: ip_proto::UDP, port: 6081 };
-    const GRE: Service = Service { protocol: 47, port: 0 };
+    const GRE: Service = Service { protocol: ip_proto::GRE, port: 0 };
 
     /// Runs a filter over a frame, as the kernel does, without a VLAN tag.
     fn accepts(code: &[libc::sock_filter], frame: &[u8]) -> bool {

@@ -25,9 +25,8 @@ pub(crate) fn socket(family: c_int, kind: c_int, protocol: c_int) -> io::Result<
     }
 }
 
-/// Receives one datagram without waiting. Returns its length, or that of `buffer` if it is longer.
-pub(crate) fn receive(fd: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<usize> {
-    let flags = libc::MSG_DONTWAIT;
+/// Receives one datagram, with flags of `recv`. Returns its length, or that of `buffer` if it is longer.
+pub(crate) fn receive(fd: BorrowedFd<'_>, buffer: &mut [u8], flags: c_int) -> io::Result<usize> {
     // SAFETY: the kernel writes at most `buffer.len()` bytes into `buffer`, which lives through the
     // call.
     check_len(unsafe {

@@ -21,6 +21,12 @@ pub struct IcmpHeader {
 }
 
 impl IcmpHeader {
+    /// ICMP: destination unreachable.
+    pub const UNREACHABLE: u8 = 3;
+    /// The code of it for a packet that would have to be fragmented, and may not be.
+    pub const FRAGMENTATION_NEEDED: u8 = 4;
+    /// ICMPv6: packet too big.
+    pub const PACKET_TOO_BIG: u8 = 2;
     /// ICMPv6 neighbour solicitation.
     pub const NEIGHBOUR_SOLICIT: u8 = 135;
     /// ICMPv6 neighbour advertisement.

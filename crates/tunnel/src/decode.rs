@@ -6,7 +6,7 @@ use crate::options::Options;
 use crate::outer::{Checks, Outer, OuterUdp};
 use crate::port::PortConfig;
 use crate::{ETHERTYPE_TEB, Kind, encode};
-use packet::{EthernetHeader, Gso, Offload, Packet, ethertype};
+use packet::{EthernetHeader, Gso, Offload, Packet, ethertype, ip_proto};
 
 /// Why a frame is no packet of a tunnel port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
@@ -279,7 +279,7 @@ fn ip_payload(outer: &Outer<'_>, at: usize) -> Result<Payload, DecodeError> {
 
 /// RFC 2784, 2; RFC 2890, 2.
 fn gre(outer: &Outer<'_>) -> Result<Decoded, DecodeError> {
-    outer.expect(encode::PROTO_GRE)?;
+    outer.expect(ip_proto::GRE)?;
     let [a, b, c, d] = *outer.bytes::<4>(outer.l4)?;
     let bits = u16::from_be_bytes([a, b]);
     if bits & !(encode::GRE_CHECKSUM | encode::GRE_KEY | encode::GRE_SEQUENCE) != 0 {
@@ -313,7 +313,7 @@ fn gre(outer: &Outer<'_>) -> Result<Decoded, DecodeError> {
 /// draft-foschiano-erspan-03, 4.2 and 4.3. A header without a sequence number is of type I, which
 /// has no ERSPAN header.
 fn erspan(outer: &Outer<'_>) -> Result<Decoded, DecodeError> {
-    outer.expect(encode::PROTO_GRE)?;
+    outer.expect(ip_proto::GRE)?;
     let [a, b, c, d, _, _, _, _] = *outer.bytes::<8>(outer.l4)?;
     if u16::from_be_bytes([a, b]) != encode::GRE_SEQUENCE {
         return Err(DecodeError::Flags);
@@ -355,8 +355,8 @@ fn srv6(outer: &Outer<'_>) -> Result<Decoded, DecodeError> {
         return Err(DecodeError::SegmentsLeft);
     }
     let payload = match outer.proto {
-        encode::PROTO_IPV4 => Payload::Layer3(ethertype::IPV4),
-        encode::PROTO_IPV6 => Payload::Layer3(ethertype::IPV6),
+        ip_proto::IPV4 => Payload::Layer3(ethertype::IPV4),
+        ip_proto::IPV6 => Payload::Layer3(ethertype::IPV6),
         _ => return Err(DecodeError::PayloadType),
     };
     let (payload_at, payload_end) = (outer.l4, outer.end);

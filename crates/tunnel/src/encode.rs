@@ -7,11 +7,6 @@ use crate::{ETHERTYPE_NSH, ETHERTYPE_TEB};
 use packet::{EthernetHeader, IntoBytes, Ipv4Header, Ipv6Header, UdpHeader, checksum, ethertype};
 use zerocopy::network_endian::{U16, U32};
 
-/// IP protocols of packets in IP (RFC 2003, RFC 2473) and of GRE (RFC 2784).
-pub(crate) const PROTO_IPV4: u8 = 4;
-pub(crate) const PROTO_IPV6: u8 = 41;
-pub(crate) const PROTO_GRE: u8 = 47;
-
 // Bits of the first word of a VXLAN header.
 /// A VNI is there (RFC 7348, 5).
 pub(crate) const VXLAN_VNI: u32 = 0x0800_0000;

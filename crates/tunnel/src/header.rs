@@ -168,7 +168,7 @@ impl Encapsulation {
             | Encapsulation::Geneve { .. }
             | Encapsulation::Gtpu { .. }
             | Encapsulation::Bareudp { .. } => ip_proto::UDP,
-            Encapsulation::Gre { .. } | Encapsulation::Erspan { .. } => encode::PROTO_GRE,
+            Encapsulation::Gre { .. } | Encapsulation::Erspan { .. } => ip_proto::GRE,
             Encapsulation::Srv6 { .. } => ip_proto::ROUTING,
         }
     }

@@ -87,8 +87,8 @@ impl Header {
             return Ok(None);
         }
         match payload {
-            Payload::Layer3(ethertype::IPV4) => Ok(Some(encode::PROTO_IPV4)),
-            Payload::Layer3(ethertype::IPV6) => Ok(Some(encode::PROTO_IPV6)),
+            Payload::Layer3(ethertype::IPV4) => Ok(Some(ip_proto::IPV4)),
+            Payload::Layer3(ethertype::IPV6) => Ok(Some(ip_proto::IPV6)),
             Payload::Layer3(_) | Payload::Ethernet => Err(PushError::Payload),
         }
     }

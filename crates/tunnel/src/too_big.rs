@@ -20,13 +20,9 @@ const LEAST_IPV6: u16 = 1280;
 /// Internetwork control (RFC 1812, section 4.3.2.5), for IPv4 and IPv6.
 const PRECEDENCE: u8 = 0xc0;
 const TTL: u8 = 64;
-/// ICMP: destination unreachable, fragmentation needed.
-const UNREACHABLE: u8 = 3;
-const FRAGMENTATION_NEEDED: u8 = 4;
 /// ICMP types that report errors (RFC 1122, section 3.2.2).
-const ERRORS: [u8; 5] = [UNREACHABLE, 4, 5, 11, 12];
-/// ICMPv6: packet too big, and the first type that reports no error.
-const PACKET_TOO_BIG: u8 = 2;
+const ERRORS: [u8; 5] = [IcmpHeader::UNREACHABLE, 4, 5, 11, 12];
+/// ICMPv6: the first type that reports no error.
 const INFORMATIONAL: u8 = 128;
 
 /// Returns the report to the sender of `frame` that IP packets may have `mtu` bytes at most. It comes
@@ -89,7 +85,7 @@ fn ipv4(report: Frame, packet: &[u8], mtu: u16) -> Option<Vec<u8>> {
     };
     let report = report
         .ipv4_header(header)
-        .icmp(UNREACHABLE, FRAGMENTATION_NEEDED, mtu.into())
+        .icmp(IcmpHeader::UNREACHABLE, IcmpHeader::FRAGMENTATION_NEEDED, mtu.into())
         .payload(packet.get(..quoted).unwrap_or(packet));
     Some(report.finish())
 }
@@ -117,7 +113,7 @@ fn ipv6(report: Frame, packet: &[u8], mtu: u16) -> Option<Vec<u8>> {
     header.set_traffic_class(PRECEDENCE);
     let report = report
         .ipv6_header(header)
-        .icmpv6(PACKET_TOO_BIG, 0, mtu.into())
+        .icmpv6(IcmpHeader::PACKET_TOO_BIG, 0, mtu.into())
         .payload(packet.get(..quoted).unwrap_or(packet));
     Some(report.finish())
 }

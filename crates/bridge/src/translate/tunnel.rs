@@ -41,8 +41,6 @@ pub(super) const ECN: u8 = 0x03;
 const ECN_CE: u8 = 0x03;
 const ECN_ECT_0: u8 = 0x02;
 const DSCP: u8 = 0xfc;
-/// IP protocol GRE.
-const GRE: u8 = 47;
 /// ICMPv6 type of a neighbour advertisement (RFC 4861, 4.4).
 const NEIGHBOUR_ADVERTISEMENT: u16 = 136;
 /// Packet type of Ethernet frames, and the namespace of Ethernet types (OpenFlow 1.5.1, 7.2.3.11).
@@ -686,7 +684,7 @@ impl<'a> Context<'a> {
                 ip_proto::UDP
             }
             TunnelKind::Gre | TunnelKind::Ip6Gre | TunnelKind::Erspan | TunnelKind::Ip6Erspan => {
-                GRE
+                ip_proto::GRE
             }
             TunnelKind::Stt => ip_proto::TCP,
             TunnelKind::Lisp => ip_proto::UDP,

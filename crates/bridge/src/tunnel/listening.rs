@@ -16,11 +16,6 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 use underlay::is_wide;
 
-/// IP protocols: IPv4 and IPv6 inside of IP (RFC 2003, RFC 2473), GRE (RFC 2784).
-const IPV4: u8 = 4;
-const IPV6: u8 = 41;
-const GRE: u8 = 47;
-
 /// A datapath port that stands for tunnels.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listener {
@@ -45,11 +40,11 @@ impl Listener {
                 &[ip_proto::UDP]
             }
             TunnelKind::Erspan | TunnelKind::Gre | TunnelKind::Ip6Erspan | TunnelKind::Ip6Gre => {
-                &[GRE]
+                &[ip_proto::GRE]
             }
             TunnelKind::Stt => &[ip_proto::TCP],
             // The protocol of the packet inside: a key has that after the routing header.
-            TunnelKind::Srv6 => &[IPV4, IPV6],
+            TunnelKind::Srv6 => &[ip_proto::IPV4, ip_proto::IPV6],
             TunnelKind::Lisp => &[],
         }
     }

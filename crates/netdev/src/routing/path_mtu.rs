@@ -19,14 +19,6 @@ const ICMPV6_FILTER: libc::c_int = 1;
 const SOL_RAW: libc::c_int = 255;
 const SOL_ICMPV6: libc::c_int = 58;
 
-/// Destination unreachable, fragmentation needed.
-const UNREACHABLE: u8 = 3;
-const FRAGMENTATION_NEEDED: u8 = 4;
-/// ICMPv6: packet too big.
-const PACKET_TOO_BIG: u8 = 2;
-/// IP protocol GRE.
-const GRE: u8 = 47;
-
 /// Messages that one call reads: a fraction of a millisecond of work.
 const TURN: usize = 64;
 /// Bytes of a message that are read: its headers, and those of the packet that it quotes.
@@ -60,13 +52,13 @@ impl PathMtuMonitor {
         let kind = libc::SOCK_RAW | libc::SOCK_NONBLOCK;
         let v4 = sys::socket(libc::AF_INET, kind, libc::IPPROTO_ICMP)?;
         // The bits of the types that are left out.
-        let others = !(1i32 << UNREACHABLE);
+        let others = !(1i32 << IcmpHeader::UNREACHABLE);
         sys::set_option(v4.as_fd(), SOL_RAW, ICMP_FILTER, &others)?;
         let v6 = match sys::socket(libc::AF_INET6, kind, libc::IPPROTO_ICMPV6) {
             Ok(fd) => {
                 let mut others = [-1i32; 8];
-                if let Some(word) = others.get_mut(usize::from(PACKET_TOO_BIG) / 32) {
-                    *word &= !(1 << (PACKET_TOO_BIG % 32));
+                if let Some(word) = others.get_mut(usize::from(IcmpHeader::PACKET_TOO_BIG) / 32) {
+                    *word &= !(1 << (IcmpHeader::PACKET_TOO_BIG % 32));
                 }
                 sys::set_option(fd.as_fd(), SOL_ICMPV6, ICMPV6_FILTER, &others)?;
                 Some(fd)
@@ -93,7 +85,7 @@ impl PathMtuMonitor {
             let Some(fd) = fd else { continue };
             for number in 0.. {
                 let mut buffer = [0; READ];
-                match sys::receive(fd.as_fd(), &mut buffer) {
+                match sys::receive(fd.as_fd(), &mut buffer, libc::MSG_DONTWAIT) {
                     Ok(len) => reports.mtus.extend(buffer.get(..len).and_then(read)),
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                     Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -120,7 +112,7 @@ pub struct Reports {
 
 /// Returns true for the protocols of outer packets.
 fn is_of_tunnel(protocol: u8) -> bool {
-    matches!(protocol, ip_proto::UDP | GRE | ip_proto::ROUTING)
+    matches!(protocol, ip_proto::UDP | ip_proto::GRE | ip_proto::ROUTING)
 }
 
 /// Reads an IPv4 packet with an ICMP message. It may lack bytes at its end.
@@ -132,7 +124,8 @@ fn v4(bytes: &[u8]) -> Option<PathMtu> {
     let is_right = bytes.len() < total || internet(bytes.get(ip.header_len()..total)?) == 0;
     let (icmp, quoted) = IcmpHeader::ref_from_prefix(message).ok()?;
     let (inner, _) = Ipv4Header::ref_from_prefix(quoted).ok()?;
-    let is_report = (icmp.kind, icmp.code) == (UNREACHABLE, FRAGMENTATION_NEEDED);
+    let is_report =
+        (icmp.kind, icmp.code) == (IcmpHeader::UNREACHABLE, IcmpHeader::FRAGMENTATION_NEEDED);
     let is_own = is_of_tunnel(inner.proto) && inner.src == ip.dst;
     // Routers older than RFC 1191 report no MTU.
     let mtu = icmp.rest.get() & 0xffff;
@@ -144,7 +137,7 @@ fn v4(bytes: &[u8]) -> Option<PathMtu> {
 fn v6(bytes: &[u8]) -> Option<PathMtu> {
     let (icmp, quoted) = IcmpHeader::ref_from_prefix(bytes).ok()?;
     let (inner, _) = Ipv6Header::ref_from_prefix(quoted).ok()?;
-    let is_report = icmp.kind == PACKET_TOO_BIG && is_of_tunnel(inner.next);
+    let is_report = icmp.kind == IcmpHeader::PACKET_TOO_BIG && is_of_tunnel(inner.next);
     is_report.then(|| PathMtu { remote: Ipv6Addr::from(inner.dst).into(), mtu: icmp.rest.get() })
 }
 
