@@ -31,6 +31,7 @@ const IFLA_TARGET_NETNSID: u16 = 46;
 const IFLA_INET6_ADDR_GEN_MODE: u16 = 8;
 const IN6_ADDR_GEN_MODE_NONE: u8 = 1;
 const IFLA_INFO_KIND: u16 = 1;
+const IFLA_INFO_DATA: u16 = 2;
 
 // include/uapi/linux/if.h
 const IFF_UP: u32 = 1;
@@ -184,6 +185,13 @@ pub struct LinkClient {
     socket: Mutex<Socket>,
 }
 
+/// Returns the attributes of an `RTM_NEWLINK` payload that are for the interface's kind. Total.
+pub(crate) fn details(payload: &[u8]) -> Option<impl Iterator<Item = (u16, &[u8])>> {
+    let of = |wanted| move |(kind, value)| (kind == wanted).then(|| attributes(value));
+    let info = attributes(payload.get(16..)?).filter_map(of(IFLA_LINKINFO)).flatten();
+    Some(info.filter_map(of(IFLA_INFO_DATA)).flatten())
+}
+
 impl LinkClient {
     /// Creates a client in the calling thread's network namespace.
     ///
@@ -240,6 +248,11 @@ impl LinkClient {
     ///
     /// The kernel's error.
     pub fn list(&self) -> io::Result<Vec<Link>> {
+        self.list_by(parse)
+    }
+
+    /// The same by another parser of the payload of `RTM_NEWLINK`.
+    pub(crate) fn list_by<T>(&self, parse: impl Fn(&[u8]) -> Option<T>) -> io::Result<Vec<T>> {
         let mut all = Vec::new();
         let request = Request::new(RTM_GETLINK, NLM_F_DUMP, &[0; 16]);
         self.request(request, |kind, payload| {
@@ -248,6 +261,16 @@ impl LinkClient {
             }
         })?;
         Ok(all)
+    }
+
+    /// Has the kernel assign no IPv6 address. One without IPv6 assigns none.
+    pub(crate) fn assign_no_ipv6(&self, by: By<'_>) -> io::Result<()> {
+        match self.change(by, Change::NoIpv6Address) {
+            Err(e) if matches!(e.raw_os_error(), Some(libc::EAFNOSUPPORT | libc::EOPNOTSUPP)) => {
+                Ok(())
+            }
+            other => other,
+        }
     }
 
     pub(crate) fn change(&self, by: By<'_>, change: Change<'_>) -> io::Result<()> {

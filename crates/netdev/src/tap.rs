@@ -86,11 +86,7 @@ impl Tap {
         let client = LinkClient::new().map_err(err("opening a netlink socket"))?;
         let link = client.link(By::Name(&name)).map_err(err("looking it up"))?;
         let by = By::Index(link.index);
-        match client.change(by, Change::NoIpv6Address) {
-            // A kernel without IPv6 assigns no address.
-            Err(e) if matches!(e.raw_os_error(), Some(libc::EAFNOSUPPORT | libc::EOPNOTSUPP)) => {}
-            other => other.map_err(err("switching IPv6 addresses off"))?,
-        }
+        client.assign_no_ipv6(by).map_err(err("switching IPv6 addresses off"))?;
         if let Some((_, longest)) = link.mtu_range {
             client.change(by, Change::Mtu(longest)).map_err(err("setting the MTU"))?;
         }

@@ -3,7 +3,6 @@
 //! owners.
 
 use crate::link::{self, By, Link, LinkClient};
-use crate::netlink::attributes;
 use crate::open_error::{OpenError, check_name};
 use crate::sys::{self, IfRequest};
 use crate::vnet::VNET_HEADER;
@@ -70,8 +69,6 @@ pub(crate) fn is_mark(alias: &str) -> bool {
 }
 
 // include/uapi/linux/if_link.h
-const IFLA_LINKINFO: u16 = 18;
-const IFLA_INFO_DATA: u16 = 2;
 const IFLA_TUN_TYPE: u16 = 3;
 const IFLA_TUN_MULTI_QUEUE: u16 = 7;
 
@@ -169,10 +166,7 @@ fn properties(payload: &[u8]) -> Option<Properties> {
         kind: link::parse(payload)?.kind.unwrap_or_default(),
         ..Properties::default()
     };
-    let info = attributes(payload.get(16..)?).filter(|(kind, _)| *kind == IFLA_LINKINFO);
-    let data =
-        info.flat_map(|(_, info)| attributes(info)).filter(|(kind, _)| *kind == IFLA_INFO_DATA);
-    for (kind, value) in data.flat_map(|(_, data)| attributes(data)) {
+    for (kind, value) in link::details(payload)? {
         let value = value.first().copied().unwrap_or(0);
         match kind {
             IFLA_TUN_TYPE => found.layer3 = libc::c_int::from(value) == libc::IFF_TUN,

@@ -20,13 +20,12 @@
 
 use crate::btf::Btf;
 use crate::link::{self, By, Change, Link, LinkClient, RTM_NEWLINK};
-use crate::netlink::{NLM_F_ACK, NLM_F_DUMP, Request, attribute, attributes};
+use crate::netlink::{NLM_F_ACK, Request, attribute};
 use crate::tap_interface::{mark, marked_port};
 use std::fmt;
 use std::io;
+use std::sync::OnceLock;
 
-// include/uapi/linux/rtnetlink.h
-const RTM_GETLINK: u16 = 18;
 // include/uapi/linux/netlink.h
 const NLM_F_EXCL: u16 = 0x200;
 const NLM_F_CREATE: u16 = 0x400;
@@ -184,11 +183,7 @@ impl Found {
     fn parse(payload: &[u8]) -> Option<Found> {
         let link = link::parse(payload)?;
         let mut found = Found { link, ..Found::default() };
-        let info = attributes(payload.get(16..)?).filter(|(kind, _)| *kind == IFLA_LINKINFO);
-        let data = info
-            .flat_map(|(_, info)| attributes(info))
-            .filter(|(kind, _)| *kind == IFLA_INFO_DATA)
-            .flat_map(|(_, data)| attributes(data));
+        let data = link::details(payload)?;
         let be16 = |value: &[u8]| value.first_chunk().map(|bytes| u16::from_be_bytes(*bytes));
         for (attribute, value) in data {
             match (found.link.kind.as_deref()?, attribute) {
@@ -233,16 +228,7 @@ impl Found {
 }
 
 fn list(client: &LinkClient) -> Result<Vec<Found>, TunnelDeviceError> {
-    let mut all = Vec::new();
-    let request = Request::new(RTM_GETLINK, NLM_F_DUMP, &[0; 16]);
-    client
-        .request(request, |kind, payload| {
-            if kind == RTM_NEWLINK {
-                all.extend(Found::parse(payload));
-            }
-        })
-        .map_err(TunnelDeviceError::system("listing interfaces"))?;
-    Ok(all)
+    client.list_by(Found::parse).map_err(TunnelDeviceError::system("listing interfaces"))
 }
 
 fn client() -> Result<LinkClient, TunnelDeviceError> {
@@ -305,12 +291,7 @@ impl TunnelDevice {
             client
                 .change(by, Change::Alias(&mark(&name, owner)))
                 .map_err(err("setting the alias"))?;
-            match client.change(by, Change::NoIpv6Address) {
-                // A kernel without IPv6 assigns no address.
-                Err(e)
-                    if matches!(e.raw_os_error(), Some(libc::EAFNOSUPPORT | libc::EOPNOTSUPP)) => {}
-                other => other.map_err(err("switching IPv6 addresses off"))?,
-            }
+            client.assign_no_ipv6(by).map_err(err("switching IPv6 addresses off"))?;
             if let Some((_, longest)) = link.mtu_range {
                 client.change(by, Change::Mtu(longest)).map_err(err("setting the MTU"))?;
             }
@@ -369,9 +350,14 @@ impl TunnelDevice {
 }
 
 /// Returns false when `struct bpf_tunnel_key` has no local address. A kernel that does not describe its
-/// types is taken for a new one.
+/// types is taken for a new one. They are read once.
 fn programs_read_local_address() -> bool {
-    Btf::of_kernel().map_or(true, |types| types.has_union_member("local_ipv4"))
+    static READ: OnceLock<bool> = OnceLock::new();
+    if let Some(is_read) = READ.get() {
+        return *is_read;
+    }
+    let Ok(types) = Btf::of_kernel() else { return true };
+    *READ.get_or_init(|| types.has_union_member("local_ipv4"))
 }
 
 /// Creates the device, without an alias.
