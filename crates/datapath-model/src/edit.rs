@@ -445,12 +445,17 @@ pub(crate) fn truncate(packet: &mut Packet, len: u32) {
     packet.resize(len as usize);
 }
 
-/// Returns the length that `check_pkt_len` compares.
-pub(crate) fn checked_len(packet: &Packet) -> usize {
-    let len = match packet.offload.gso {
+/// Returns the bytes of a packet, or of the longest of its segments.
+pub(crate) fn longest(packet: &Packet) -> usize {
+    match packet.offload.gso {
         Some((_, segment, header)) => packet.len().min(usize::from(segment) + usize::from(header)),
         None => packet.len(),
-    };
+    }
+}
+
+/// Returns the length that `check_pkt_len` compares.
+pub(crate) fn checked_len(packet: &Packet) -> usize {
+    let len = longest(packet);
     let tagged = frame(packet.data(), 1).is_some_and(|f| f.tags > 0);
     if tagged { len - 4 } else { len }
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The treatment of packets that are too long for the path of a tunnel.
 
+use crate::edit::longest;
 use flow::Key;
 use packet::{Packet, ethertype};
 use tunnel::Header;
@@ -25,11 +26,7 @@ pub(crate) enum Fit {
 /// Decides about a packet whose IP header is at `l3`.
 pub(crate) fn fit(packet: &Packet, key: &Key, l3: Option<usize>, header: &Header) -> Fit {
     let (Some(room), Some(path)) = (header.room(), header.path_mtu()) else { return Fit::Whole };
-    let longest = match packet.offload.gso {
-        Some((_, size, headers)) => packet.len().min(usize::from(size) + usize::from(headers)),
-        None => packet.len(),
-    };
-    if longest <= room {
+    if longest(packet) <= room {
         return Fit::Whole;
     }
     if header.has_identification() {

@@ -26,12 +26,12 @@ const REPORTS_PER_SECOND: u8 = 10;
 const SLOTS: usize = 256;
 
 /// The first bytes of a frame as it arrived, before actions.
-pub(crate) type Arrived = Option<Box<[u8]>>;
+pub(crate) type Arrived = Option<Box<[u8; KEPT]>>;
 
 /// Keeps the headers of a frame that may be too long for a tunnel.
 pub(crate) fn arrived(packet: &Packet) -> Arrived {
     let data = packet.data();
-    (data.len() >= LEAST_KEPT).then(|| data.get(..KEPT).unwrap_or(data).into())
+    data.first_chunk().filter(|_| data.len() >= LEAST_KEPT).map(|kept| Box::new(*kept))
 }
 
 /// The limit on reports to senders.
@@ -114,7 +114,7 @@ impl Engine {
 /// Returns the frame with the headers that its sender gave it; `None` when they are not known.
 fn as_arrived(work: &Work, l3: usize) -> Option<Vec<u8>> {
     let now = work.packet.data();
-    let Some(kept) = work.arrived.as_deref() else {
+    let Some(kept) = work.arrived.as_deref().map(<[u8; KEPT]>::as_slice) else {
         return work.layer3().is_none().then(|| now.to_vec());
     };
     // Actions change no lengths from the IP header on.
