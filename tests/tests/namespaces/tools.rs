@@ -118,7 +118,7 @@ pub fn tcp_to(from: &Netns, to: &Netns, address: &str, length: usize) {
 }
 
 /// Connects from a port of the namespace that the thread is in. The port may have been in use a moment
-/// ago. Who reads waits [`SOON`].
+/// ago. A read waits [`SOON`].
 pub fn connect_from(port: u16, target: SocketAddr) -> TcpStream {
     let socket = socket(AddressFamily::INET, SocketType::STREAM, None).expect("a socket");
     sockopt::set_socket_reuseaddr(&socket, true).expect("it can be");

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex};
 pub struct Base {
     pub clock: Clock,
     pub model: Arc<Model>,
-    /// What the switch has reported.
+    /// Events that the switch has reported.
     pub events: Arc<Mutex<Vec<Event>>>,
     pub switch: Switch,
 }
