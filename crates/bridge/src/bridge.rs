@@ -3,6 +3,7 @@
 
 use crate::mac_table::MacTable;
 use crate::meter::MeterTable;
+use crate::mirror::{Mirror, Mirrors};
 use crate::pipeline::Pipeline;
 use crate::port::{Bundle, Port};
 use crate::snapshot::{BridgeConfig, BridgeIndex, BridgeView, BundleView, PortView, TableArray};
@@ -43,6 +44,8 @@ pub struct Bridge {
     pub ports: BTreeMap<PortNo, Port>,
     /// Rows of the Port table.
     pub bundles: Vec<Bundle>,
+    /// Port mirrors, at most [`MAX_MIRRORS`](crate::mirror::MAX_MIRRORS).
+    pub mirrors: Vec<Mirror>,
     /// For each bond, by name: the member that carried the traffic in the last view.
     active_members: HashMap<String, PortNo>,
     /// Start of the search for the next free port number, so that numbers are reused late.
@@ -75,6 +78,7 @@ impl Bridge {
             tlv_table: Arc::default(),
             ports: BTreeMap::new(),
             bundles: Vec::new(),
+            mirrors: Vec::new(),
             active_members: HashMap::new(),
             next_port: 1,
         }
@@ -177,6 +181,7 @@ impl Bridge {
             name: self.name.clone(),
             tables,
             ports: Arc::new(ports),
+            mirrors: Arc::new(Mirrors::new(&self.mirrors, &bundles)),
             bundles: Arc::new(bundles),
             groups: Arc::clone(self.pipeline.groups()),
             meters: self.meters.view(),

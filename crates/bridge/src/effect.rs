@@ -45,6 +45,8 @@ pub enum Effect {
     AllBuckets(Arc<Group>),
     /// Packets through one side of a patch or tunnel port.
     VirtualPort(Arc<[Count; 2]>, Direction),
+    /// A mirror got a copy.
+    Mirror(Arc<Count>),
     /// NORMAL learned the location of a MAC address.
     Learn {
         /// The MAC table that learns.
@@ -170,6 +172,7 @@ pub fn apply(effects: &[Effect], seen: &FlowStats, events: &Sender) {
                 let count = if *direction == Direction::Rx { rx } else { tx };
                 count.credit(packets, bytes);
             }
+            Effect::Mirror(count) => count.credit(packets, bytes),
             Effect::Encapsulated { added, effects } => {
                 let bytes = bytes.saturating_add(added.saturating_mul(packets));
                 // The outer frame is no TCP.

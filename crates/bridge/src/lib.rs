@@ -34,6 +34,7 @@ mod learned_flow;
 pub mod mac_table;
 pub mod megaflows;
 mod meter;
+pub mod mirror;
 pub mod pipeline;
 pub mod port;
 pub mod recirc;

@@ -22,6 +22,7 @@
 //!
 //! Any thread may call; each call takes one short lock.
 
+use crate::mirror::MirrorSet;
 use crate::snapshot::BridgeIndex;
 use flow::Key;
 use flow::tun_metadata::Wide;
@@ -84,6 +85,8 @@ pub struct FrozenState {
     /// The datapath has tracked the packets that come back: their fields `ct_*` are valid.
     /// Otherwise the pipeline reads zeros there.
     pub(crate) conntracked: bool,
+    /// Mirrors of the bridge that the packets that come back have gone to.
+    pub(crate) mirrored: MirrorSet,
     /// For states that only carry a packet-in's metadata.
     pub(crate) packet_in: Option<FrozenPacketIn>,
 }
@@ -110,6 +113,9 @@ impl FrozenState {
             (step.table, step.cookie, step.actions.len()).hash(&mut h);
         }
         (self.enters, self.hashed, self.conntracked, self.is_tunnel_set).hash(&mut h);
+        if self.mirrored != 0 {
+            self.mirrored.hash(&mut h); // the ids of others are as without mirrors
+        }
         self.packet_in.hash(&mut h);
         h.finish()
     }
@@ -296,6 +302,7 @@ mod tests {
             enters: false,
             hashed: false,
             conntracked: false,
+            mirrored: 0,
             packet_in: None,
         }
     }

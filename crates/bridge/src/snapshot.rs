@@ -9,6 +9,7 @@ pub use crate::ids::{BridgeIndex, INTERNAL_TABLE};
 
 use crate::group::Group;
 use crate::mac_table::MacTable;
+use crate::mirror::Mirrors;
 use crate::rule::Rule;
 use crate::tunnel::{self, Tunnels};
 use classifier::Classifier;
@@ -70,6 +71,8 @@ pub struct BridgeView {
     pub macs: Arc<MacTable>,
     /// Fields of the options of Geneve headers.
     pub tlv_table: Arc<flow::TlvTable>,
+    /// Port mirrors.
+    pub mirrors: Arc<Mirrors>,
     /// Settings of the bridge from the database.
     pub config: BridgeConfig,
 }

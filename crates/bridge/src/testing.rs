@@ -61,6 +61,7 @@ impl World {
             meters: Arc::new(HashMap::from_iter([(1, 0)])),
             macs: Arc::new(MacTable::new(index)),
             tlv_table: Arc::default(),
+            mirrors: Arc::default(),
             config: BridgeConfig::default(),
         })));
         for p in 1..=ports {
@@ -340,6 +341,7 @@ fn copy(b: &BridgeView) -> BridgeView {
         meters: Arc::clone(&b.meters),
         macs: Arc::clone(&b.macs),
         tlv_table: Arc::clone(&b.tlv_table),
+        mirrors: Arc::clone(&b.mirrors),
         config: b.config.clone(),
     }
 }

@@ -42,6 +42,7 @@
 //! | `commit` | datapath actions for what changed since the last output |
 //! | `output` | ports, flooding, patch ports, controllers |
 //! | `normal`, `vlan` | NORMAL |
+//! | `mirror` | mirrored packets |
 //! | `group` | groups |
 //! | `learn` | `learn` |
 //! | `ct` | `ct` and `ct_clear` |
@@ -67,6 +68,7 @@ mod freeze;
 mod group;
 mod hash;
 mod learn;
+mod mirror;
 mod mpls;
 mod normal;
 mod output;

@@ -21,7 +21,7 @@
 //! A port whose own device vanished is closed, and its number kept for its return.
 //!
 //! # Known limitations
-//! Mirrors, NetFlow, sFlow, IPFIX, STP, RSTP, multicast snooping, bonds other than
+//! NetFlow, sFlow, IPFIX, STP, RSTP, multicast snooping, bonds other than
 //! active-backup, LACP, QoS, BFD, CFM, LLDP and in-band control are later work: one WARN for each
 //! row and column says that the setting is ignored.
 
@@ -37,6 +37,7 @@ mod fail;
 mod host;
 mod idle;
 mod interfaces;
+mod mirrors;
 mod offload;
 mod socket_policy;
 mod state;
@@ -282,6 +283,21 @@ impl Configuration {
                 ],
             )
             .written("Controller", ["is_connected", "role", "status"])
+            .table(
+                "Mirror",
+                [
+                    "name",
+                    "select_all",
+                    "select_src_port",
+                    "select_dst_port",
+                    "select_vlan",
+                    "output_port",
+                    "output_vlan",
+                    "snaplen",
+                    "filter",
+                ],
+            )
+            .written("Mirror", ["statistics"])
             .table("Flow_Table", ["name", "flow_limit", "overflow_policy", "groups", "prefixes"])
             .table("Datapath", ["ct_zones", "ct_zone_default_limit"])
             .written("Datapath", ["capabilities"])

@@ -52,11 +52,6 @@ const ALLOWED: &[Allowed] = &[
         reason: "so that group is not there",
     },
     Allowed {
-        real: "     >>>> dropping packet received on port p3, which is reserved exclusively for mirroring <<<<\n\nFinal flow: unchanged\nMegaflow: recirc_id=0,eth,in_port=3,dl_type=0x0000\nDatapath actions: drop\n",
-        ours: "    NORMAL\n     -> no learned MAC for destination, flooding\n\nFinal flow: unchanged\nMegaflow: recirc_id=0,eth,in_port=3,dl_src=50:54:00:00:00:01,dl_dst=50:54:00:00:00:09,dl_type=0x0000\nDatapath actions: 1,100,2,4\n",
-        reason: "there are no mirrors yet, so a port for their output is a port like others",
-    },
-    Allowed {
         real: "Cannot find the datapath\novs-appctl: ovs-vswitchd: server returned an error\nexit 0\n",
         ours: "Datapath actions: set(tcp(dst=81)),2\nexit 0\n",
         reason: "ofproto/trace takes a datapath by the whole name that dpctl/dump-dps lists, too",

@@ -11,6 +11,7 @@ mod handover;
 mod host_nic;
 mod kernel_tunnels;
 mod lifecycle;
+mod mirrors;
 mod objects;
 mod overlay;
 mod ovn;

@@ -22,6 +22,7 @@ mod database;
 mod flows;
 mod found;
 mod megaflows;
+mod mirrors;
 mod normal;
 mod openflow;
 mod tunnels;

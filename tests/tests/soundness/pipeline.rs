@@ -64,6 +64,21 @@ pub struct PortSpec {
     pub config: u32,
 }
 
+/// A mirror of the first bridge.
+#[derive(Clone, Debug)]
+pub struct MirrorSpec {
+    /// Bits 0 to 3 select what ports 1 to 4 receive, bits 4 to 7 what they send.
+    pub selected: u8,
+    /// VLANs, none for all.
+    pub vlans: &'static [u16],
+    /// A match, or nothing.
+    pub filter: &'static str,
+    /// Port 3, else VLAN 7.
+    pub to_port: bool,
+    /// Cuts packets off.
+    pub short: bool,
+}
+
 /// A switch of two bridges.
 #[derive(Clone, Debug)]
 pub struct Pipeline {
@@ -79,6 +94,8 @@ pub struct Pipeline {
     pub miss_to_controller: bool,
     /// Station, VLAN, port.
     pub learned: Vec<(u8, u16, u32)>,
+    /// Mirrors of the first bridge.
+    pub mirrors: Vec<MirrorSpec>,
 }
 
 impl Pipeline {
@@ -437,14 +454,29 @@ fn port() -> impl Strategy<Value = PortSpec> {
     )
 }
 
+fn mirror() -> impl Strategy<Value = MirrorSpec> {
+    let vlans = select(&[&[] as &[u16], &[], &[5], &[0, 5]][..]);
+    let filter = select(&["", "", "tcp,tp_dst=80", "ip,nw_src=10.0.0.0/8", "dl_vlan=5"][..]);
+    (prop::num::u8::ANY, vlans, filter, prop::bool::ANY, prop::bool::ANY).prop_map(
+        |(selected, vlans, filter, to_port, short)| MirrorSpec {
+            selected,
+            vlans,
+            filter,
+            to_port,
+            short,
+        },
+    )
+}
+
 /// Returns a strategy for switches.
 pub fn pipeline() -> impl Strategy<Value = Pipeline> {
     let yes = prop::bool::weighted;
     let settings = (vec(port(), 3), select(&[0u16, 0, 1, 3][..]), yes(0.3), yes(0.3));
     let learned = vec((0..4u8, select(&[0u16, 5, 10][..]), 1..5u32), 0..4);
     let first = list();
-    (vec(line(), 0..14), first, settings, learned).prop_map(
-        |(mut lines, first, settings, learned)| {
+    let mirrors = prop_oneof![3 => Just(Vec::new()), 1 => vec(mirror(), 1..3)];
+    (vec(line(), 0..14), first, settings, learned, mirrors).prop_map(
+        |(mut lines, first, settings, learned, mirrors)| {
             // Something is done to every packet.
             let any =
                 |bridge, actions| Line { bridge, table: 0, priority: 0, matching: "", actions };
@@ -454,7 +486,15 @@ pub fn pipeline() -> impl Strategy<Value = Pipeline> {
             ));
             lines.push(any(1, vec!["NORMAL"]));
             let (ports, frag_handling, forward_bpdu, miss_to_controller) = settings;
-            Pipeline { lines, ports, frag_handling, forward_bpdu, miss_to_controller, learned }
+            Pipeline {
+                lines,
+                ports,
+                frag_handling,
+                forward_bpdu,
+                miss_to_controller,
+                learned,
+                mirrors,
+            }
         },
     )
 }

@@ -2,9 +2,10 @@
 //! A [`Pipeline`] as the switch has it, and its translations.
 
 use crate::frames::station;
-use crate::pipeline::{Pipeline, PortSpec, actions};
+use crate::pipeline::{MirrorSpec, Pipeline, PortSpec, actions};
 use bridge::effect::Effect;
 use bridge::event::Sender;
+use bridge::mirror::{Mirror, MirrorOutput};
 use bridge::port::Bundle;
 use bridge::snapshot::{BridgeIndex, BundleView, PriorityTags, Snapshot, VlanMode};
 use bridge::switch::{PortRequest, Switch};
@@ -12,6 +13,7 @@ use bridge::translate::{Request, Translation, locate, translate};
 use clock::{Clock, Millis};
 use datapath::{Datapath, Megaflow, PortKind};
 use datapath_model::Model;
+use flow::text::parse_match;
 use flow::{Field, Key};
 use openflow::PortNo;
 use openflow::message::{
@@ -75,6 +77,7 @@ impl World {
         br0.config.frag_handling = pipeline.frag_handling;
         br0.config.forward_bpdu = pipeline.forward_bpdu;
         br0.config.miss_to_controller = pipeline.miss_to_controller;
+        br0.mirrors = pipeline.mirrors.iter().map(mirror).collect();
         for (n, vlan, port) in &pipeline.learned {
             br0.macs.learn(*vlan, station(*n), PortNo(*port), false, Millis(1));
         }
@@ -109,7 +112,7 @@ fn add_port(switch: &mut Switch, bridge: BridgeIndex, name: &str, peer: Option<&
     let spec = datapath::PortSpec { name: name.to_owned(), kind, ..datapath::PortSpec::default() };
     let request = PortRequest { spec, ofport: None, peer: peer.map(str::to_owned), tunnel: None };
     switch.add_port(bridge, &request).expect("names differ");
-    let settings = BundleView { qinq_tpid: 0x88a8, ..BundleView::default() };
+    let settings = BundleView { name: name.to_owned(), qinq_tpid: 0x88a8, ..BundleView::default() };
     let bundle = Bundle { settings, interfaces: vec![name.to_owned()], ..Bundle::default() };
     switch.bridge_mut(bridge).expect("added").bundles.push(bundle);
 }
@@ -136,6 +139,28 @@ fn configure(switch: &mut Switch, bridge: BridgeIndex, number: u32, spec: &PortS
     settings.priority_tags =
         [PriorityTags::Never, PriorityTags::IfNonzero, PriorityTags::Always][spec.priority_tags];
     settings.protected = spec.protected;
+}
+
+fn mirror(spec: &MirrorSpec) -> Mirror {
+    let names = ["p1", "p2", "p3", "to1"];
+    let set = |bits: u8| {
+        let wanted = names.iter().enumerate().filter(|(n, _)| bits >> n & 1 != 0);
+        wanted.map(|(_, name)| (*name).to_owned()).collect()
+    };
+    let filter = Some(spec.filter).filter(|text| !text.is_empty());
+    Mirror {
+        name: "m".to_owned(),
+        sources: set(spec.selected),
+        destinations: set(spec.selected >> 4),
+        vlans: spec.vlans.to_vec(),
+        filter: filter.map(|text| parse_match(text, &|_| None).expect("texts are right")),
+        output: match spec.to_port {
+            true => MirrorOutput::Bundle("p3".to_owned()),
+            false => MirrorOutput::Vlan(7),
+        },
+        snaplen: spec.short.then_some(64),
+        stats: Arc::default(),
+    }
 }
 
 fn group_mod((group_id, kind, method, buckets): (u32, GroupKind, &str, &[&str])) -> GroupMod {
@@ -187,6 +212,7 @@ fn effect_texts(effects: &[Effect]) -> Vec<String> {
         Effect::VirtualPort(stats, direction) => {
             format!("virtual port {:p} {direction:?}", Arc::as_ptr(stats))
         }
+        Effect::Mirror(stats) => format!("mirror {:p}", Arc::as_ptr(stats)),
         Effect::Learn { macs, vlan, mac, port, gratuitous_arp } => {
             format!("mac {:?} {vlan} {mac:?} {port} {gratuitous_arp}", macs.bridge())
         }

@@ -371,7 +371,7 @@ fn from_frozen(state: &FrozenState) -> Continuation {
     Continuation {
         bridge: bridge_tag(state.bridge),
         stack,
-        mirrors: 0,
+        mirrors: state.mirrored,
         conntracked: state.conntracked,
         frames,
         action_set: state.action_set.clone(),

@@ -248,6 +248,7 @@ impl Connections {
             enters: false,
             hashed: false,
             conntracked: continuation.conntracked,
+            mirrored: continuation.mirrors,
             packet_in: None,
         };
         switch.publish();

@@ -6,6 +6,7 @@ use super::tunnel::ReceivedOuter;
 use super::{EffectsMode, MAX_ACTIONS, MAX_DEPTH, MAX_RESUBMITS, MAX_STACK_BYTES};
 use super::{Request, Translation, TranslationError};
 use crate::effect::Effect;
+use crate::mirror::MirrorSet;
 use crate::recirc::{FrozenPacketIn, FrozenStep, RecircRef, RecircTable, StackEntry};
 use crate::rule::Rule;
 use crate::snapshot::{BridgeIndex, BridgeView, INTERNAL_TABLE, PortView, Snapshot, TableMiss};
@@ -126,6 +127,10 @@ pub(super) struct Context<'a> {
     pub hashed: bool,
     /// The datapath's packet has a state of a connection that the pipeline may see; see `ct.rs`.
     pub conntracked: bool,
+    /// Mirrors of the present bridge that the packet has gone to.
+    pub mirrored: MirrorSet,
+    /// Bytes after which the output of a mirrored packet is cut off.
+    pub mirror_snaplen: Option<u16>,
     /// No more actions run: after `exit`, or because the pipeline is frozen.
     pub exit: bool,
     pub freeze: Option<Freeze>,
@@ -207,6 +212,8 @@ impl<'a> Context<'a> {
             irreversible: false,
             hashed: false,
             conntracked: original.ct_state != 0,
+            mirrored: 0,
+            mirror_snaplen: None,
             exit: false,
             freeze: None,
             error: None,
@@ -234,7 +241,8 @@ impl<'a> Context<'a> {
             }
             (None, Some(actions)) => {
                 let in_port = ctx.in_port();
-                if ctx.may_receive(in_port) {
+                if !ctx.is_input_reserved() && ctx.may_receive(in_port) {
+                    ctx.mirror_input();
                     ctx.do_actions(actions, true);
                     ctx.finish_level();
                 }
@@ -271,6 +279,10 @@ impl<'a> Context<'a> {
         let allowed = may_receive && self.decapsulate_ecn();
         let names = self.names();
         self.enter(Kind::Table, || found.text(found.table(), names));
+        let allowed = !self.is_input_reserved() && allowed;
+        if allowed {
+            self.mirror_input();
+        }
         self.run_found(&found, false, true, allowed);
         if allowed {
             // The action set belongs to the packet's first rule, whichever rule wrote to it.

@@ -145,6 +145,7 @@ impl Context<'_> {
             enters: true,
             hashed: self.hashed,
             conntracked: true,
+            mirrored: self.mirrored,
             packet_in: None,
         };
         let recirc = self.recirc.intern(state, &self.bridge.name);

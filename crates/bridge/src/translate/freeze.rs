@@ -59,6 +59,7 @@ impl Context<'_> {
             enters: freeze.enters || from_start,
             hashed: freeze.pause.is_none() && (self.hashed || freeze.hash.is_some()),
             conntracked: self.conntracked,
+            mirrored: self.mirrored,
             packet_in,
         };
         self.commit();
@@ -107,6 +108,7 @@ impl Context<'_> {
         self.action_set = state.action_set.clone();
         self.hashed = state.hashed;
         self.conntracked = state.conntracked;
+        self.mirrored = state.mirrored;
         if !state.conntracked {
             self.key.set_connection(&Key::ZERO);
         }

@@ -93,6 +93,13 @@ impl Context<'_> {
             return;
         }
 
+        if let Input::Bundle(i, _) = &input
+            && bridge.mirrors.reserves(*i)
+        {
+            self.report(Kind::Warning, || "input port is mirror output port, dropping".to_string());
+            return;
+        }
+
         // The other end of a bond sends packets to an inactive member only when it floods them, or
         // when it reflects packets of this end.
         if let Input::Bundle(_, b) = &input
@@ -118,6 +125,11 @@ impl Context<'_> {
                         "learned port is input port, dropping".to_string()
                     });
                 }
+                Some((i, _)) if bridge.mirrors.reserves(i) => {
+                    self.report(Kind::Warning, || {
+                        "learned port is a mirror port, dropping".to_string()
+                    });
+                }
                 Some((_, b)) => {
                     self.report(Kind::Detail, || "forwarding to learned port".to_string());
                     self.output_bundle(b, &vlans);
@@ -132,7 +144,8 @@ impl Context<'_> {
                     Input::None => None,
                 };
                 let wanted = |(i, b): &(usize, &BundleView)| {
-                    Some(*i) != own && b.floodable && vlans.included_in(b)
+                    let is_free = b.floodable && !bridge.mirrors.reserves(*i);
+                    Some(*i) != own && is_free && vlans.included_in(b)
                 };
                 let [outer, inner] = self.key.vlans;
                 let (now, pcp) = ([outer, inner, Vlan::default()], outer.tci.get());
@@ -222,7 +235,7 @@ impl Context<'_> {
     }
 
     /// Outputs to a bundle, with the VLAN headers that its mode requires.
-    fn output_bundle(&mut self, bundle: &BundleView, vlans: &Vlans) {
+    pub(super) fn output_bundle(&mut self, bundle: &BundleView, vlans: &Vlans) {
         let Some(member) = self.active_member(bundle) else { return };
         let old = self.key.vlans;
         let pcp = old[0].tci.get();

@@ -104,6 +104,12 @@ impl<'a> Context<'a> {
             self.report(Kind::Detail, || "OFPPC_NO_FWD set, skipping output".to_string());
             return;
         }
+        if self.mirror_snaplen.is_some() && port.is_patch {
+            self.report(Kind::Warning, || {
+                "Mirror truncate to ODPP_NONE, skipping output".to_string()
+            });
+            return;
+        }
         if self.is_protected(self.port(self.in_port())) && self.is_protected(Some(port)) {
             self.report(Kind::Warning, || {
                 "Flow is between protected ports, skipping output.".to_string()
@@ -116,8 +122,10 @@ impl<'a> Context<'a> {
             }
             return;
         }
+        let truncate = truncate.or(self.mirror_snaplen.map(u32::from));
         if let Some(config) = &port.tunnel {
             self.output_tunnel(port, config, truncate);
+            self.mirror_output(number);
             return;
         }
         let Some(dp_port) = port.dp_port else { return };
@@ -130,6 +138,7 @@ impl<'a> Context<'a> {
             self.emit(DpAction::Trunc(max_len));
         }
         self.emit(DpAction::Output(dp_port));
+        self.mirror_output(number);
     }
 
     fn is_protected(&self, port: Option<&PortView>) -> bool {
@@ -160,6 +169,11 @@ impl<'a> Context<'a> {
         let conntracked = std::mem::take(&mut self.conntracked);
         self.key.set_connection(&Key::ZERO);
         let was_mpls = self.was_mpls;
+        // Each bridge mirrors for itself.
+        let mirrored = self.mirrored;
+        if index != self.bridge_index {
+            self.mirrored = 0;
+        }
         let stack = std::mem::take(&mut self.stack);
         let action_set = std::mem::take(&mut self.action_set);
         let rule = self.rule.take();
@@ -193,6 +207,9 @@ impl<'a> Context<'a> {
         self.mask.0.tunnel = tunnel_mask;
         self.is_tunnel_replaced = is_tunnel_replaced;
         self.conntracked = conntracked;
+        if index != place.0 {
+            self.mirrored = mirrored;
+        }
         self.was_mpls = was_mpls;
         self.stack = stack;
         self.action_set = action_set;
@@ -238,6 +255,7 @@ impl<'a> Context<'a> {
             enters: false,
             hashed: false,
             conntracked: self.conntracked,
+            mirrored: self.mirrored,
             packet_in: Some(self.frozen_packet_in(userdata, reason)),
         };
         let recirc = self.recirc.intern(state, &self.bridge.name);

@@ -6,6 +6,7 @@ mod connections;
 mod controllers;
 mod fragments;
 mod headers;
+mod mirrors;
 mod normal_forwarding;
 mod revalidated;
 mod soundness;

@@ -84,6 +84,11 @@ impl Vlans {
         [self.outer, self.inner, self.innermost].into_iter().any(Tag::is_priority_tag)
     }
 
+    /// Returns the VLANs of the packet in `vlan` instead of its present VLAN.
+    pub(super) fn moved_to(self, vlan: u16) -> Vlans {
+        Vlans { outer: Tag { vid: vlan, ..self.outer }, ..self }
+    }
+
     /// Returns the VLANs without the outer header.
     fn popped(self) -> Vlans {
         Vlans { outer: self.inner, inner: self.innermost, ..Vlans::NONE }

@@ -5,9 +5,10 @@ use super::address;
 use super::context::Context;
 use super::desired::{Desired, DesiredBridge};
 use super::state::{BridgeState, Remarks, SwitchState};
-use super::{controllers, device, fail, interfaces};
+use super::{controllers, device, fail, interfaces, mirrors};
 use crate::args::DummyLevel;
 use crate::openflow::SharedControl;
+use bridge::mirror::MirrorOutput;
 use bridge::switch::Switch;
 use openflow::PortNo;
 use openflow::message::Versions;
@@ -77,6 +78,7 @@ pub(super) fn sync(
         let Some(bridge) = made.get_mut(*name) else { continue };
         interfaces::configure(context, bridge, row, remarks);
         interfaces::bundles(context.switch, bridge.index, row);
+        mirrors::sync(context.switch, bridge, &row.mirrors, remarks);
         let bonds = row.ports.iter().filter(|(_, port)| port.is_bond());
         bridge.bonds = bonds.filter_map(|(name, port)| Some((name.clone(), port.uuid?))).collect();
         settings(context, bridge, row, remarks);
@@ -113,6 +115,7 @@ fn create(context: &mut Context<'_>, row: &DesiredBridge, remarks: &mut Remarks)
         controllers: BTreeMap::new(),
         interfaces: BTreeMap::new(),
         bonds: BTreeMap::new(),
+        mirrors: BTreeMap::new(),
         min_mtu: None,
     }
 }
@@ -188,14 +191,19 @@ fn settings(
 }
 
 /// Returns the lowest address that the bridge may take from its ports. Each row of the Port table
-/// gives one address; a bond gives that of its first interface.
+/// gives one address; a bond gives that of its first interface. Ports for mirrored packets give none.
 fn lowest_mac(switch: &Switch, bridge: &BridgeState) -> Option<Mac> {
     let b = switch.bridge(bridge.index)?;
     let of_bundle = |bundle: &bridge::port::Bundle| {
         let port = bundle.interfaces.iter().find_map(|name| b.port_by_name(name))?;
         (port.number != PortNo::LOCAL && !port.is_virtual()).then_some(Mac(port.status.mac))
     };
-    address::lowest(b.bundles.iter().filter_map(of_bundle))
+    let is_reserved = |bundle: &bridge::port::Bundle| {
+        let output = MirrorOutput::Bundle(bundle.settings.name.clone());
+        b.mirrors.iter().any(|mirror| mirror.output == output)
+    };
+    let bundles = b.bundles.iter().filter(|bundle| !is_reserved(bundle));
+    address::lowest(bundles.filter_map(of_bundle))
 }
 
 /// Applies the Flow_Table rows.

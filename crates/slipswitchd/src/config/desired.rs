@@ -5,6 +5,7 @@
 //! with a remark for the log.
 
 use super::address::{parse_datapath_id, parse_station};
+use super::mirrors::{self, DesiredMirror};
 use super::tracking::{self, DesiredTracking};
 use super::vlan;
 use bridge::connection::RateLimit;
@@ -144,6 +145,8 @@ pub(super) struct DesiredBridge {
     pub controllers: BTreeMap<String, DesiredController>,
     /// Ports by name.
     pub ports: BTreeMap<String, DesiredPort>,
+    /// Mirrors by row.
+    pub mirrors: BTreeMap<Uuid, DesiredMirror>,
 }
 
 /// A row of the Flow_Table table.
@@ -412,7 +415,6 @@ fn bridge(
         versions = Versions::KNOWN;
     }
     for (present, column) in [
-        (row.uuids("mirrors").next().is_some(), "mirrors"),
         (row.opt_uuid("netflow").is_some(), "netflow"),
         (row.opt_uuid("sflow").is_some(), "sflow"),
         (row.opt_uuid("ipfix").is_some(), "ipfix"),
@@ -447,6 +449,7 @@ fn bridge(
         tables: tables(replica, name, row, remarks),
         controllers: controllers(replica, name, row, remarks),
         ports: ports(replica, name, row, taken, remarks),
+        mirrors: mirrors::read(replica, name, row, remarks),
     }
 }
 

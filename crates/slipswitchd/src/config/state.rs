@@ -7,6 +7,7 @@ use super::device::Form;
 use super::tracking::{DesiredTracking, PolicyNumbers};
 use super::tunnel_helpers::TunnelHelpers;
 use crate::openflow::{Connector, Listener};
+use bridge::mirror::Mirror;
 use bridge::snapshot::BridgeIndex;
 use clock::Millis;
 use datapath::PortKind;
@@ -97,6 +98,8 @@ pub(super) struct BridgeState {
     pub interfaces: BTreeMap<String, InterfaceState>,
     /// Port rows of bonds, by name.
     pub bonds: BTreeMap<String, Uuid>,
+    /// Mirrors that were made, by row.
+    pub mirrors: BTreeMap<Uuid, Mirror>,
     /// Lowest MTU among the ports that do not follow the bridge's MTU, as last given to the ports
     /// that do. `None` while the bridge has only had ports that follow it.
     pub min_mtu: Option<u32>,

@@ -111,6 +111,14 @@ impl<'a> Writer<'a> {
                 self.bond(bridge, name, *row);
             }
         }
+        if self.has_statistics() {
+            for (row, mirror) in &state.mirrors {
+                let (packets, bytes) = mirror.stats.counts();
+                let number = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
+                let counts = [("tx_bytes", number(bytes)), ("tx_packets", number(packets))];
+                self.set("Mirror", *row, "statistics", Datum::map(counts));
+            }
+        }
         for controller in state.controllers.values_mut() {
             self.controller(context, controller);
         }

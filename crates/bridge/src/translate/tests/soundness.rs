@@ -635,6 +635,7 @@ fn effect_texts(effects: &[Effect]) -> Vec<String> {
         Effect::Bucket { group, bucket } => format!("group {} {bucket:?}", group.id),
         Effect::AllBuckets(group) => format!("group {}", group.id),
         Effect::VirtualPort(_, direction) => format!("virtual {direction:?}"),
+        Effect::Mirror(_) => "mirror".to_owned(),
         Effect::Learn { vlan, mac, port, gratuitous_arp, .. } => {
             format!("mac {vlan} {mac:?} {port} {gratuitous_arp}")
         }
