@@ -102,7 +102,7 @@ fn key(name: &str, hook: Option<Hook>) -> String {
     }
 }
 
-/// Returns the maps that an earlier daemon left, if this daemon can use them. Else removes them.
+/// Returns the maps that an earlier daemon left, if this daemon can use them.
 fn left(pins: &Pins, sizes: &Sizes) -> Option<HashMap<String, OwnedFd>> {
     if pins.is_empty(Part::Flows) {
         return None;
@@ -118,7 +118,6 @@ fn left(pins: &Pins, sizes: &Sizes) -> Option<HashMap<String, OwnedFd>> {
     found
         .inspect_err(|why| {
             tracing::warn!(target: "dpif", "the BPF flows of a former daemon are not taken over: {why}");
-            discard::clear(pins);
         })
         .ok()
 }
@@ -219,6 +218,8 @@ pub(crate) fn open(
         station.fill_tails().map_err(system("filling the table of programs"))?;
     }
     if let (Some(pins), true) = (pins, is_new) {
+        // To load programs takes about a second. Until now packets ran through what is removed here.
+        discard::clear(pins);
         pin_all(pins, &fds, &sizes)?;
     }
     let (devmap, endpoints) = (fds.remove("devmap"), fds.remove("endpoints"));

@@ -96,6 +96,14 @@ fn part<'a>(line: &'a str, before: &str) -> &'a str {
     rest.split([',', ')']).next().unwrap_or_default()
 }
 
+/// Gives connections of zone 1 other timeouts.
+fn set_timeouts(switch: &Switch, timeouts: &str) {
+    switch.vsctl(
+        "-- --id=@m create Datapath datapath_version=0 -- set Open_vSwitch . datapaths:netdev=@m",
+    );
+    switch.vsctl(&format!("add-zone-tp netdev zone=1 {timeouts}"));
+}
+
 /// Has `host` send packets for `address` to the device of `target`.
 fn leads_to(host: &Host, address: &str, target: &Host) {
     let mac = target.netns.mac("eth0");

@@ -63,6 +63,11 @@ impl Echo {
         Echo { is_over, echoes, client, server }
     }
 
+    /// Messages that came back so far.
+    fn count(&self) -> u64 {
+        self.echoes.load(Ordering::Relaxed)
+    }
+
     fn finish(self) {
         self.is_over.store(true, Ordering::Relaxed);
         self.client.join().expect("nothing is lost");
@@ -73,12 +78,11 @@ impl Echo {
 /// Waits until each of the connections has carried some messages more.
 #[track_caller]
 fn carry_on(echoes: &[Echo], switch: &Switch) {
-    let count = |echo: &Echo| echo.echoes.load(Ordering::Relaxed);
-    let before: Vec<u64> = echoes.iter().map(count).collect();
+    let before: Vec<u64> = echoes.iter().map(Echo::count).collect();
     let goes_on =
-        || echoes.iter().zip(&before).all(|(echo, before)| count(echo) >= before + ENOUGH);
+        || echoes.iter().zip(&before).all(|(echo, before)| echo.count() >= before + ENOUGH);
     let all = wait_until(SOON, goes_on);
-    let after: Vec<u64> = echoes.iter().map(count).collect();
+    let after: Vec<u64> = echoes.iter().map(Echo::count).collect();
     assert!(all, "{before:?}, then {after:?}\n{}", switch.story());
 }
 
@@ -98,6 +102,8 @@ fn gateway() -> Option<(Switch, Host, Host)> {
     }
     let (switch, a, b) = pair()?;
     switch.vsctl("set bridge br0 fail_mode=secure");
+    // Pings stay known for longer than a slow machine takes for a test.
+    super::set_timeouts(&switch, "icmp_first=3600 icmp_reply=3600");
     switch.flows("br0", &rules());
     (240..=243).for_each(|n| leads_to(&b, &format!("10.1.1.{n}"), &a));
     // Neighbours ask each other at bad times.
@@ -136,6 +142,11 @@ fn dump(switch: &Switch) -> Vec<String> {
 fn start(switch: &mut Switch) {
     switch.vsctl("--no-wait set open_vswitch . other_config:flow-restore-wait=true");
     switch.start_daemon();
+    restore(switch);
+}
+
+/// Gives a daemon that has started its rules.
+fn restore(switch: &Switch) {
     let listens = wait_until(SOON, || switch.sh("ovs-ofctl show br0").ok());
     assert!(listens, "{}", switch.story());
     let text: String = rules().lines().map(|l| format!("{}\n", l.trim())).collect();
@@ -204,13 +215,41 @@ fn connections_outlive_a_plain_exit() {
 fn connections_outlive_another_layout_of_flows() {
     outlive(|switch| {
         switch.kill_daemon();
-        let path = switch.sandbox().pins().join("config");
-        let config = MapHandle::from_pinned_path(path).expect("it is pinned");
-        let key = 0u32.to_ne_bytes();
-        let mut value = config.lookup(&key, MapFlags::ANY).expect("an array").expect("a value");
-        value[VERSION].copy_from_slice(&99u32.to_ne_bytes());
-        config.update(&key, &value, MapFlags::ANY).expect("it is an array");
+        change_layout(switch);
     });
+}
+
+/// Makes the pinned flows those of another build.
+fn change_layout(switch: &Switch) {
+    let path = switch.sandbox().pins().join("config");
+    let config = MapHandle::from_pinned_path(path).expect("it is pinned");
+    let key = 0u32.to_ne_bytes();
+    let mut value = config.lookup(&key, MapFlags::ANY).expect("an array").expect("a value");
+    value[VERSION].copy_from_slice(&99u32.to_ne_bytes());
+    config.update(&key, &value, MapFlags::ANY).expect("it is an array");
+}
+
+/// Flows of another layout carry packets until the new daemon has loaded its programs.
+#[test]
+fn traffic_goes_on_while_programs_are_loaded() {
+    let Some((mut switch, a, b)) = gateway() else { return };
+    let echoes = connect(&switch, &a, &b);
+    switch.kill_daemon();
+    change_layout(&switch);
+    switch.vsctl("--no-wait set open_vswitch . other_config:flow-restore-wait=true");
+    switch.launch_daemon();
+    let log = |words: &str| switch.log().matches(words).count();
+    assert!(wait_until(SOON, || log("are not taken over") == 1), "{}", switch.story());
+    let before: Vec<u64> = echoes.iter().map(Echo::count).collect();
+    let go_on = || echoes.iter().zip(&before).all(|(echo, before)| echo.count() >= before + ENOUGH);
+    // The earlier daemon has logged this line, too.
+    let has_loaded = || log("Datapath supports recirculation") > 1;
+    wait_until(SOON, || go_on() || has_loaded());
+    assert!(go_on(), "{before:?}\n{}", switch.story());
+    switch.await_daemon();
+    restore(&switch);
+    carry_on(&echoes, &switch);
+    echoes.into_iter().for_each(Echo::finish);
 }
 
 /// Several daemons, one after the other, each killed while connections come and go.
@@ -239,9 +278,7 @@ fn connections_outlive_many_daemons() {
 #[test]
 fn a_new_daemon_ends_what_expires() {
     let Some((mut switch, a, b)) = gateway() else { return };
-    switch.vsctl(
-        "-- --id=@m create Datapath datapath_version=0 -- set Open_vSwitch . datapaths:netdev=@m",
-    );
+    switch.vsctl("del-zone-tp netdev zone=1");
     switch.vsctl("add-zone-tp netdev zone=1 udp_first=4 udp_single=4");
     let _listener = b.netns.with(|| UdpSocket::bind("10.1.1.2:9").expect("the host's address"));
     let socket = a.netns.with(|| UdpSocket::bind("0.0.0.0:0").expect("a socket"));
