@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A port whose packets are all of new flows.
 
-use crate::tools::{MICROFLOWS, SOON, Scene};
+use crate::tools::{MICROFLOWS, SOON, Scene, mac_bytes};
 use slipswitch_tests::harness::{Flood, stranger, udp};
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -125,11 +125,7 @@ fn a_flood_of_source_addresses_disturbs_nobody() {
     scene.switch.vsctl(SMALL);
     // To itself: NORMAL learns the source and drops.
     assert!(scene.attacker.reaches("10.0.0.1", SOON));
-    let own = scene.attacker.netns.mac("eth0");
-    let mut to = [0; 6];
-    for (byte, digits) in to.iter_mut().zip(own.split(':')) {
-        *byte = u8::from_str_radix(digits, 16).expect("an address");
-    }
+    let to = mac_bytes(&scene.attacker);
     let flood = Flood::start(&scene.attacker, 10, move |random| {
         let source = random.u32(..).to_be_bytes();
         let from = [2, 1, source[0], source[1], source[2], source[3]];

@@ -6,4 +6,5 @@
 mod flood;
 mod masks;
 mod memory;
+mod syns;
 mod tools;

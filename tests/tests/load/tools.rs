@@ -118,3 +118,12 @@ pub const MICROFLOWS: &str =
     "priority=10,udp,in_port=h3,actions=multipath(symmetric_l4,1,hrw,16,0,NXM_NX_REG0[])
      priority=10,udp,in_port=h1,actions=multipath(symmetric_l4,1,hrw,16,0,NXM_NX_REG0[]),NORMAL
      priority=1,actions=NORMAL";
+
+/// The address of a host's device.
+pub fn mac_bytes(host: &Host) -> [u8; 6] {
+    let mut bytes = [0; 6];
+    for (byte, digits) in bytes.iter_mut().zip(host.netns.mac("eth0").split(':')) {
+        *byte = u8::from_str_radix(digits, 16).expect("an address");
+    }
+    bytes
+}
