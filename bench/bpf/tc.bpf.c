@@ -3,6 +3,7 @@
 #include "sink.h"
 
 #include <linux/pkt_cls.h>
+#include <linux/tcp.h>
 #include <linux/udp.h>
 
 /* Interface index of the device that `bare` and `bare_peer` redirect to. */
@@ -47,6 +48,35 @@ int flood(struct __sk_buff *skb)
 	ip->saddr = bpf_get_prandom_u32();
 	ip->daddr = bpf_get_prandom_u32();
 	*(__u32 *)udp = bpf_get_prandom_u32();
+	bpf_clone_redirect(skb, output, 0);
+	return TC_ACT_OK;
+}
+
+/* Takes a change of a header word from 0 to `value` into its checksum. */
+static __always_inline void account(__sum16 *checksum, __u32 value)
+{
+	__u32 sum = (__u16)~*checksum + (value & 0xffff) + (value >> 16);
+
+	sum = (sum & 0xffff) + (sum >> 16);
+	*checksum = ~((sum & 0xffff) + (sum >> 16));
+}
+
+/* Sends a TCP segment out of `output` whose source address and port are random. In the frame they are
+ * 0. Both checksums are right, as a firewall verifies them. */
+SEC("tc")
+int flood_tcp(struct __sk_buff *skb)
+{
+	void *end = (void *)(long)skb->data_end;
+	struct iphdr *ip = (void *)(long)skb->data + sizeof(struct ethhdr);
+	struct tcphdr *tcp = (void *)(ip + 1);
+
+	if ((void *)(tcp + 1) > end)
+		return TC_ACT_SHOT;
+	ip->saddr = bpf_get_prandom_u32();
+	tcp->source = bpf_get_prandom_u32() | 1; /* 0 is no port */
+	account(&ip->check, ip->saddr);
+	account(&tcp->check, ip->saddr);
+	account(&tcp->check, tcp->source);
 	bpf_clone_redirect(skb, output, 0);
 	return TC_ACT_OK;
 }

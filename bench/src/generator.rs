@@ -11,8 +11,8 @@ use crate::pin;
 use crate::programs::{Control, Programs};
 use crate::sink::{Sink, Tally};
 use anyhow::{Context, Result, anyhow, bail, ensure};
-use packet::Mac;
 use packet::build::Frame;
+use packet::{Mac, TcpHeader};
 use slipswitch_tests::harness::Netns;
 use std::net::Ipv4Addr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -79,6 +79,24 @@ fn frame_between(from: End, to: End, size: u32) -> Vec<u8> {
         checksum.fill(0);
     }
     frame
+}
+
+/// The first segment of a TCP connection, from address and port 0 until a program changes them. Both
+/// checksums are right.
+pub fn syn() -> Vec<u8> {
+    const OFFSET_AND_SYN: u16 = 5 << 12 | 2;
+    let header = TcpHeader {
+        src: 0u16.into(),
+        dst: PORTS.1.into(),
+        seq: 1u32.into(),
+        ack: 0u32.into(),
+        offset_flags: OFFSET_AND_SYN.into(),
+        window: u16::MAX.into(),
+        checksum: 0u16.into(),
+        urgent: 0u16.into(),
+    };
+    let frame = Frame::ethernet(TARGET_MAC.0, SOURCE_MAC.0);
+    frame.ipv4(Ipv4Addr::UNSPECIFIED, TARGET, 64).tcp_header(header).finish()
 }
 
 /// Bytes of Ethernet, IPv4 and UDP headers.

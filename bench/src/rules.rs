@@ -29,14 +29,14 @@ pub enum Rules {
     /// The same with the lookups of a virtual network: in the zone of the sender's port, in that of
     /// a router with and without `nat`, and in the zone of the receiver's port.
     Zones,
-    /// Like [`Rules::Normal`]; in addition UDP from a third port is dropped in this way.
+    /// Like [`Rules::Normal`]; in addition packets from a third port are dropped in this way.
     Third(Flood),
     /// From the first port, ARP, and a rule for each of this many addresses of [`DESTINATIONS`];
     /// everything from the second.
     Destinations(u32),
 }
 
-/// How UDP from a third port is dropped.
+/// How UDP from a third port is dropped, or TCP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flood {
     /// By one megaflow.
@@ -45,6 +45,9 @@ pub enum Flood {
     NewFlows,
     /// By rules of many prefixes of both addresses, so that megaflows have many masks.
     NewMasks,
+    /// After each packet, the first segment of a TCP connection, was made a connection. The other
+    /// ports have a firewall between them.
+    Syns,
 }
 
 impl Flood {
@@ -54,6 +57,7 @@ impl Flood {
             Flood::Dropped => "dropped by one flow",
             Flood::NewFlows => "new flows",
             Flood::NewMasks => "new masks",
+            Flood::Syns => "new connections",
         }
     }
 }
@@ -133,6 +137,7 @@ impl Rules {
                     lines(steps, step)
                 )
             }
+            Rules::Third(flood @ Flood::Syns) => Rules::Firewall.text() + &from_third(flood),
             Rules::Third(flood) => Rules::Normal.text() + &from_third(flood),
             Rules::Destinations(flows) => {
                 "in_port=1,arp actions=output:2\nin_port=2 actions=output:1\n\
@@ -203,6 +208,10 @@ fn from_third(flood: Flood) -> String {
         Flood::NewFlows => "priority=10,in_port=3,udp \
              actions=multipath(symmetric_l4,1,hrw,16,0,NXM_NX_REG0[])\n"
             .into(),
+        // The rules of the firewall lead here, and forward nothing from this port.
+        Flood::Syns => {
+            "table=1,priority=10,in_port=3,tcp,ct_state=+trk+new actions=ct(commit)\n".into()
+        }
         Flood::NewMasks => {
             let address = Ipv4Addr::from_bits(BITS);
             let prefixes = [("nw_src", 1000), ("nw_dst", 2000)]
@@ -234,6 +243,13 @@ mod tests {
             assert!(all.iter().all(|line| !line.contains("output")), "{text}");
             assert!(text.starts_with(&Rules::Normal.text()));
         }
+        let text = Rules::Third(Flood::Syns).text();
+        let all: Vec<&str> = text.lines().filter(|l| l.contains("in_port=3")).collect();
+        assert!(matches!(*all, [line] if line.ends_with("actions=ct(commit)")), "{text}");
+        let outputs = text.lines().filter(|l| l.contains("output"));
+        assert!(outputs.clone().count() > 0, "{text}");
+        let of_others = |l: &str| l.contains("in_port=1") || l.contains("in_port=2");
+        assert!(outputs.into_iter().all(of_others), "{text}");
     }
 
     #[test]

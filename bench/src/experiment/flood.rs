@@ -9,7 +9,7 @@ use super::{Entry, Experiment, Run};
 use crate::attempt::attempt;
 use crate::cpu_time::of_process;
 use crate::endpoints::tcp::bulk;
-use crate::flooder::Flooder;
+use crate::flooder::{Flooder, Kind};
 use crate::host_testbed::HostTestbed;
 use crate::measure::Sample;
 use crate::point::{Metric, Parameters, parameters};
@@ -27,7 +27,10 @@ pub const FLOOD: Experiment = Experiment {
     about: "One TCP connection between two containers, while a third sends the smallest UDP \
             packets as fast as one thread can; the switch drops all of them: by one megaflow, or \
             by a rule that reads the random addresses and ports (each packet is a new flow), or by \
-            rules of many prefixes (flows have many masks). The third container shares a CPU with \
+            rules of many prefixes (flows have many masks). Or it sends the first segments of TCP \
+            connections from random sources to one port; the switch tracks each as a new \
+            connection before it is dropped, and the two containers have a stateful firewall \
+            between them. The third container shares a CPU with \
             the TCP sender; the receiver and the daemon have the other. So the cost of new flows \
             and masks is the ratio, in brackets, to the throughput while one megaflow drops the \
             packets. Measuring begins four seconds after the flood, when a port has spent its \
@@ -47,8 +50,8 @@ pub const FLOOD: Experiment = Experiment {
 const SYSTEMS: [System; 3] =
     [System::OvsAfPacket, System::Slipswitch(Tier::Tcx), System::Slipswitch(Tier::Userspace)];
 /// Traffic of the third port; `None` means no traffic. Other floods are compared with the second.
-const FLOODS: [Option<Flood>; 4] =
-    [None, Some(Flood::Dropped), Some(Flood::NewFlows), Some(Flood::NewMasks)];
+const FLOODS: [Option<Flood>; 5] =
+    [None, Some(Flood::Dropped), Some(Flood::NewFlows), Some(Flood::NewMasks), Some(Flood::Syns)];
 /// Label of the reference for throughput, in place of a system's name.
 const AGAINST: &str = "the same with dropped packets";
 /// From the start of a flood until a port has spent its saved-up budget for new flows.
@@ -112,7 +115,8 @@ fn measure(testbed: &mut HostTestbed, flood: Option<Flood>, window: Duration) ->
     testbed.instance.install(flood.map_or(Rules::Normal, Rules::Third))?;
     purge(testbed)?;
     let cpu = testbed.endpoints.cpus.traffic;
-    let flooder = flood.map(|_| Flooder::start(testbed.third()?, cpu)).transpose()?;
+    let kind = if flood == Some(Flood::Syns) { Kind::Syns } else { Kind::Udp };
+    let flooder = flood.map(|_| Flooder::start(testbed.third()?, cpu, kind)).transpose()?;
     if flooder.is_some() {
         thread::sleep(ONSET);
     }

@@ -26,7 +26,9 @@ pub const OUTLIVE: Experiment = Experiment {
             back, while the daemon is killed (`kill -9`), or replaced by one that cannot read its \
             flows (an upgrade; Open vSwitch's ends and starts again), is started with \
             `flow-restore-wait` and gets its rules back. Connections that do not answer afterwards \
-            are lost. The pause is the longest that an answer takes.",
+            are lost. The pause is the longest that an answer takes. Segments that TCP sends again \
+            distinguish packets that were lost or waited for the daemon from a pause of the processes \
+            themselves, which share two CPUs with the daemon that starts.",
     repeats: "none of the papers' tables",
     across: Some("end"),
     seconds: [60, 90],
@@ -56,9 +58,10 @@ enum End {
 const ENDS: [End; 2] = [End::Killed, End::Upgraded];
 
 /// Losses are counted, and a pause is one event, so their scatter is a result and no fault.
-const METRICS: [Metric; 2] = [
+const METRICS: [Metric; 3] = [
     Metric::new("connections lost", "connections", f64::INFINITY),
     Metric::new("pause", "ms", f64::INFINITY),
+    Metric::new("segments sent again", "segments", f64::INFINITY),
 ];
 
 fn run(run: &mut Run) -> Result<()> {
@@ -85,24 +88,41 @@ fn named(end: End) -> Parameters {
     parameters([("end", text.into())])
 }
 
-/// Lost connections, and the pause in milliseconds, of each end of a daemon.
-fn measure(run: &mut Run, system: System, end: End) -> Result<[Series; 2]> {
+/// The figures of [`METRICS`], of each end of a daemon.
+fn measure(run: &mut Run, system: System, end: End) -> Result<[Series; 3]> {
     let mut testbed = prepared(system, run.cpus)?;
     run.describe(system, &*testbed.instance);
-    let [mut lost, mut pause] = [Series::default(), Series::default()];
+    let [mut lost, mut pause, mut again] = [const { Series(Vec::new()) }; 3];
     for _ in 0..run.plan.at_most(if run.plan.full { 3 } else { 2 }).rounds {
         // Each time all connections are there at first.
         let mut held = Held::open(&testbed.endpoints, testbed.switch()?.sandbox(), CONNECTIONS)?;
         let fate = held.observe(|| {
+            let before = resent(&testbed)?;
             thread::sleep(QUIET);
             replace(&mut testbed, end)?;
             thread::sleep(QUIET);
+            again.0.push((resent(&testbed)? - before) as f64);
             Ok(())
         })?;
         lost.0.push(fate.lost as f64);
         pause.0.push(fate.pause.as_secs_f64() * 1e3);
     }
-    Ok([lost, pause])
+    Ok([lost, pause, again])
+}
+
+/// Segments that both hosts have sent again so far.
+fn resent(testbed: &HostTestbed) -> Result<u64> {
+    let hosts = [&testbed.endpoints.client, &testbed.endpoints.server];
+    hosts.into_iter().map(|host| tcp_count(&sh(host, "cat /proc/net/snmp")?, "RetransSegs")).sum()
+}
+
+/// A count of TCP in the text of `/proc/net/snmp`: a line with names, and one with numbers.
+fn tcp_count(text: &str, name: &str) -> Result<u64> {
+    let mut lines = text.lines().filter_map(|line| line.strip_prefix("Tcp:"));
+    let (names, numbers) = lines.next().zip(lines.next()).context("TCP has no counts")?;
+    let mut all = names.split_whitespace().zip(numbers.split_whitespace());
+    let (_, number) = all.find(|(of, _)| *of == name).with_context(|| format!("no {name}"))?;
+    Ok(number.parse()?)
 }
 
 /// A system that translates. The server sends to the translated addresses by the client.
@@ -145,4 +165,18 @@ fn change_layout(switch: &Switch) -> Result<()> {
     let version = value.get_mut(VERSION).context("the settings are too short")?;
     version.copy_from_slice(&OTHER_VERSION.to_ne_bytes());
     Ok(config.update(&key, &value, MapFlags::ANY)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_are_found_by_their_names() {
+        let text =
+            "Ip: A\nIp: 7\nTcp: InSegs RetransSegs InErrs\nTcp: 12 3 0\nUdp: InSegs\nUdp: 9\n";
+        assert_eq!(tcp_count(text, "RetransSegs").unwrap(), 3);
+        assert_eq!(tcp_count(text, "InSegs").unwrap(), 12);
+        assert!(tcp_count(text, "Other").is_err() && tcp_count("Tcp: A\n", "A").is_err());
+    }
 }
