@@ -112,6 +112,17 @@ impl<'a> Index<'a> {
         }
     }
 
+    /// Calls `each` for the first entries of `count` buckets after the first bucket of `hash`.
+    pub fn following(&self, hash: u32, count: usize, mut each: impl FnMut(u32)) {
+        let first = hash as usize;
+        for number in (1..=count).map(|step| first.wrapping_add(step)) {
+            let place = self.bucket(number).first();
+            if let Some(slot) = place.and_then(|place| slot_of(place.load(Ordering::Acquire))) {
+                each(slot);
+            }
+        }
+    }
+
     /// Puts an entry into a free place, or else into the place of an entry whose connection
     /// `is_dead`. Returns false when there is none.
     pub fn insert(&self, entry: u64, is_dead: impl Fn(u32) -> bool) -> bool {

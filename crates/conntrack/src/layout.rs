@@ -81,6 +81,10 @@ pub const INDEX_GENERATIONS: usize = 16;
 /// Used places of the first bucket up to which it takes another entry before the second one is
 /// considered.
 pub const FIRST_ENOUGH: usize = 5;
+/// Buckets after the first one of a connection that has no room, in whose first places a half-open
+/// connection is searched that makes room. In the smallest index, as few as 8,000 half-open
+/// connections are enough for one there.
+pub const EVICTION_BUCKETS: usize = 32;
 
 /// Connections of a chunk. A slot number is `chunk << CHUNK_SHIFT | place`.
 pub const CHUNK_CONNS: usize = 1 << CHUNK_SHIFT;

@@ -9,7 +9,7 @@ use crate::extensions::Extensions;
 use crate::head::{Head, Phase};
 use crate::index::{HashKey, Index, entry};
 use crate::layout::{
-    CHUNK_SHIFT, CHUNKS, REFRESH_TICKS, RINGS, VERSION, config, config_flags, conn, flags,
+    CHUNK_SHIFT, CHUNKS, EVICTION_BUCKETS, REFRESH_TICKS, RINGS, VERSION, config, config_flags, conn, flags,
 };
 use crate::memory::{Memory, PlainMemory, Sizes, WrongLayout, check};
 use crate::policy::Policies;
@@ -249,7 +249,9 @@ impl Table {
         let mut result = self.try_create(pinned.number(), new, now);
         // The limit of one zone ends no connection of another.
         let zone = match result {
-            Err(CreateError::Exceeded(Exceeded::HalfOpen) | CreateError::NoSlot) => None,
+            Err(
+                CreateError::Exceeded(Exceeded::HalfOpen | Exceeded::Total) | CreateError::NoSlot,
+            ) => None,
             Err(CreateError::Exceeded(Exceeded::ZoneHalfOpen)) => Some(new.original.zone),
             _ => return result,
         };
@@ -288,31 +290,47 @@ impl Table {
         Err(last)
     }
 
-    /// Ends the oldest half-open connection, of `zone` or of any, in the buckets of a connection that
-    /// found no room.
+    /// Ends a half-open connection, of `zone` or of any, for a connection that found no room: the
+    /// oldest in its buckets, else the oldest that is first in one of the following buckets. A zone has
+    /// few connections there, so for a zone these are not searched.
     fn evict(&self, new: &NewConn, zone: Option<u16>, now: Ticks) -> bool {
         let Some(key) = new.original.canonical() else {
             return false;
         };
         let hash = self.hash(&key);
-        let mut oldest: Option<(i32, Conn<'_>, Head)> = None;
-        for index in self.indexes().into_iter().flatten() {
-            index.neighbours(hash, |slot| {
-                let Some(conn) = self.slot(slot) else { return };
-                let head = conn.head();
-                if head.phase() != Phase::Live || !head.has(flags::HALF_OPEN) {
-                    return;
-                }
-                if zone.is_some_and(|zone| conn.key(head).zone() != zone) {
-                    return;
-                }
-                let age = now.since(conn.made());
-                if oldest.is_none_or(|(other, ..)| age > other) {
-                    oldest = Some((age, conn, head));
-                }
+        let mut oldest = None;
+        let indexes = self.indexes();
+        for index in indexes.iter().flatten() {
+            index.neighbours(hash, |slot| self.consider(&mut oldest, slot, zone, now));
+        }
+        if let (None, None, [Some(index), _]) = (&oldest, zone, &indexes) {
+            index.following(hash, EVICTION_BUCKETS, |slot| {
+                self.consider(&mut oldest, slot, None, now);
             });
         }
         oldest.is_some_and(|(_, conn, head)| self.kill(conn, head))
+    }
+
+    /// Takes the connection in a slot for the oldest half-open one, of `zone` or of any, if it is that.
+    fn consider<'t>(
+        &'t self,
+        oldest: &mut Option<(i32, Conn<'t>, Head)>,
+        slot: u32,
+        zone: Option<u16>,
+        now: Ticks,
+    ) {
+        let Some(conn) = self.slot(slot) else { return };
+        let head = conn.head();
+        if head.phase() != Phase::Live || !head.has(flags::HALF_OPEN) {
+            return;
+        }
+        if zone.is_some_and(|zone| conn.key(head).zone() != zone) {
+            return;
+        }
+        let age = now.since(conn.made());
+        if oldest.is_none_or(|(other, ..)| age > other) {
+            *oldest = Some((age, conn, head));
+        }
     }
 
     /// Ends a live connection that was judged by `head`. Returns false when another thread

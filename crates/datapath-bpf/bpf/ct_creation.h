@@ -406,22 +406,51 @@ __noinline int ct_try_create(struct ct_new *n)
 	return made;
 }
 
+/* A half-open connection that may end for another one. */
+struct ct_oldest {
+	struct ct_conn *conn; /* NULL: there is none */
+	__u64 head;
+	__s32 age;            /* in ticks */
+};
+
+/* Takes the connection of an index entry for the oldest one, if it is half-open and older. */
+static __always_inline void ct_consider(struct ct_oldest *oldest, __u64 entry, __u32 now,
+					bool of_zone, __u32 zone)
+{
+	struct ct_conn *c = ct_conn_at((__u32)entry - 1);
+	__u64 head;
+	__s32 age;
+
+	if (!c)
+		return;
+	head = ct_load(c->words[CT_CONN_HEAD]);
+	if (ct_phase(head) != CT_LIVE || !(ct_flags(head) & CT_HALF_OPEN) ||
+	    (of_zone && ct_zone(c) != zone))
+		return;
+	age = now - (__u32)ct_load(c->words[CT_CONN_MADE]);
+	if (oldest->conn && age <= oldest->age)
+		return;
+	oldest->conn = c;
+	oldest->head = head;
+	oldest->age = age;
+}
+
 /**
- * ct_evict - Ends the oldest half-open connection in the buckets of a tuple.
- * @t: the tuple
+ * ct_evict - Ends a half-open connection for one that found no room: the oldest in its buckets, else
+ * the oldest that is first in one of the following buckets.
+ * @t: a tuple of the connection that found no room
  * @now: ct_now()
- * @of_zone: 1: one of the tuple's zone alone; 0: one of any zone
+ * @of_zone: 1: one of the tuple's zone alone, in its buckets alone; 0: one of any zone
  *
  * Return: 1 when one was ended, else 0.
  */
 __noinline int ct_evict(const struct ct_tuple *t, __u32 now, __u32 of_zone)
 {
 	struct ct_config *config = ct_config_here();
-	__u32 oldest = CT_NO_SLOT_NUMBER;
-	__u64 indexes, head_of_oldest = 0;
+	struct ct_oldest oldest = {};
+	struct ct_bucket *b;
 	struct ct_key key;
-	struct ct_conn *c;
-	__s32 most = 0;
+	__u64 indexes;
 
 	if (!t || !config)
 		return 0;
@@ -429,33 +458,22 @@ __noinline int ct_evict(const struct ct_tuple *t, __u32 now, __u32 of_zone)
 	indexes = ct_load(config->words[CT_CONFIG_INDEX]);
 #pragma clang loop unroll(disable)
 	for (__u32 turn = 0; turn < 4; turn++) {
-		struct ct_bucket *b = ct_bucket_of(indexes, key.hash, turn);
-
+		b = ct_bucket_of(indexes, key.hash, turn);
 		if (!b)
 			continue;
 #pragma clang loop unroll(disable)
-		for (int i = 0; i < CT_PLACES; i++) {
-			__u32 slot = (__u32)ct_load(b->places[i]) - 1;
-			__u64 head;
-			__s32 age;
-
-			c = ct_conn_at(slot);
-			if (!c)
-				continue;
-			head = ct_load(c->words[CT_CONN_HEAD]);
-			if (ct_phase(head) != CT_LIVE || !(ct_flags(head) & CT_HALF_OPEN) ||
-			    (of_zone && ct_zone(c) != t->zone))
-				continue;
-			age = now - (__u32)ct_load(c->words[CT_CONN_MADE]);
-			if (oldest != CT_NO_SLOT_NUMBER && age <= most)
-				continue;
-			most = age;
-			oldest = slot;
-			head_of_oldest = head;
+		for (int i = 0; i < CT_PLACES; i++)
+			ct_consider(&oldest, ct_load(b->places[i]), now, of_zone, t->zone);
+	}
+	if (!oldest.conn && !of_zone) {
+#pragma clang loop unroll(disable)
+		for (__u32 step = 1; step <= CT_EVICTION_BUCKETS; step++) {
+			b = ct_bucket_of(indexes, key.hash + step, 0);
+			if (b)
+				ct_consider(&oldest, ct_load(b->places[0]), now, false, 0);
 		}
 	}
-	c = ct_conn_at(oldest);
-	return c && ct_kill(c, head_of_oldest);
+	return oldest.conn && ct_kill(oldest.conn, oldest.head);
 }
 
 /**
@@ -478,7 +496,8 @@ __noinline int ct_create(struct ct_new *n)
 #pragma clang loop unroll(disable)
 	for (int i = 0; i < CT_CREATE_TRIES; i++) {
 		made = ct_try_create(n);
-		if ((made == CT_FULL_HALF_OPEN || made == CT_FULL_ZONE_HALF_OPEN) && !evicted) {
+		if ((made == CT_FULL || made == CT_FULL_HALF_OPEN ||
+		     made == CT_FULL_ZONE_HALF_OPEN) && !evicted) {
 			evicted = true;
 			if (ct_evict(&n->original, n->now, made == CT_FULL_ZONE_HALF_OPEN))
 				continue;

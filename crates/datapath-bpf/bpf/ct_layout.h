@@ -149,6 +149,9 @@
 /* Used places of the first bucket up to which it takes another entry before the second one is
  * considered. */
 #define CT_FIRST_ENOUGH 5
+/* Buckets after the first one of a connection that has no room, in whose first places a half-open
+ * connection is searched that makes room. */
+#define CT_EVICTION_BUCKETS 32
 
 struct ct_config {
 	__u64 words[CT_CONFIG_WORDS];

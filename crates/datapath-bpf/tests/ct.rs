@@ -586,7 +586,9 @@ fn a_flood_ends_no_established_connection() {
     assert!(counts.zone_half_open(5) <= 100, "{}", counts.zone_half_open(5));
     assert_eq!(table.slots().count(), slots, "memory does not grow");
     let count = |counter| twins.daemon.counters().get(counter);
-    assert!(count(Counter::HalfOpenFull) > 20_000, "{}", count(Counter::HalfOpenFull));
+    // For most connections outside the limited zone another one makes room.
+    let refused = count(Counter::HalfOpenFull);
+    assert!((5_000..18_000).contains(&refused), "{refused}");
     for client in clients {
         let frame = tcp(client, SERVER, (101, 501), ACK);
         let (_, words, here) = twins.send_here(&frame, &commit);

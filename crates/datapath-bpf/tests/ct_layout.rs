@@ -52,6 +52,7 @@ fn numbers_are_the_same_in_c_and_in_rust() {
         ("CT_NO_SEQUENCE_CHECK", config_flags::NO_SEQUENCE_CHECK),
         ("CT_PLACES", BUCKET_PLACES as u64),
         ("CT_FIRST_ENOUGH", FIRST_ENOUGH as u64),
+        ("CT_EVICTION_BUCKETS", EVICTION_BUCKETS as u64),
         ("CT_INDEX_GENERATIONS", INDEX_GENERATIONS as u64),
         ("CT_INDEX_MIN_SHIFT", INDEX_MIN_BUCKETS.ilog2().into()),
         ("CT_INDEX_MAX_SHIFT", INDEX_MAX_BUCKETS.ilog2().into()),

@@ -17,6 +17,8 @@ const FIREWALL: &str = "priority=10,arp,actions=NORMAL
 const MOST: u64 = 20_000;
 /// Connections of others.
 const OTHERS: usize = 50;
+/// Connections that others begin during the flood.
+const NEW: usize = 50;
 /// Kilobytes by which the daemon may grow: a hundredth of what one connection for each SYN would take.
 const GROWTH: u64 = 16 << 10;
 
@@ -96,6 +98,9 @@ fn half_open_connections_end_no_established_one_and_take_bounded_memory() {
         others.iter_mut().for_each(|talk| talk.goes_on(byte));
         assert!(count() <= MOST, "{} connections", count());
     }
+    // Others begin connections, too.
+    others.extend((0..NEW).map(|_| Talk::new(&scene, &listener)));
+    others.iter_mut().for_each(|talk| talk.goes_on(40));
     assert_eq!(scene.b.ping("10.0.0.1", 50), 50);
     scene.commands_are_prompt();
     let grown = scene.memory().saturating_sub(memory);

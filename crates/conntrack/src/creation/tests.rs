@@ -190,6 +190,55 @@ fn half_open_connections_are_replaced_and_assured_ones_stay() {
     assert_eq!(table.counts().conns(), 7);
 }
 
+/// A table with at most `max` connections in a large index, and `assured` ones in it.
+fn sparse(max: u32, assured: u32) -> (Arc<Table>, Sweeper) {
+    let sizes =
+        Sizes { buckets: 4096, max_buckets: 4096, chunk_conns: 4096, chunks: 1, ring_slots: 512 };
+    let (table, sweeper) = table(sizes);
+    table.counts().set_max(max);
+    let mut worker = table.worker();
+    let pinned = worker.pin();
+    for n in 0..assured {
+        let made = table.create(&pinned, &NewConn::new(udp(n, 2, 5, 53), 1000), Ticks(0)).unwrap();
+        table.refresh(made.conn, made.head.generation(), flags::ASSURED, 1000, Ticks(0));
+    }
+    (table, sweeper)
+}
+
+/// Lets 2,000 half-open connections begin; how many were not made.
+fn refused(table: &Table, sweeper: &mut Sweeper) -> usize {
+    let mut worker = table.worker();
+    let refused = (0..2000u16).filter(|&n| {
+        let new = NewConn::new(udp(9, 2, n, 80), 1000);
+        let made = table.create(&worker.pin(), &new, Ticks(n.into())).is_ok();
+        if n % 100 == 0 {
+            sweeper.pass(Ticks(1));
+        }
+        !made
+    });
+    refused.count()
+}
+
+#[test]
+fn half_open_connections_make_room_wherever_they_are() {
+    let (table, mut sweeper) = sparse(2000, 0);
+    // 1,000 of them are in 4,096 buckets.
+    let refused = refused(&table, &mut sweeper);
+    assert!(refused < 20, "{refused}");
+    assert!(table.counts().half_open() > 980);
+}
+
+#[test]
+fn half_open_connections_make_room_when_the_table_is_full() {
+    const ASSURED: u32 = 600;
+    let (table, mut sweeper) = sparse(1000, ASSURED);
+    let refused = refused(&table, &mut sweeper);
+    assert!(refused < 400, "{refused}");
+    let counts = table.counts();
+    assert_eq!(counts.conns() - counts.half_open(), ASSURED.into());
+    assert!(counts.conns() <= 1000);
+}
+
 /// The operations of one thread of the hammer.
 struct Hammer {
     table: Arc<Table>,
