@@ -2,9 +2,9 @@
 //! Connections outlive the daemon: BPF goes on with them, and a new daemon takes them over.
 
 use super::{conn, conns, firewall, leads_to, pair};
-use crate::tools::{SOON, megaflows};
+use crate::tools::{SOON, in_kernel, megaflows, warm};
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
-use slipswitch_tests::harness::{Host, Kind, Switch, patient, wait_until};
+use slipswitch_tests::harness::{Host, Kind, Switch, acquainted, patient, wait_until};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::sync::Arc;
@@ -250,6 +250,39 @@ fn traffic_goes_on_while_programs_are_loaded() {
     restore(&switch);
     carry_on(&echoes, &switch);
     echoes.into_iter().for_each(Echo::finish);
+}
+
+/// A daemon whose flows this build can read, and that had no connections to share with programs.
+#[test]
+fn flows_of_a_daemon_without_connections_are_kept() {
+    if Kind::under_test() == Kind::RealOvs {
+        return;
+    }
+    let Some((mut switch, a, b)) = pair() else { return };
+    warm(&a, b.address());
+    acquainted(&a, &b);
+    in_kernel(&switch, ["h1", "h2"]);
+    let ping = a.pinging(b.address(), 3);
+    switch.kill_daemon();
+    let pins = switch.sandbox().pins();
+    let memory: Vec<String> =
+        names(&switch).into_iter().filter(|name| name.starts_with("ct_")).collect();
+    assert!(!memory.is_empty());
+    for name in memory {
+        std::fs::remove_file(pins.join(name)).expect("it is pinned");
+    }
+    switch.start_daemon();
+    let echoes = ping.join().expect("fping runs");
+    assert_eq!(echoes.lost(), 0, "{}\n{}", echoes.said, switch.story());
+    assert!(switch.log().contains("|adopted "), "{}", switch.story());
+    // From now on connections are tracked, and outlive the daemon.
+    switch.flows("br0", &firewall("ip", "zone=1", "zone=1"));
+    let connect = || switch.appctl("dpctl/flush-conntrack").is_empty() && a.ping(b.address(), 1) == 1;
+    assert!(wait_until(SOON, connect), "{}", switch.story());
+    let line = conn(&switch, &["icmp,"]);
+    switch.kill_daemon();
+    switch.start_daemon();
+    assert_eq!(conns(&switch, &["icmp,"]), [line]);
 }
 
 /// Several daemons, one after the other, each killed while connections come and go.
