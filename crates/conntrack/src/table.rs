@@ -9,7 +9,8 @@ use crate::extensions::Extensions;
 use crate::head::{Head, Phase};
 use crate::index::{HashKey, Index, entry};
 use crate::layout::{
-    CHUNK_SHIFT, CHUNKS, EVICTION_BUCKETS, REFRESH_TICKS, RINGS, VERSION, config, config_flags, conn, flags,
+    CHUNK_SHIFT, CHUNKS, EVICTION_BUCKETS, REFRESH_TICKS, RINGS, VERSION, config, config_flags,
+    conn, flags,
 };
 use crate::memory::{Memory, PlainMemory, Sizes, WrongLayout, check};
 use crate::policy::Policies;

@@ -277,7 +277,8 @@ fn flows_of_a_daemon_without_connections_are_kept() {
     assert!(switch.log().contains("|adopted "), "{}", switch.story());
     // From now on connections are tracked, and outlive the daemon.
     switch.flows("br0", &firewall("ip", "zone=1", "zone=1"));
-    let connect = || switch.appctl("dpctl/flush-conntrack").is_empty() && a.ping(b.address(), 1) == 1;
+    let connect =
+        || switch.appctl("dpctl/flush-conntrack").is_empty() && a.ping(b.address(), 1) == 1;
     assert!(wait_until(SOON, connect), "{}", switch.story());
     let line = conn(&switch, &["icmp,"]);
     switch.kill_daemon();
