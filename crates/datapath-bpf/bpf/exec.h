@@ -421,7 +421,7 @@ static __always_inline int exec_once(hook_ctx *ctx, struct state *st, bool *go_o
 		return exec_recirculate(ctx, st, i.b);
 	if (i.op == OP_CT)
 		return tail_call(ctx, TAIL_CT);
-	if (i.op == OP_TUN_PUSH)
+	if (i.op >= OP_TUN_PUSH)
 		return tail_call(ctx, TAIL_TUN_PUSH);
 	if (i.op == OP_OUTPUT && i.a)
 		return exec_output(ctx, st, i.b);

@@ -28,7 +28,7 @@
 #include <linux/types.h>
 
 #define LAYOUT_MAGIC 0x736c697073776368ull /* "slipswch" */
-#define LAYOUT_VERSION 13
+#define LAYOUT_VERSION 14
 
 /* Words of a key: the fields of `flow::Key` from `recirc_id` on. (The registers before it concern
  * no datapath.) The first five words hold the fields that distinguish most packets. Bytes are in
@@ -601,6 +601,10 @@ enum op {
 	 * of the port that the outer packet leaves by (host integers, tunnel port low half). The
 	 * instructions that follow are for the outer packet. */
 	OP_TUN_PUSH,
+	/* The first instruction of a list that changes the packet before an OP_TUN_PUSH. b: bytes of the
+	 * longest frame that fits its path with outer headers; of a packet that is still to be segmented,
+	 * of its longest segment. A longer one leaves unchanged: its sender gets a report about it. */
+	OP_TUN_ROOM,
 	OP_COUNT,
 };
 
@@ -632,7 +636,7 @@ enum tail {
 	TAIL_CT_MOVE,  /* tc: OP_CT of a packet that TAIL_CT leaves. Empty: it goes up */
 	TAIL_CHAIN,    /* a packet from a port whose flow has FLOW_CHAIN. Empty: as any other flow */
 	TAIL_TUNNEL,   /* a packet from a port whose flow has FLOW_POP */
-	TAIL_TUN_PUSH, /* OP_TUN_PUSH */
+	TAIL_TUN_PUSH, /* OP_TUN_PUSH and OP_TUN_ROOM */
 	TAILS,
 };
 

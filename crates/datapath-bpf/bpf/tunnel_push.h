@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Encapsulation: the program in TAIL_TUN_PUSH runs OP_TUN_PUSH and goes on after it. The result is that
- * of tunnel::Header::push: docs/design/36-encapsulation-in-bpf.md.
+/* Encapsulation: the program in TAIL_TUN_PUSH runs OP_TUN_PUSH and OP_TUN_ROOM, and goes on after them. The
+ * result is that of tunnel::Header::push: docs/design/36-encapsulation-in-bpf.md.
  *
  * A packet that cannot have its headers here is unchanged. At tc it goes up at this instruction, and
  * the daemon runs the rest of the list. At XDP it goes on to the next hook as it arrived.
@@ -389,6 +389,28 @@ static __always_inline int push_end(hook_ctx *ctx, struct state *st, const struc
 }
 
 /**
+ * push_check_room - Runs OP_TUN_ROOM.
+ * @ctx: the packet, which the list has not changed
+ * @st: its state
+ * @most: bytes of the longest frame
+ *
+ * Return: the verdict.
+ */
+static __always_inline int push_check_room(hook_ctx *ctx, struct state *st, __u32 most)
+{
+	__u32 bytes = frame_length(ctx);
+
+#if !AT_XDP
+	if (is_gso(ctx))
+		bytes = exec_segment_length(ctx) + tag_length(ctx);
+#endif
+	if (bytes > most)
+		return push_leave(ctx, st);
+	st->pc++;
+	return tail_call(ctx, TAIL_EXEC);
+}
+
+/**
  * push - The program in TAIL_TUN_PUSH: pushes the headers of a tunnel, and goes on with the list.
  * @ctx: the packet
  *
@@ -409,6 +431,8 @@ static __always_inline int push(hook_ctx *ctx)
 	if (!cell)
 		return drop(DROP_UNSUPPORTED);
 	number = cell[0] >> 32;
+	if ((cell[0] & 31) == OP_TUN_ROOM)
+		return push_check_room(ctx, st, number);
 	p.out_port = cell[1] >> 32;
 	t = bpf_map_lookup_elem(&tunnel_headers, &number);
 	if (!t)

@@ -112,6 +112,7 @@ fn name(op: Op) -> &'static str {
         Op::Ct => "ct",
         Op::CtClear => "ct_clear",
         Op::TunPush => "tnl_push",
+        Op::TunRoom => "tnl_push of changed packets",
     }
 }
 
@@ -206,7 +207,12 @@ mod tests {
         assert!(narrow.contains("dp_hash; nothing after the Ethernet"), "{narrow}");
         let all = Capabilities { needs: ALL_WORDS, ops: ALL_OPS, ..SOUND }.to_string();
         assert!(all.contains("nd_options_type"), "{all}");
-        assert!(all.ends_with("outputs to several ports, ct, ct_clear, tnl_push"), "{all}");
+        assert!(
+            all.ends_with(
+                "outputs to several ports, ct, ct_clear, tnl_push, tnl_push of changed packets"
+            ),
+            "{all}"
+        );
         assert!(!all.contains("(part)"), "{all}");
         let some = 1 << word::ETH0 | 1 << word::SRC0 | 1 << word::ND2;
         let parts = Capabilities { needs: ALWAYS | some, ..SOUND }.to_string();

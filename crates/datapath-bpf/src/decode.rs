@@ -22,15 +22,15 @@ pub fn actions(cells: &[u64; CELLS_TOTAL], header_of: HeaderOf<'_>) -> Vec<Actio
     list(cells, 0, cells.len(), header_of)
 }
 
-/// Returns the actions from the instruction at `cell` on, at which packets go up: an [`Op::Ct`] or an
-/// [`Op::TunPush`]. `None`: there is another one.
+/// Returns the actions from the instruction at `cell` on, at which packets go up: an [`Op::Ct`], an
+/// [`Op::TunPush`] or an [`Op::TunRoom`]. `None`: there is another one.
 pub(crate) fn actions_from(
     cells: &[u64; CELLS_TOTAL],
     cell: u32,
     header_of: HeaderOf<'_>,
 ) -> Option<Vec<Action>> {
     let at = usize::try_from(cell).ok()?;
-    let goes_up = matches!(Instruction::read(cells, at)?.op, Op::Ct | Op::TunPush);
+    let goes_up = matches!(Instruction::read(cells, at)?.op, Op::Ct | Op::TunPush | Op::TunRoom);
     goes_up.then(|| list(cells, at, cells.len(), header_of))
 }
 
@@ -43,7 +43,7 @@ fn list(cells: &[u64], mut at: usize, end: usize, header_of: HeaderOf<'_>) -> Ve
         let landing = at.saturating_add(i.a.into()).min(end);
         match i.op {
             Op::End => break,
-            Op::Copies => {}
+            Op::Copies | Op::TunRoom => {}
             Op::Sample => {
                 let nested = list(cells, at, landing, header_of);
                 actions.push(Action::Sample { probability: i.b, actions: nested });

@@ -10,6 +10,9 @@
 //! Headers of a tunnel cannot be taken off again, so a copy of the packet in a tunnel is the last one:
 //! outputs that follow it in the list are written before it.
 //!
+//! The sender of a packet that is too long for a tunnel gets a report that quotes the packet as it arrived. So
+//! a list that changes the packet before it pushes headers begins with a check of the length.
+//!
 //! A packet that is looked up again at XDP may have to go on to tc, where processing starts again.
 //! So a list that looks the packet up again has only actions there that can be done twice or undone
 //! (`bpf/undo.h`).
@@ -128,8 +131,18 @@ pub fn encode(actions: &[Action]) -> Result<Encoded, Refusal> {
         copies: None,
         copying: false,
         lasting: false,
+        changed: false,
+        grown: 0,
+        room: None,
     };
+    if changes_before_push(actions, &mut false) {
+        writer.cells.op(Op::TunRoom, 0, 0, &[])?;
+        writer.room = Some(u32::MAX);
+    }
     writer.list(actions, 0)?;
+    if let Some(most) = writer.room {
+        writer.cells.set_room(most);
+    }
     let instructions = writer.cells.instructions();
     let cells = std::mem::take(&mut writer.cells).finish().ok_or(Refusal::UnsupportedAction)?;
     let traits = Traits::of(&cells);
@@ -176,6 +189,13 @@ struct Writer {
     copying: bool,
     /// An action was written that can be neither done twice nor undone.
     lasting: bool,
+    /// The packet was changed and has no outer headers yet, in the branch that is being written.
+    changed: bool,
+    /// Bytes by which the frame is longer than it was at the beginning, in that branch.
+    grown: i32,
+    /// Bytes of the longest frame that fits each path, before the list changes it. `None`: the list has
+    /// no check.
+    room: Option<u32>,
 }
 
 /// Returns the ports of a list that contains only outputs.
@@ -248,10 +268,11 @@ impl Writer {
             Action::Sample { probability, actions } => self.sample(*probability, actions, depth),
             Action::CheckPktLen { len, greater, not_greater } => {
                 let branch = self.cells.branch(Op::CheckLen, u32::from(*len))?;
-                let label_popped = self.label_popped;
+                let (label_popped, changed) = (self.label_popped, self.changed);
+                let grown = self.grown;
                 self.list(not_greater, depth + 1)?;
                 self.cells.land(branch);
-                self.label_popped = label_popped;
+                (self.label_popped, self.changed, self.grown) = (label_popped, changed, grown);
                 self.copying = false;
                 self.list(greater, depth + 1)
             }
@@ -348,6 +369,12 @@ impl Writer {
         if self.label_popped && goes_by_layers(action) {
             return REFUSED;
         }
+        self.changed |= changes(action);
+        self.grown += match action {
+            Action::PushVlan { .. } | Action::PushMpls { .. } => 4,
+            Action::PopVlan | Action::PopMpls { .. } => -4,
+            _ => 0,
+        };
         match action {
             Action::PushVlan { tpid, tci } => {
                 if !matches!(tpid, 0x8100 | 0x88a8) {
@@ -401,12 +428,24 @@ impl Writer {
             self.flags |= FLOW_NO_GSO;
         }
         self.pushed = 0; // tags of the outer packet
+        if self.changed {
+            self.limit(&header);
+        }
+        self.changed = false; // reports are about inner packets
         let at = self.headers.iter().position(|held| *held == header);
         let at = at.unwrap_or_else(|| {
             self.headers.push(header);
             self.headers.len() - 1
         });
         self.cells.op(Op::TunPush, header.length, at as u32, &[ports]) // few instructions
+    }
+
+    /// Makes the packet fit the path of a header.
+    fn limit(&mut self, header: &TunnelHeader) {
+        let (Some(room), 1..) = (&mut self.room, header.path_mtu) else { return };
+        let added = i32::from(header.length) - 14 + self.grown;
+        let most = i32::from(header.path_mtu) - added;
+        *room = (*room).min(u32::try_from(most).unwrap_or(0));
     }
 
     fn mpls(&mut self) {
@@ -434,6 +473,38 @@ impl Writer {
 fn is_tunnelled(action: &Action) -> bool {
     let is_push = |nested: &Action| matches!(nested, Action::TunnelPush { .. });
     matches!(action, Action::Clone(nested) if nested.iter().any(|n| is_push(n) || is_tunnelled(n)))
+}
+
+/// Returns true for an action that changes the headers of a packet.
+fn changes(action: &Action) -> bool {
+    match action {
+        Action::Set(Set::Priority(_) | Set::Mark(_)) => false,
+        Action::Set(_)
+        | Action::PushVlan { .. }
+        | Action::PopVlan
+        | Action::PushMpls { .. }
+        | Action::PopMpls { .. } => true,
+        Action::Ct(request) => request.nat.is_some(),
+        _ => false,
+    }
+}
+
+/// Returns true when a list pushes headers whose path has a limit onto a packet that it has changed.
+/// `changed`: the packet was changed before; becomes true when the list changes it.
+fn changes_before_push(actions: &[Action], changed: &mut bool) -> bool {
+    actions.iter().any(|action| match action {
+        Action::TunnelPush { header, .. } => *changed && header.path_mtu().is_some(),
+        Action::Clone(nested) | Action::Sample { actions: nested, .. } => {
+            changes_before_push(nested, &mut changed.clone())
+        }
+        Action::CheckPktLen { greater, not_greater, .. } => [greater, not_greater]
+            .iter()
+            .any(|nested| changes_before_push(nested, &mut changed.clone())),
+        other => {
+            *changed |= changes(other);
+            false
+        }
+    })
 }
 
 /// Returns a list with its only copy in a tunnel last, if only outputs follow this copy. `None`: the

@@ -7,7 +7,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 /// Value of `config.magic`: "slipswch".
 pub const MAGIC: u64 = 0x736c_6970_7377_6368;
 /// Value of `config.version`; each change of the layout raises it.
-pub const VERSION: u32 = 13;
+pub const VERSION: u32 = 14;
 
 /// Size in bytes of `struct state`, which one program leaves to the next. The daemon does not read
 /// it.
@@ -313,7 +313,7 @@ macro_rules! ops {
 ops! {
     End, Output, Drop, PushVlan, PopVlan, SetEth, SetIpv4, SetIpv6, SetTcp, SetUdp, SetSctp,
     SetIcmp, SetArp, SetNd, SetNdExt, SetMpls, PushMpls, PopMpls, SetPriority, SetMark, Recirc,
-    Hash, Trunc, Sample, Meter, CheckLen, Copies, Ct, CtClear, TunPush,
+    Hash, Trunc, Sample, Meter, CheckLen, Copies, Ct, CtClear, TunPush, TunRoom,
 }
 
 /// One flow, the part that the lookup of most packets reads: `struct slot`.

@@ -544,19 +544,33 @@ fn a_packet_too_long_for_its_path_is_left_as_it_was() {
         let header = tunnels::header(&mut Rng::with_seed(2), false);
         let outer = (header.bytes().len() - 14) as u16;
         let header = header.with_path_mtu(Some(outer + 200));
-        let actions = [tunnels::push(header), Action::Output(PortNo(OUT_PORT))];
-        for len in [200, 201] {
+        let keep = Masked { value: [0; 6], mask: [0; 6] };
+        let address = Masked { value: [9; 6], mask: [0xff; 6] };
+        let set = || Action::Set(Set::Ethernet { src: address, dst: keep });
+        let tag = || Action::PushVlan { tpid: 0x8100, tci: 0x1005 };
+        for (before, added, len) in [
+            (vec![], 0, 200),
+            (vec![], 0, 201),
+            (vec![set()], 0, 200),
+            (vec![set()], 0, 201),
+            (vec![set(), tag()], 4, 196),
+            (vec![set(), tag()], 4, 197),
+        ] {
             let frame = udp(len - 42);
+            let push = tunnels::push(header.clone());
+            let actions = [before, vec![push, Action::Output(PortNo(OUT_PORT))]].concat();
             assert!(install(&bed, &frame, &actions));
             let before = bed.counters();
             let outcome = bed.run(&frame);
             let after = bed.counters();
             let at = usize::from(hook == Hook::Xdp);
-            if len == 200 {
+            if len + added == 200 {
                 assert_eq!(outcome.verdict, REDIRECT[at]);
-                assert_eq!(&outcome.frame[usize::from(outer) + 14..], frame);
+                assert_eq!(outcome.frame.len(), usize::from(outer) + 14 + 200);
+                assert!(outcome.frame.ends_with(&frame[14..]));
                 continue;
             }
+            assert_eq!(bed.state().pc, 0, "the first instruction");
             assert_eq!(outcome.frame, frame);
             let up = DropReason::UpcallLimit as usize; // there is no miss device
             let left = match hook {

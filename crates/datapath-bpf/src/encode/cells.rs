@@ -84,6 +84,13 @@ impl Cells {
         Ok(())
     }
 
+    /// Writes the bytes of the longest frame into the first instruction, an [`Op::TunRoom`].
+    pub(crate) fn set_room(&mut self, most: u32) {
+        if let Some(cell) = self.cells.first_mut() {
+            *cell |= u64::from(most) << 32;
+        }
+    }
+
     /// Marks that only `outputs` outputs to different ports follow. The mark does not count as an
     /// instruction: at one hook it ends the program, at the other it is passed over. Returns false
     /// when there is no room.
@@ -191,7 +198,7 @@ const fn calls(op: Op) -> usize {
     match op {
         Op::Copies => 0,
         Op::Ct => 3,
-        Op::TunPush => 2,
+        Op::TunPush | Op::TunRoom => 2,
         _ => 1,
     }
 }
@@ -215,7 +222,8 @@ const fn length(op: Op, a: u16) -> usize {
         | Op::Meter
         | Op::CheckLen
         | Op::Copies
-        | Op::CtClear => 1,
+        | Op::CtClear
+        | Op::TunRoom => 1,
         Op::SetTcp
         | Op::SetUdp
         | Op::SetSctp

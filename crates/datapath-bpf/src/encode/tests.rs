@@ -4,6 +4,7 @@ use super::*;
 use crate::layout::{FLOW_CHAIN, FLOW_CHAIN_END};
 use datapath::{Masked, Userdata};
 use proptest::prelude::*;
+use std::sync::Arc;
 
 const TWO: Action = Action::Output(PortNo(2));
 const THREE: Action = Action::Output(PortNo(3));
@@ -283,8 +284,47 @@ fn a_copy_in_a_tunnel_is_last() {
 }
 
 #[test]
+fn lists_that_change_a_packet_before_a_tunnel_begin_with_a_check_of_its_length() {
+    let limited = |path_mtu| {
+        let Action::Clone(nested) = vxlan(7, "0x0") else { panic!() };
+        let with_limit = |action: &Action| match action {
+            Action::TunnelPush { header, tunnel_port, out_port } => Action::TunnelPush {
+                header: Arc::new((**header).clone().with_path_mtu(path_mtu)),
+                tunnel_port: *tunnel_port,
+                out_port: *out_port,
+            },
+            other => other.clone(),
+        };
+        nested.iter().map(with_limit).collect::<Vec<Action>>()
+    };
+    let first = |actions: &[Action]| program(actions).0[0];
+    let room = |most| cell(Op::TunRoom, 1, 0, most);
+    let mac = Masked { value: [2; 6], mask: [0xff; 6] };
+    let set = || Action::Set(Set::Ethernet { src: mac, dst: mac });
+    let tag = Action::PushVlan { tpid: 0x8100, tci: 0x1007 };
+    // 36 bytes follow the outer Ethernet header, before the inner one.
+    let edited = |edits: &[Action], path_mtu| [edits, &limited(path_mtu)].concat();
+    assert_eq!(first(&edited(&[set()], Some(1500))), room(1464));
+    assert_eq!(first(&edited(&[set(), tag], Some(1500))), room(1460));
+    assert_eq!(first(&edited(&[Action::PopVlan], Some(1500))), room(1468));
+    assert_eq!(first(&edited(&[set()], Some(20))), room(0));
+    // The shortest path counts.
+    let check = Action::CheckPktLen {
+        len: 900,
+        greater: limited(Some(1400)),
+        not_greater: edited(&[Action::PopVlan], Some(1500)),
+    };
+    assert_eq!(first(&[set(), check]), room(1364));
+    // Nothing is changed, or there is no limit.
+    for other in [limited(Some(1500)), edited(&[Action::Set(Set::Priority(1))], Some(1500))] {
+        assert!(program(&other).0.iter().all(|cell| cell & 0xff != Op::TunRoom as u64));
+    }
+    assert_eq!(first(&edited(&[set()], None)) & 0xff, Op::SetEth as u64);
+}
+
+#[test]
 fn large_segments_have_no_outer_checksums_of_their_own() {
-    let flags = |action| encode(&[action]).unwrap().flags;
+    let flags = |action| encode(&[action]).unwrap().flags & FLOW_NO_GSO;
     assert_eq!((flags(vxlan(7, "0x0")), flags(vxlan(7, "0xffff"))), (0, FLOW_NO_GSO));
     let gre = |text| tunnelled(42, 3, 47, text);
     assert_eq!(flags(gre("gre((flags=0x2000,proto=0x6558),key=0x1)")), 0);
