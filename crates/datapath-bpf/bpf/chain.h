@@ -5,6 +5,10 @@
  * the headers with which the packet left. The next packet with the same headers needs one lookup
  * here instead of one for each flow and each connection. chain_run.h uses the results.
  *
+ * A chain may begin in a tunnel: after the outer headers were taken off, and with the words of the tunnel in
+ * the key. It may end in one: the result then has the instruction that pushes the outer headers.
+ * tunnel_chain.h uses these results.
+ *
  * A result holds as long as all of this does:
  *
  *   - No flow of it is dead: the epochs of their slots are as they were (see emc.h).
@@ -30,6 +34,10 @@
 #define CHAIN_KEY 4
 #define CHAIN_MARKS (1u << CHAIN_CONNS)
 #define CHAIN_EDITS (2u << CHAIN_CONNS)
+#define CHAIN_PUSH 0x8000u
+_Static_assert(CHAIN_PUSH >= MAX_PORTS && CHAIN_PUSH >= CELLS, "no port, no cell");
+/* In the last word of a key: the packet came out of a tunnel. */
+#define CHAIN_TUNNELLED (1ull << 56)
 /* A result that no packet used for this many ticks, about a minute, does not hold: generations of
  * connections return after 2^16 uses of a slot, which take longer. */
 #define CHAIN_LONGEST_REST 4096
@@ -52,12 +60,12 @@ struct chain {
 	__u32 flows[CHAIN_FLOWS]; /* slots */
 	__u32 epochs;  /* sum of those of the flows */
 	__u32 due;     /* the tick at which the expiries are checked next */
-	__u16 output;  /* number of the port */
+	__u16 output;  /* number of the port; CHAIN_PUSH | cell: the place of an OP_TUN_PUSH */
 	__u8 length;   /* connections; 0: the place is free */
 	__u8 flags;    /* bit n: connection n sees a reply; CHAIN_MARKS: marks matter; CHAIN_EDITS */
 	struct chain_conn conns[CHAIN_CONNS];
 	__u64 to[CHAIN_KEY]; /* CHAIN_EDITS: the key of the packet as it leaves */
-	__u64 pad[2];
+	__u64 tunnel[2]; /* CHAIN_TUNNELLED: sums of the words of the tunnel */
 };
 
 /* The headers of a packet. */
@@ -143,11 +151,43 @@ static __always_inline bool chain_parse(hook_ctx *ctx, const struct view *v, __u
 	return bpf_ntohs(load16(l4 + 4)) == behind;
 }
 
-/* Returns the number of the place that a key is looked for in first. The other place is the one
- * whose number differs in the lowest bit. */
-static __always_inline __u32 chain_place(const __u64 *key)
+/* Adds word `x` of a tunnel to two sums with different factors, as for the exact-match cache. Sums of zero
+ * words are zero. */
+#define CHAIN_TUNNEL_WORD(x)                                                                         \
+	if (st->key[x]) {                                                                            \
+		sums[0] += hash_word(x, st->key[x]);                                                 \
+		sums[1] += hash_weigh(st->key[x], FACTORS_OF_TUNNEL_CHECK + (x - W_TUN0),            \
+				      FACTORS_OF_TUNNEL_CHECK + TUNNEL_WORDS + (x - W_TUN0));        \
+	}
+
+/**
+ * chain_enter_tunnel - Adds the tunnel that a packet came out of to its headers.
+ * @st: the packet's state, with the words of the tunnel
+ * @p: the headers
+ * @sums: become those of the words of the tunnel
+ */
+static __always_inline void chain_enter_tunnel(const struct state *st, struct chain_packet *p,
+					       __u64 *sums)
 {
-	__u64 sum = 0;
+	sums[0] = sums[1] = 0;
+	p->key[3] |= CHAIN_TUNNELLED;
+	CHAIN_TUNNEL_WORD(W_TUN0)
+	CHAIN_TUNNEL_WORD(W_TUN1)
+	CHAIN_TUNNEL_WORD(W_TIP4)
+	CHAIN_TUNNEL_WORD(W_TSRC0)
+	CHAIN_TUNNEL_WORD(W_TSRC1)
+	CHAIN_TUNNEL_WORD(W_TDST0)
+	CHAIN_TUNNEL_WORD(W_TDST1)
+	CHAIN_TUNNEL_WORD(W_OPT0)
+	CHAIN_TUNNEL_WORD(W_OPT1)
+	CHAIN_TUNNEL_WORD(W_OPT2)
+	CHAIN_TUNNEL_WORD(W_OPT3)
+}
+
+/* Returns the number of the place that a key is looked for in first. The other place is the one
+ * whose number differs in the lowest bit. `sum`: of the words of the tunnel, or 0. */
+static __always_inline __u32 chain_place(const __u64 *key, __u64 sum)
+{
 
 #pragma unroll
 	for (int i = 0; i < CHAIN_KEY; i++)
@@ -171,6 +211,13 @@ static __always_inline bool chain_has(const struct chain *c, const __u64 *key)
 	for (int i = 0; i < CHAIN_KEY; i++)
 		differs |= c->key[i] ^ key[i];
 	return !differs;
+}
+
+/* Returns true when the place has the result of a key and a tunnel. */
+static __always_inline bool chain_has_tunnelled(const struct chain *c, const __u64 *key,
+						const __u64 *sums)
+{
+	return chain_has(c, key) && c->tunnel[0] == sums[0] && c->tunnel[1] == sums[1];
 }
 
 /* Returns the result that is being made; NULL never, but the verifier requires a check. */
@@ -209,13 +256,14 @@ static __always_inline __u32 chain_epoch(__u32 slot)
  * @at: number of flows before
  * @number: of the slot
  * @flag: FLOW_CHAIN or FLOW_CHAIN_END, which the slot must have; 0: the actions are one output
+ * @refused: flags that it must not have
  *
  * The epoch is read first, and the slot at an address that depends on it: see emc.h.
  *
  * Return: the slot, or NULL when the flow can be in no result.
  */
 static __always_inline struct slot *chain_add_flow(struct chain *c, __u32 at, __u32 number,
-						   const __u8 flag)
+						   const __u8 flag, const __u8 refused)
 {
 	__u32 epoch = chain_epoch(number), after = epoch, place = number, mask_number;
 	__u64 index = at;
@@ -225,7 +273,7 @@ static __always_inline struct slot *chain_add_flow(struct chain *c, __u32 at, __
 	asm volatile("%0 ^= %0" : "+r"(after));
 	place += after;
 	slot = bpf_map_lookup_elem(&slots, &place);
-	if (!slot || slot->dead || slot->flags & FLOW_NO_GSO)
+	if (!slot || slot->dead || slot->flags & refused)
 		return 0;
 	if (flag ? !(slot->flags & flag) : slot->output == NO_PORT)
 		return 0;
@@ -265,49 +313,61 @@ __noinline int chain_add(hook_ctx *ctx, __u32 conn, __u64 head, __u32 reply)
 
 	if (!c || !st)
 		return 0;
-	index = at = st->chain;
+	index = at = st->chain - st->tunnelled;
 	if (at >= CHAIN_CONNS || head >> CT_FLAGS_SHIFT & CT_RELATED)
 		return 0;
 	if (!at) {
 		if (st->pc || !chain_parse(ctx, &v, st->in_port, &p))
 			return 0;
+		c->tunnel[0] = c->tunnel[1] = 0;
+		if (st->tunnelled)
+			chain_enter_tunnel(st, &p, c->tunnel);
 		__builtin_memcpy(c->key, p.key, sizeof(c->key));
 		c->flags = 0;
 		st->chain_maker = settings.generation;
 	} else if (st->chain_maker != (__u16)settings.generation) {
 		return 0;
 	}
-	if (!chain_add_flow(c, at, st->flow, FLOW_CHAIN))
+	if (!chain_add_flow(c, at, st->flow, FLOW_CHAIN, FLOW_NO_GSO))
 		return 0;
 	CHAIN_CHECK(index, CHAIN_CONNS);
 	c->conns[index].slot = conn;
 	c->conns[index].head = head >> 32;
 	c->conns[index].mark = bpf_ntohl(((__be32 *)&st->key[W_CT])[1]);
 	c->flags |= (reply & 1) << at;
-	st->chain = at + 1;
+	st->chain++;
 	return 0;
 }
 
-/* Returns the place for a result: that of its key, a free one, or any of the two that it may be in. */
-static __always_inline struct chain *chain_room(const __u64 *key)
+/* Returns the place for a result: its own, a free one, or any of the two that it may be in. */
+static __always_inline struct chain *chain_room(const struct chain *made)
 {
-	__u32 place = chain_place(key);
+	__u32 place = chain_place(made->key, made->tunnel[0]);
 	struct chain *one = chain_at(place), *other = chain_at(place ^ 1);
 
-	if (!one || !other || chain_has(one, key))
+	if (!one || !other || chain_has_tunnelled(one, made->key, made->tunnel))
 		return one;
-	if (chain_has(other, key))
+	if (chain_has_tunnelled(other, made->key, made->tunnel))
 		return other;
 	if (one->length && (!other->length || bpf_get_prandom_u32() & 1))
 		return other;
 	return one;
 }
 
+/* Returns true when the program may go on after its OP_TUN_PUSH in packets of results. At XDP such packets
+ * are not checked before it. */
+static __always_inline bool chain_may_push(const struct state *st)
+{
+	struct program *p = bpf_map_lookup_elem(&programs, &st->program);
+
+	return p && !(AT_XDP && (p->set || p->cuts));
+}
+
 /**
  * chain_keep - Keeps the result of a packet that is sent.
  * @ctx: the packet as it leaves
  * @number: slot of the flow that sends it
- * @port: number of the port
+ * @port: number of the port, or CHAIN_PUSH | cell
  *
  * Return: 0, because such a function must return a number.
  */
@@ -321,19 +381,26 @@ __noinline int chain_keep(hook_ctx *ctx, __u32 number, __u32 port)
 
 	if (!c || !st || st->chain_maker != (__u16)settings.generation)
 		return 0;
-	at = st->chain;
-	if (!chain_add_flow(c, at, number, FLOW_CHAIN_END) &&
-	    !chain_add_flow(c, at, number, 0))
+	at = st->chain - st->tunnelled;
+	if (!at)
 		return 0;
+	if (port & CHAIN_PUSH) {
+		if (!chain_may_push(st) || !chain_add_flow(c, at, number, FLOW_CHAIN_END, 0))
+			return 0;
+	} else if (!chain_add_flow(c, at, number, FLOW_CHAIN_END, FLOW_NO_GSO) &&
+		   !chain_add_flow(c, at, number, 0, FLOW_NO_GSO)) {
+		return 0;
+	}
 	if (!chain_parse(ctx, &v, st->in_port, &p))
 		return 0;
+	p.key[3] |= c->key[3] & CHAIN_TUNNELLED;
 	__builtin_memcpy(c->to, p.key, sizeof(c->to));
 	if (!chain_has(c, p.key))
 		c->flags |= CHAIN_EDITS;
 	c->output = port;
 	c->length = at;
 	c->due = ct_now();
-	to = chain_room(c->key);
+	to = chain_room(c);
 	if (to)
 		*to = *c;
 	return 0;

@@ -41,7 +41,7 @@ static __always_inline struct chain *chain_find(const struct chain_packet *p, __
 {
 	struct chain *c;
 
-	*place = chain_place(p->key);
+	*place = chain_place(p->key, 0);
 	c = chain_at(*place);
 	if (c && chain_has(c, p->key))
 		return c;
@@ -50,8 +50,8 @@ static __always_inline struct chain *chain_find(const struct chain_packet *p, __
 	return c && chain_has(c, p->key) ? c : 0;
 }
 
-/* Returns true when all flows of a result are alive. */
-static __always_inline bool chain_flows_live(const struct chain *c)
+/* Returns 0 when all flows of a result are alive. */
+static __always_inline __u32 chain_flows_differ(const struct chain *c)
 {
 	__u32 differs = c->epochs;
 
@@ -59,7 +59,7 @@ static __always_inline bool chain_flows_live(const struct chain *c)
 	for (int i = 0; i < CHAIN_FLOWS; i++)
 		if (i <= c->length)
 			differs -= chain_epoch(c->flows[i]);
-	return !differs;
+	return differs;
 }
 
 /**
@@ -156,6 +156,24 @@ __noinline int chain_edit(hook_ctx *ctx, __u32 place, __u32 end)
 }
 
 /**
+ * chain_push - Goes on with a packet from a port that a result sends into a tunnel.
+ * @ctx: the packet
+ * @in_port: the port
+ *
+ * Return: NOT_HERE when the kernel refused the program for such packets; else the function does not return.
+ */
+static __always_inline int chain_push(hook_ctx *ctx, __u32 in_port)
+{
+	struct state *st = state_here();
+
+	if (!st)
+		return NOT_HERE;
+	state_init(st, in_port);
+	bpf_tail_call_static(ctx, &tails, TAIL_TUN_CHAIN);
+	return NOT_HERE;
+}
+
+/**
  * chain_send - Sends a packet by a result.
  * @ctx: the packet, which comes from a port; pointers into it become invalid
  * @in_port: the port
@@ -179,10 +197,12 @@ static __always_inline int chain_send(hook_ctx *ctx, __u32 in_port)
 	if (!c)
 		return NOT_HERE;
 	late = now - c->due;
-	if (late > CHAIN_LONGEST_REST || !chain_flows_live(c))
+	if (late > CHAIN_LONGEST_REST || chain_flows_differ(c))
 		return NOT_HERE;
 	rest = late >= 0 ? CHAIN_MOST_TICKS : 0;
 	port = port_of(c->output);
+	if (!port)
+		return chain_push(ctx, in_port);
 	if (!output_can_redirect(&v, port))
 		return NOT_HERE;
 #pragma unroll

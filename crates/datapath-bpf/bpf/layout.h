@@ -116,7 +116,7 @@ enum word {
 			 * a port matches */
 #define FLOW_CHAIN 8 /* the actions are a `ct` that changes no connection, edits, and a new lookup: see
 		      * chain.h */
-#define FLOW_CHAIN_END 16 /* the actions are edits and one output */
+#define FLOW_CHAIN_END 16 /* the actions are edits and one output, or edits and OP_TUN_PUSH */
 #define FLOW_POP 32 /* the action is tnl_pop to the port in slot_detail.tunnel: see tunnel.h */
 #define FLOW_PACKET_TYPE 0x80 /* for the daemon only: the match names packet_type 0 */
 
@@ -637,6 +637,8 @@ enum tail {
 	TAIL_CHAIN,    /* a packet from a port whose flow has FLOW_CHAIN. Empty: as any other flow */
 	TAIL_TUNNEL,   /* a packet from a port whose flow has FLOW_POP */
 	TAIL_TUN_PUSH, /* OP_TUN_PUSH and OP_TUN_ROOM */
+	TAIL_TUN_CHAIN, /* a packet out of a tunnel whose flow has FLOW_CHAIN, or one that a result of a
+			 * chain sends into a tunnel. Empty: as any other flow */
 	TAILS,
 };
 

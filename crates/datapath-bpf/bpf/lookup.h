@@ -650,6 +650,8 @@ static __always_inline int lookup_run(hook_ctx *ctx, struct state *st, struct sl
 		if (tunnel_strip(ctx, slot->flags & FLOW_PRECHECK, bytes))
 			return lookup_leave_state(ctx, st);
 		bytes = frame_length(ctx);
+		/* As much as the depth: the chain begins here. */
+		st->chain = slot->flags & FLOW_CHAIN ? 1 : 0;
 	}
 	if (AT_XDP && slot->program != NO_PROGRAM && slot->flags & FLOW_PRECHECK) {
 		state_begin_program(st, number, slot->program, bytes);

@@ -44,7 +44,8 @@ struct state {
 	__u16 ct_generation;
 	__u16 ct_zone;
 	__u8 ct_cached;    /* CT_CACHED*; 0: there is no such connection */
-	__u8 chain;        /* connections of the result that is being made: see chain.h */
+	__u8 chain;        /* connections of the result that is being made, plus one for a packet out of a
+			    * tunnel: see chain.h */
 	__u16 chain_maker; /* low bits of the generation of the programs that make it */
 	__u32 outer_flow;  /* the flow with FLOW_POP, not counted yet, and the ingress port of the outer */
 	__u32 outer_port;  /* packet; meaningful while `popping` */

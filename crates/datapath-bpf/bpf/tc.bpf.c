@@ -12,6 +12,7 @@
 #include "tunnel.h"
 #include "tunnel_helper.h"
 #include "tunnel_push.h"
+#include "tunnel_chain.h"
 #include "underlay.h"
 
 SEC("tc")
@@ -93,6 +94,12 @@ SEC("tc")
 int tun_push_tc(struct __sk_buff *ctx)
 {
 	return push(ctx);
+}
+
+SEC("tc")
+int tun_chain_tc(struct __sk_buff *ctx)
+{
+	return tunnel_chain(ctx);
 }
 
 SEC("tc")

@@ -113,6 +113,8 @@ static __always_inline int tunnel_fast(hook_ctx *ctx, struct state *st, const st
 	if (!e)
 		return NOT_HERE;
 	output = emc_output(e);
+	if (output == NO_PORT && lookup_flags(emc_slot(e)) & FLOW_CHAIN)
+		bpf_tail_call_static(ctx, &tails, TAIL_TUN_CHAIN);
 	if (output == NO_PORT || !(emc_hooks(e) & HOOK))
 		return NOT_HERE;
 	port = port_of(output);
@@ -155,6 +157,9 @@ static __always_inline int tunnel_lookup(hook_ctx *ctx, const struct emc_key *k,
 		return tail_call(ctx, TAIL_MASK_SCAN);
 	if (has_key && tunnel_may_remember(mask))
 		emc_remember(k, slot, number, tag);
+	/* With an entry, tunnel_fast() has tried that. */
+	if (slot->flags & FLOW_CHAIN && slot->hooks & HOOK)
+		bpf_tail_call_static(ctx, &tails, TAIL_TUN_CHAIN);
 	return lookup_run(ctx, st, slot, number);
 }
 

@@ -410,6 +410,16 @@ static __always_inline int push_check_room(hook_ctx *ctx, struct state *st, __u3
 	return tail_call(ctx, TAIL_EXEC);
 }
 
+/* Keeps the result of a packet that is about to get its headers, if it took a chain. */
+static __always_inline void push_end_chain(hook_ctx *ctx, struct state *st)
+{
+	if (!settings.chains || !st->chain)
+		return;
+	if (st->chain == st->depth)
+		chain_keep(ctx, st->flow, CHAIN_PUSH | st->pc);
+	st->chain = 0; /* the outer packet is in no chain */
+}
+
 /**
  * push - The program in TAIL_TUN_PUSH: pushes the headers of a tunnel, and goes on with the list.
  * @ctx: the packet
@@ -446,6 +456,7 @@ static __always_inline int push(hook_ctx *ctx)
 	if (t->flags & (TUNNEL_UDP | TUNNEL_CHECKSUM) &&
 	    push_examine(ctx, st, t->flags, &p.hash, &p.sum))
 		return push_leave(ctx, st);
+	push_end_chain(ctx, st);
 	err = push_place(ctx, st, t, &p);
 	if (err < 0)
 		return push_leave(ctx, st);

@@ -10,6 +10,7 @@
 #include "chain_run.h"
 #include "tunnel.h"
 #include "tunnel_push.h"
+#include "tunnel_chain.h"
 
 SEC("xdp")
 int entry_xdp(struct xdp_md *ctx)
@@ -69,6 +70,12 @@ SEC("xdp")
 int tun_push_xdp(struct xdp_md *ctx)
 {
 	return push(ctx);
+}
+
+SEC("xdp")
+int tun_chain_xdp(struct xdp_md *ctx)
+{
+	return tunnel_chain(ctx);
 }
 
 char _license[] SEC("license") = "Dual BSD/GPL";

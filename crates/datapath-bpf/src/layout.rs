@@ -135,7 +135,7 @@ pub const FLOW_PRECHECK: u8 = 2;
 pub const FLOW_METADATA: u8 = 4;
 /// Bit of `slot.flags`: the actions are a `ct` that changes no connection, edits, and a new lookup.
 pub const FLOW_CHAIN: u8 = 8;
-/// Bit of `slot.flags`: the actions are edits and one output.
+/// Bit of `slot.flags`: the actions are edits and one output, or edits and [`Op::TunPush`].
 pub const FLOW_CHAIN_END: u8 = 16;
 /// Bit of `slot.flags`: the action is `tnl_pop` to the port in `slot_detail.tunnel`.
 pub const FLOW_POP: u8 = 32;
@@ -259,7 +259,7 @@ pub const CT_OP_PORTS: u16 = 2048;
 /// Bit of [`Op::Ct`]: the translation is chosen by a hash, as without [`CT_OP_RANDOM`]. For dumps.
 pub const CT_OP_HASH: u16 = 4096;
 /// Number of slots of a table of programs.
-pub const TAILS: u32 = 12;
+pub const TAILS: u32 = 13;
 
 /// A slot of the table of programs: `enum tail`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -289,6 +289,8 @@ pub enum Tail {
     Tunnel,
     /// Pushes the outer headers of a tunnel ([`Op::TunPush`]).
     TunPush,
+    /// Sends packets out of tunnels and into them by results of chains. Empty when the kernel refused it.
+    TunChain,
 }
 
 /// Declares [`Op`] and lists its variants.
@@ -688,5 +690,5 @@ const _: () = {
     assert!(offset_of!(ConfigEntry, factors) == 72);
     assert!(datapath::DropReason::ALL.len() <= DROPS);
     assert!(Op::ALL.len() <= 32); // sets of instructions are bits of 32
-    assert!(Tail::TunPush as u32 == TAILS - 1);
+    assert!(Tail::TunChain as u32 == TAILS - 1);
 };

@@ -66,6 +66,7 @@ impl Hook {
                 (Tail::Chain, "chain_tc"),
                 (Tail::Tunnel, "tunnel_tc"),
                 (Tail::TunPush, "tun_push_tc"),
+                (Tail::TunChain, "tun_chain_tc"),
             ],
             Hook::Xdp => &[
                 (Tail::Lookup, "lookup_xdp"),
@@ -77,6 +78,7 @@ impl Hook {
                 (Tail::Chain, "chain_xdp"),
                 (Tail::Tunnel, "tunnel_xdp"),
                 (Tail::TunPush, "tun_push_xdp"),
+                (Tail::TunChain, "tun_chain_xdp"),
             ],
         }
     }
@@ -92,10 +94,20 @@ impl Hook {
                     keeps_chains: false,
                 },
                 Optional { program: "chain_tc", effect: ALL_LOOKUPS, keeps_chains: true },
+                Optional {
+                    program: "tun_chain_tc",
+                    effect: LOOKUPS_OF_TUNNELS,
+                    keeps_chains: false,
+                },
             ],
-            Hook::Xdp => {
-                &[Optional { program: "chain_xdp", effect: ALL_LOOKUPS, keeps_chains: true }]
-            }
+            Hook::Xdp => &[
+                Optional { program: "chain_xdp", effect: ALL_LOOKUPS, keeps_chains: true },
+                Optional {
+                    program: "tun_chain_xdp",
+                    effect: LOOKUPS_OF_TUNNELS,
+                    keeps_chains: false,
+                },
+            ],
         }
     }
 
@@ -151,6 +163,10 @@ pub(crate) struct Optional {
     /// Without it no results of chains are kept.
     pub(crate) keeps_chains: bool,
 }
+
+/// The consequence when results of chains do not serve packets out of tunnels and into them.
+const LOOKUPS_OF_TUNNELS: &str = "each packet of a tracked connection that comes out of a tunnel, or \
+                                  goes into one, takes all lookups of its pipeline";
 
 /// The consequence when results of chains are not kept.
 const ALL_LOOKUPS: &str = "each packet of a tracked connection takes all lookups of its pipeline: \
@@ -292,9 +308,11 @@ fn with_most<T>(
     optional: &'static [Optional],
     mut load: impl FnMut(&[&'static Optional]) -> Result<T, Unavailable>,
 ) -> Result<(T, Vec<Refused>), Unavailable> {
-    // An attempt is a set of bits. With at most two programs their numbers are in the right order.
-    let mut errors: Vec<Unavailable> = Vec::new();
-    for attempt in 0..1usize << optional.len() {
+    // An attempt is a set of bits.
+    let mut attempts: Vec<usize> = (0..1 << optional.len()).collect();
+    attempts.sort_by_key(|attempt| attempt.count_ones());
+    let mut errors: Vec<(usize, Unavailable)> = Vec::new();
+    for attempt in attempts {
         let is_out = |at: usize| attempt >> at & 1 != 0;
         let without: Vec<(usize, &Optional)> =
             optional.iter().enumerate().filter(|(at, _)| is_out(*at)).collect();
@@ -302,8 +320,11 @@ fn with_most<T>(
         match load(&programs) {
             Ok(value) => {
                 // The attempt that left out all the others failed because of this one.
-                let cause =
-                    |at: usize| errors.get(attempt & !(1 << at)).map(Unavailable::last_line);
+                let cause = |at: usize| {
+                    let (_, error) =
+                        errors.iter().find(|(other, _)| *other == attempt & !(1 << at))?;
+                    Some(error.last_line())
+                };
                 let refused = without.into_iter().map(|(at, optional)| Refused {
                     program: optional.program,
                     effect: optional.effect,
@@ -311,11 +332,11 @@ fn with_most<T>(
                 });
                 return Ok((value, refused.collect()));
             }
-            Err(error @ Unavailable::Verifier { .. }) => errors.push(error),
+            Err(error @ Unavailable::Verifier { .. }) => errors.push((attempt, error)),
             Err(error) => return Err(error),
         }
     }
-    Err(errors.swap_remove(0)) // there is at least the attempt with all programs
+    Err(errors.swap_remove(0).1) // there is at least the attempt with all programs
 }
 
 /// Loads the programs for whose names `wanted` returns true.
@@ -501,9 +522,10 @@ pub(crate) mod tests {
         }
     }
 
-    const TWO: &[Optional] = &[
+    const THREE: &[Optional] = &[
         Optional { program: "a", effect: "x", keeps_chains: false },
         Optional { program: "b", effect: "y", keeps_chains: false },
+        Optional { program: "c", effect: "z", keeps_chains: false },
     ];
 
     fn refusal(log: &str) -> Unavailable {
@@ -519,7 +541,7 @@ pub(crate) mod tests {
                 None => Ok(()),
             }
         };
-        let ((), refused) = with_most(TWO, load)?;
+        let ((), refused) = with_most(THREE, load)?;
         Ok(refused.into_iter().map(|refused| (refused.program, refused.cause)).collect())
     }
 
@@ -528,7 +550,8 @@ pub(crate) mod tests {
         let reasons = |names: &[&'static str]| -> Vec<(&'static str, String)> {
             names.iter().map(|name| (*name, (*name).to_owned())).collect()
         };
-        for faulty in [&[][..], &["a"], &["b"], &["a", "b"]] {
+        for faulty in [&[][..], &["a"], &["b"], &["c"], &["a", "b"], &["b", "c"], &["a", "b", "c"]]
+        {
             assert_eq!(left_out(faulty).unwrap(), reasons(faulty));
         }
         // The first attempt names the programs that are refused.
@@ -538,7 +561,7 @@ pub(crate) mod tests {
     #[test]
     fn another_error_than_the_verifiers_ends_the_attempts() {
         let mut attempts = 0;
-        let result = with_most(TWO, |_| -> Result<(), Unavailable> {
+        let result = with_most(THREE, |_| -> Result<(), Unavailable> {
             attempts += 1;
             Err(Unavailable::Memory("maps".into()))
         });

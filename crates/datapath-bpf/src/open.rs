@@ -338,7 +338,9 @@ mod tests {
             &["ct_move_tc"],
             &["chain_tc"],
             &["chain_xdp"],
-            &["ct_move_tc", "chain_tc", "chain_xdp"],
+            &["tun_chain_tc"],
+            &["tun_chain_xdp"],
+            &["ct_move_tc", "chain_tc", "tun_chain_tc", "chain_xdp", "tun_chain_xdp"],
         ] {
             assert_eq!(left_out(faulty), faulty);
         }

@@ -265,6 +265,7 @@ fn enumerations_are_the_same_in_c_and_here() {
         Tail::Chain,
         Tail::Tunnel,
         Tail::TunPush,
+        Tail::TunChain,
     ];
     let kinds = [
         TunnelKind::None,

@@ -325,17 +325,19 @@ pub(crate) fn is_program(cells: &[u64; CELLS_TOTAL]) -> bool {
 }
 
 /// Returns the part that a program may have in a chain of lookups (`bpf/chain.h`). Its edits are those
-/// whose result the headers in a key of a chain show.
+/// whose result the headers in a key of a chain show. The metadata of connections follows from the flows and
+/// the connections, also where it is cleared.
 fn chain_flag(cells: &[u64; CELLS_TOTAL]) -> u8 {
     let (mut at, mut tracks) = (0, 0);
     while let Some(first) = cells.get(at) {
         let Some((op, length)) = instruction_cells(*first) else { return 0 };
         let a = (first >> 16) as u16;
         match op {
-            Op::SetEth | Op::SetIpv4 | Op::SetTcp | Op::SetUdp => {}
+            Op::SetEth | Op::SetIpv4 | Op::SetTcp | Op::SetUdp | Op::TunRoom | Op::CtClear => {}
             Op::Ct if a & (CT_OP_FORCE | CT_OP_MARK | CT_OP_LABEL) == 0 => tracks += 1,
             Op::Recirc if tracks == 1 => return FLOW_CHAIN,
             Op::Output if tracks == 0 && a == 1 => return FLOW_CHAIN_END,
+            Op::TunPush if tracks == 0 => return FLOW_CHAIN_END,
             _ => return 0,
         }
         at += length;

@@ -49,12 +49,17 @@ fn lists_that_may_be_in_a_chain_are_marked() {
     let part = |list: &[Action]| encode(list).unwrap().flags & (FLOW_CHAIN | FLOW_CHAIN_END);
     assert_eq!(part(&[eth(), plain(), eth(), Action::Recirc(1)]), FLOW_CHAIN);
     assert_eq!(part(&[eth(), TWO]), FLOW_CHAIN_END);
+    assert_eq!(part(&[vxlan(7, "0x0")]), FLOW_CHAIN_END);
+    assert_eq!(part(&[eth(), vxlan(7, "0xffff")]), FLOW_CHAIN_END);
+    assert_eq!(part(&[Action::CtClear, eth(), TWO]), FLOW_CHAIN_END);
+    assert_eq!(part(&[Action::CtClear, plain(), Action::Recirc(1)]), FLOW_CHAIN);
     for none in [
         vec![plain(), plain(), Action::Recirc(1)],
         vec![marks(), Action::Recirc(1)],
         vec![force(), Action::Recirc(1)],
         vec![eth(), Action::Recirc(1)],
         vec![plain(), TWO],
+        vec![plain(), vxlan(7, "0x0")],
         vec![THREE, TWO],
         vec![Action::Hash { symmetric: true, basis: 0 }, plain(), Action::Recirc(1)],
         vec![Action::PushVlan { tpid: 0x8100, tci: 0 }, TWO],
