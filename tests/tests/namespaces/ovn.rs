@@ -183,7 +183,30 @@ fn two_chassis_share_a_cloud_over_geneve() {
     for switch in &cloud.chassis {
         let ports = switch.appctl("tnl/ports/show");
         assert!(ports.contains("genev_sys_6081"), "{ports}");
+        if Kind::under_test() == Kind::RealOvs {
+            continue;
+        }
+        // Pipelines stay in BPF out of tunnels and into them.
+        let flows = switch.appctl("dpctl/dump-flows -m");
+        for part in ["tunnel(", "tnl_push("] {
+            let (userspace, bpf) = packets_of_tcp(&flows, part);
+            assert!(bpf > 1000 && bpf > 50 * userspace, "{part}: {flows}");
+        }
     }
+}
+
+/// The packets of TCP of all lines of a dump with this text: of flows in userspace, and in BPF.
+fn packets_of_tcp(flows: &str, text: &str) -> (u64, u64) {
+    let packets = |line: &str| -> u64 {
+        let digits = line.split("packets:").nth(1).and_then(|rest| rest.split(',').next());
+        digits.and_then(|digits| digits.parse().ok()).unwrap_or(0)
+    };
+    let (userspace, bpf): (Vec<&str>, Vec<&str>) = flows
+        .lines()
+        .filter(|line| line.contains("proto=6") && line.contains(text))
+        .partition(|line| line.contains("dp:userspace"));
+    let sum = |lines: &[&str]| lines.iter().map(|line| packets(line)).sum::<u64>();
+    (sum(&userspace), sum(&bpf))
 }
 
 #[test]
@@ -201,14 +224,6 @@ fn one_chassis_has_a_cloud() {
     }
     // The pipelines of OVN stay in BPF.
     let flows = cloud.chassis[0].appctl("dpctl/dump-flows -m");
-    let packets = |line: &str| -> u64 {
-        let digits = line.split("packets:").nth(1).and_then(|rest| rest.split(',').next());
-        digits.and_then(|digits| digits.parse().ok()).unwrap_or(0)
-    };
-    let (userspace, bpf): (Vec<&str>, Vec<&str>) = flows
-        .lines()
-        .filter(|line| line.contains("proto=6"))
-        .partition(|line| line.contains("dp:userspace"));
-    let sum = |lines: &[&str]| lines.iter().map(|line| packets(line)).sum::<u64>();
-    assert!(sum(&bpf) > 50 * sum(&userspace), "{flows}");
+    let (userspace, bpf) = packets_of_tcp(&flows, "");
+    assert!(bpf > 50 * userspace, "{flows}");
 }
