@@ -62,21 +62,21 @@ pub struct Decoded {
     /// Offset of the payload in the frame. 0 for messages of GTP-U without user data, which stay
     /// whole, as in Open vSwitch: the receiver needs their headers.
     pub payload_at: usize,
-    /// The end of the payload.
+    /// The end of the payload by the outer length fields. The bytes after it are a trailer, which
+    /// stays with the inner packet.
     pub payload_end: usize,
 }
 
 impl Decoded {
-    /// Takes the outer headers and the padding off the packet from which this was decoded. The
-    /// inner packet's unfinished work stays; that of the outer headers is gone with them.
+    /// Takes the outer headers off the packet from which this was decoded. The inner packet's
+    /// unfinished work stays; that of the outer headers is gone with them. A trailer of the outer
+    /// packet becomes one of the inner packet, as in Open vSwitch: the lengths in the inner headers
+    /// say where the inner packet ends.
     ///
     /// A packet that is to be segmented in an outer header
     /// ([`Decoded::is_segmented_outside`]) must be segmented before.
     pub fn strip(&self, packet: &mut Packet) {
         let is_outer = |(start, _): (u16, u16)| usize::from(start) < self.payload_at;
-        if self.payload_end < packet.len() {
-            packet.resize(self.payload_end);
-        }
         if packet.offload.csum.is_some_and(is_outer) {
             packet.offload.csum = None;
             packet.offload.gso = None;

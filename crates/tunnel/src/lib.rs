@@ -14,7 +14,8 @@
 //!
 //! - Decoding is total: any bytes give a value or an error. The payload is inside of the frame.
 //! - A header that was pushed decodes to the metadata from which it was built.
-//! - The payload ends where the outer length fields end it; padding of the outer frame is no payload.
+//! - The outer length fields hold for the outer headers. Bytes after the outer packet stay at the end of
+//!   the inner packet, whose own lengths leave them out.
 //! - An outer checksum is right when an unfinished inner checksum is finished
 //!   ([`packet::Offload::csum`]), and is verified the same way.
 //!

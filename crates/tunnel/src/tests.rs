@@ -351,11 +351,11 @@ fn what_is_pushed_decodes_to_the_same() {
                     .unwrap_or_else(|e| panic!("{wanted:?}: {e}"));
                 assert_eq!(decoded.metadata, as_received(&wanted, &packet), "{wanted:?}");
                 assert_eq!(decoded.payload, wanted.payload);
-                packet.extend(&[0; 6]); // padding
-                let again = decode_whole(&packet, &wanted.port).expect("padding is no payload");
+                packet.extend(&[0; 6]); // a trailer
+                let again = decode_whole(&packet, &wanted.port).expect("a trailer is no payload");
                 assert_eq!(again, decoded);
                 again.strip(&mut packet);
-                assert_eq!(packet.data(), inner);
+                assert_eq!(packet.data(), [inner.as_slice(), &[0; 6]].concat());
                 built += 1;
             }
         }

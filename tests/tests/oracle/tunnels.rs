@@ -184,6 +184,33 @@ scenarios! {
         ofctl add-flow br0 priority=99,in_port=LOCAL,actions=15
         ovs-appctl ofproto/trace over in_port=LOCAL | tail -2
     "#);
+    bytes_after_the_outer_packet: underlay!(r#"
+        vsctl add-port over a -- set interface a type=erspan options:remote_ip=172.31.1.2 options:key=123 options:erspan_ver=1 options:erspan_idx=3 ofport_request=1
+        vsctl add-port over b -- set interface b type=gre options:remote_ip=172.31.1.2 options:key=7 options:packet_type=legacy_l3 ofport_request=2
+        vsctl add-port over c -- set interface c type=vxlan options:remote_ip=172.31.1.2 options:key=5 ofport_request=3
+        vsctl add-port over x -- set interface x type=dummy ofport_request=9 options:tx_pcap=x.pcap
+        ofctl add-flow over actions=9
+        receive p1 aa55aa550000f8bc124434b608004500007e79464000402f66c9ac1f0102ac1f0101100088be000000011000007b00000003fe71d883724fbeb6f4e1494a080045000054ba200000400184861e0000011e00000200004227e75400030af3195500000000f265010000000000101112131415161718191a1b1c1d1e1f202122232425262728292a2b2c2d2e2f3031323334353637
+        receive p1 aa55aa550000f8bc124434b608004500007079464000402f66d7ac1f0102ac1f0101200008000000000745000054ba200000400184861e0000011e00000200004227e75400030af3195500000000f265010000000000101112131415161718191a1b1c1d1e1f202122232425262728292a2b2c2d2e2f3031323334353637000000000000
+        receive p1 aa55aa550000f8bc124434b608004500008679464000401166dfac1f0102ac1f0101c00012b5007200000800000000000500fe71d883724fbeb6f4e1494a080045000054ba200000400184861e0000011e00000200004227e75400030af3195500000000f265010000000000101112131415161718191a1b1c1d1e1f202122232425262728292a2b2c2d2e2f3031323334353637eeeeeeeeee
+        appctl revalidator/wait
+        ovs-pcap x.pcap
+        ofctl dump-ports over 1
+        ofctl dump-ports over 2
+        ofctl dump-ports over 3
+    "#);
+    masks_of_erspan_fields: r#"
+        appctl dpif/set-dp-features br0 tnl_push_pop false
+        vsctl add-port br0 e -- set interface e type=erspan options:remote_ip=10.1.1.2 options:key=2 options:erspan_ver=2 options:erspan_dir=1 options:erspan_hwid=7 ofport_request=4
+        ofctl add-flow br0 in_port=4,tun_erspan_ver=2,tun_erspan_dir=1,tun_erspan_hwid=0xf/0x1,actions=2
+        ofctl dump-flows br0
+        for hwid in 0x7 0x6 0x17; do for dir in 0 1; do appctl ofproto/trace ovs-dummy "tunnel(tun_id=0x2,src=10.1.1.2,dst=10.1.1.9,ttl=64,erspan(ver=2,dir=$dir,hwid=$hwid),flags(df|key)),in_port(5),eth(src=50:54:00:00:00:05,dst=50:54:00:00:00:07),eth_type(0x0800),ipv4(frag=no)" | tail -1; done; done
+        ofctl del-flows br0 tun_erspan_ver=2,tun_erspan_dir=1,tun_erspan_hwid=0xf/0x1
+        ofctl dump-flows br0
+    "#;
+    an_error_quotes_the_whole_flow: r#"
+        appctl dpctl/add-flow "tunnel(dst=10.1.1.1$(yes ,dst=10.1.1.1 | head -n 8192 | tr -d '\n'))" 2 2>&1 | sed 's/,dst=10.1.1.1//g'
+    "#;
     settings: r#"
         appctl tnl/egress_port_range
         appctl tnl/egress_port_range 2000 1000
