@@ -119,6 +119,11 @@ fn payload_ones(field: Field) -> FieldValue {
 /// Sets `field` in `m`; with a zero mask nothing.
 fn require(m: &mut Match, field: Field, value: FieldValue, mask: FieldValue) {
     let all = field.all_ones();
+    let is_of_erspan =
+        matches!(field, Field::TunErspanVer | Field::TunErspanDir | Field::TunErspanHwid);
+    // ovs-ofctl sends the value of these as their mask, and the bits of both as their value. The
+    // bits that are one in both are the ones that its user asked for.
+    let mask = if is_of_erspan && mask & all != all { mask & value } else { mask };
     match field {
         _ if mask & all == 0 => {}
         Field::InPort => m.set(field, value),

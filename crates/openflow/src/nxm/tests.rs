@@ -51,7 +51,11 @@ fn some_match() -> impl Strategy<Value = Match> {
             if skip || !field.prerequisite().holds_for_match(&m) || field.load(&m.mask().0) != 0 {
                 continue;
             }
-            let mask = mask & field.all_ones();
+            let mask = match field {
+                // Other masks mean these ones.
+                Field::TunErspanVer | Field::TunErspanDir | Field::TunErspanHwid => mask & value,
+                _ => mask & field.all_ones(),
+            };
             if how > 0 && field.maskable() && field != Field::VlanVid {
                 m.set_masked(field, value, mask);
             } else if field == Field::IpDscp {
@@ -124,6 +128,24 @@ fn unknown_fields_are_skipped_when_loose() {
     let mut want = Match::ANY;
     want.set(Field::Reg0, 7);
     assert_eq!(loose.matching, want);
+}
+
+/// The bytes that ovs-ofctl 3.1 sends for `tun_erspan_hwid=0xf/0x1`.
+#[test]
+fn a_mask_of_an_erspan_field_is_the_bits_that_ovs_ofctl_means() {
+    let mut header = Vec::new();
+    encode_header(Field::TunErspanHwid, true, 0, &mut header);
+    let sent = [&header[..], &[0x01, 0x0f]].concat();
+    let read = list::decode(&sent, Strictness::Strict, false).unwrap().matching;
+    let mut want = Match::ANY;
+    want.set_masked(Field::TunErspanHwid, 1, 1);
+    assert_eq!(read, want);
+    // Without a mask the match is exact.
+    header.clear();
+    encode_header(Field::TunErspanHwid, false, 0, &mut header);
+    let read = list::decode(&[&header[..], &[0x01]].concat(), Strictness::Strict, false).unwrap();
+    want.set(Field::TunErspanHwid, 1);
+    assert_eq!(read.matching, want);
 }
 
 #[test]
