@@ -201,8 +201,8 @@ scenarios! {
     "#);
     masks_of_erspan_fields: r#"
         appctl dpif/set-dp-features br0 tnl_push_pop false
-        vsctl add-port br0 e -- set interface e type=erspan options:remote_ip=10.1.1.2 options:key=2 options:erspan_ver=2 options:erspan_dir=1 options:erspan_hwid=7 ofport_request=4
-        ofctl add-flow br0 in_port=4,tun_erspan_ver=2,tun_erspan_dir=1,tun_erspan_hwid=0xf/0x1,actions=2
+        vsctl add-port br0 e -- set interface e type=erspan options:remote_ip=10.1.1.2 options:key=2 options:erspan_ver=2 options:erspan_dir=1 options:erspan_hwid=7 ofport_request=11
+        ofctl add-flow br0 in_port=11,tun_erspan_ver=2,tun_erspan_dir=1,tun_erspan_hwid=0xf/0x1,actions=2
         ofctl dump-flows br0
         for hwid in 0x7 0x6 0x17; do for dir in 0 1; do appctl ofproto/trace ovs-dummy "tunnel(tun_id=0x2,src=10.1.1.2,dst=10.1.1.9,ttl=64,erspan(ver=2,dir=$dir,hwid=$hwid),flags(df|key)),in_port(5),eth(src=50:54:00:00:00:05,dst=50:54:00:00:00:07),eth_type(0x0800),ipv4(frag=no)" | tail -1; done; done
         ofctl del-flows br0 tun_erspan_ver=2,tun_erspan_dir=1,tun_erspan_hwid=0xf/0x1
