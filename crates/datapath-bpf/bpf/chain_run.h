@@ -201,6 +201,7 @@ static __always_inline int chain_send(hook_ctx *ctx, __u32 in_port)
 		return NOT_HERE;
 	rest = late >= 0 ? CHAIN_MOST_TICKS : 0;
 	port = port_of(c->output);
+	opaque(port); /* Linux 6.1 does not follow an address that is made of a saved number */
 	if (!port)
 		return chain_push(ctx, in_port);
 	if (!output_can_redirect(&v, port))

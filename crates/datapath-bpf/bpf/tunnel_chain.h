@@ -228,6 +228,7 @@ static __always_inline int tunnel_chain_send(hook_ctx *ctx, struct state *st)
 			return NOT_HERE;
 	} else {
 		port = port_of(t.chain->output);
+		opaque(port); /* as in chain_send() */
 		if (!output_can_redirect(&v, port))
 			return NOT_HERE;
 	}

@@ -357,7 +357,7 @@ static __always_inline int push_end(hook_ctx *ctx, struct state *st, const struc
 				    const struct push *p)
 {
 	struct program *program;
-	__u32 pc = st->pc + 2;
+	__u64 pc = st->pc + 2;
 	int verdict;
 
 	st->pc = pc;
@@ -376,9 +376,12 @@ static __always_inline int push_end(hook_ctx *ctx, struct state *st, const struc
 #endif
 	/* Most packets are sent at once. */
 	program = bpf_map_lookup_elem(&programs, &st->program);
+	opaque(pc); /* Linux 6.1 does not learn about a saved copy from a comparison */
 	if (program && pc < CELLS) {
-		__u64 cell = program->cells[pc];
+		__u64 cell;
 
+		opaque(pc);
+		cell = program->cells[pc];
 		if ((cell & 31) == OP_OUTPUT && cell >> 16 & 0xffff) {
 			verdict = exec_output(ctx, st, cell >> 32);
 			deferred_counts_flush(st);
