@@ -485,7 +485,22 @@ fn changes(action: &Action) -> bool {
         | Action::PushMpls { .. }
         | Action::PopMpls { .. } => true,
         Action::Ct(request) => request.nat.is_some(),
-        _ => false,
+        Action::Output(_)
+        | Action::Drop(_)
+        | Action::Userspace(_)
+        | Action::Recirc(_)
+        | Action::Hash { .. }
+        | Action::Trunc(_)
+        | Action::Sample { .. }
+        | Action::Clone(_)
+        | Action::Meter(_)
+        | Action::CheckPktLen { .. }
+        | Action::CtClear
+        | Action::TunnelPush { .. }
+        | Action::TunnelPop(_)
+        | Action::SetTunnel(_)
+        | Action::PushEth { .. }
+        | Action::PopEth => false,
     }
 }
 
