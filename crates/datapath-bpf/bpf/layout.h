@@ -28,7 +28,7 @@
 #include <linux/types.h>
 
 #define LAYOUT_MAGIC 0x736c697073776368ull /* "slipswch" */
-#define LAYOUT_VERSION 14
+#define LAYOUT_VERSION 15
 
 /* Words of a key: the fields of `flow::Key` from `recirc_id` on. (The registers before it concern
  * no datapath.) The first five words hold the fields that distinguish most packets. Bytes are in
@@ -341,7 +341,8 @@ struct port_set {
 struct port {
 	__u32 ifindex; /* 0: no such port */
 	__u32 flags;
-	__u32 mtu; /* bytes after the Ethernet header; one VLAN tag does not count */
+	__u32 mtu; /* bytes after the Ethernet header; one VLAN tag does not count. For the daemon only, of a
+		    * tunnel: UDP port | tunnel::Kind::number << 16 */
 	__u32 upcall_limit; /* packets that may be on their way to the daemon */
 	__u64 sent_up;  /* packets, counted by programs, atomically */
 	__u64 taken_up; /* packets, counted by the daemon */

@@ -22,6 +22,9 @@ pub trait Backend: Send + Sync {
     /// Returns the ports in tables that were taken over from an earlier daemon.
     fn adopted_ports(&self) -> Vec<AdoptedPort>;
 
+    /// Returns the tunnel ports in such tables.
+    fn adopted_tunnels(&self) -> Vec<(PortNo, PortConfig)>;
+
     /// Attaches a port to exactly the hooks of `attachment`, or changes a port that is attached.
     ///
     /// # Errors
@@ -234,6 +237,10 @@ pub trait Backend: Send + Sync {
 impl Backend for BpfDatapath {
     fn adopted_ports(&self) -> Vec<AdoptedPort> {
         BpfDatapath::adopted_ports(self)
+    }
+
+    fn adopted_tunnels(&self) -> Vec<(PortNo, PortConfig)> {
+        BpfDatapath::adopted_tunnels(self)
     }
 
     fn attach(&self, port: PortNo, attachment: &Attachment) -> Result<(), Reason> {

@@ -59,6 +59,7 @@ pub struct BpfDatapath {
     devmap: Option<OwnedFd>,
     endpoints: Option<OwnedFd>,
     adopted: Option<Vec<AdoptedPort>>,
+    adopted_tunnels: Vec<(PortNo, tunnel::PortConfig)>,
     upcall_limit: u32,
     /// Packets that went up and found no room in the miss device.
     lost_on_the_way: AtomicU64,
@@ -134,6 +135,10 @@ impl BpfDatapath {
         if connections.is_some() {
             flows.track_connections();
         }
+        let adopted_tunnels = match &adopted {
+            Some(_) => ports::list_tunnels(flows.maps()),
+            None => Vec::new(),
+        };
         let left = pins.as_deref().zip(adopted.as_ref());
         let leaving =
             left.map_or_else(Vec::new, |(pins, ports)| leaving::without_port(pins, ports));
@@ -144,6 +149,7 @@ impl BpfDatapath {
             devmap,
             endpoints,
             adopted,
+            adopted_tunnels,
             upcall_limit: config.upcall_limit,
             lost_on_the_way: AtomicU64::new(0),
             clock,
@@ -174,6 +180,11 @@ impl BpfDatapath {
     /// caller attaches those that it wants again, and detaches the others.
     pub fn adopted_ports(&self) -> Vec<AdoptedPort> {
         self.adopted.clone().unwrap_or_default()
+    }
+
+    /// Returns the tunnel ports in such tables.
+    pub fn adopted_tunnels(&self) -> Vec<(PortNo, tunnel::PortConfig)> {
+        self.adopted_tunnels.clone()
     }
 
     fn maps(&self) -> &Maps {
@@ -341,7 +352,7 @@ impl BpfDatapath {
     /// Adds a port of a tunnel. Returns false when programs do not pop such tunnels.
     pub fn add_tunnel(&self, port: PortNo, config: &tunnel::PortConfig) -> bool {
         let Some(kind) = tunnel_kind(config).filter(|_| port.0 < MAX_PORTS) else { return false };
-        ports::put_tunnel(self.maps(), port.0, kind, self.upcall_limit);
+        ports::put_tunnel(self.maps(), port.0, kind, config, self.upcall_limit);
         true
     }
 

@@ -7,7 +7,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 /// Value of `config.magic`: "slipswch".
 pub const MAGIC: u64 = 0x736c_6970_7377_6368;
 /// Value of `config.version`; each change of the layout raises it.
-pub const VERSION: u32 = 14;
+pub const VERSION: u32 = 15;
 
 /// Size in bytes of `struct state`, which one program leaves to the next. The daemon does not read
 /// it.

@@ -14,6 +14,7 @@ use crate::maps::Maps;
 use datapath::offload::{TunnelHelperCounts, UpcallAccount};
 use datapath::{AdoptedPort, PortCounts, PortNo, Side};
 use packet::Mac;
+use tunnel::{Kind, PortConfig};
 
 /// Returns the side of the device that is the switch's, by the `PORT_*` flags of its port.
 pub(crate) fn side_of(flags: u32) -> Side {
@@ -136,8 +137,17 @@ pub(crate) fn is_tunnel(maps: &Maps, number: u32) -> bool {
     number < MAX_PORTS && maps.ports.load_half(number as usize, offset_of!(Port, tunnel)) != 0
 }
 
+/// Position of the number of the kind in [`Port::mtu`] of a tunnel port, after the UDP port.
+const KIND_SHIFT: u32 = 16;
+
 /// Writes a port of a tunnel. Packets cannot be sent to it.
-pub(crate) fn put_tunnel(maps: &Maps, number: u32, kind: TunnelKind, upcall_limit: u32) {
+pub(crate) fn put_tunnel(
+    maps: &Maps,
+    number: u32,
+    kind: TunnelKind,
+    config: &PortConfig,
+    upcall_limit: u32,
+) {
     let at = number as usize;
     if !is_tunnel(maps, number) {
         clear(maps, number);
@@ -146,8 +156,28 @@ pub(crate) fn put_tunnel(maps: &Maps, number: u32, kind: TunnelKind, upcall_limi
             hold_back(maps, number, account, 0);
         }
     }
+    let identity = u32::from(config.udp_port) | config.kind.number() << KIND_SHIFT;
+    maps.ports.store_half(at, offset_of!(Port, mtu), identity);
     maps.ports.store_half(at, offset_of!(Port, upcall_limit), upcall_limit);
     maps.ports.store_half(at, offset_of!(Port, tunnel), kind as u32);
+}
+
+/// Returns the configuration of a tunnel port, as an earlier daemon wrote it. `None`: the port is none.
+pub(crate) fn tunnel(maps: &Maps, number: u32) -> Option<PortConfig> {
+    if !is_tunnel(maps, number) {
+        return None;
+    }
+    let port = maps.ports.read(number as usize);
+    Some(PortConfig {
+        udp_port: port.mtu as u16, // the lower half
+        has_group_policy: port.tunnel == TunnelKind::VxlanGbp as u32,
+        ..PortConfig::new(Kind::from_number(port.mtu >> KIND_SHIFT)?)
+    })
+}
+
+/// Returns the tunnel ports in the table.
+pub(crate) fn list_tunnels(maps: &Maps) -> Vec<(PortNo, PortConfig)> {
+    (0..MAX_PORTS).filter_map(|number| Some((PortNo(number), tunnel(maps, number)?))).collect()
 }
 
 /// Clears a port. Packets that are sent to it are dropped.

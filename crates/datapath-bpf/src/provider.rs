@@ -517,6 +517,10 @@ impl<B: Backend> OffloadProvider for BpfProvider<B> {
         self.backend.adopted_ports()
     }
 
+    fn adopted_tunnels(&self) -> Vec<(PortNo, tunnel::PortConfig)> {
+        self.backend.adopted_tunnels()
+    }
+
     fn attach(&self, port: &OffloadPort<'_>, socket: &mut dyn PortSocket) -> Attached {
         let mut ports = self.ports();
         let was_at_xdp = is_at_xdp(&ports);

@@ -371,6 +371,11 @@ pub trait OffloadProvider: Send + Sync {
         Vec::new()
     }
 
+    /// Returns the tunnel ports in such tables.
+    fn adopted_tunnels(&self) -> Vec<(PortNo, tunnel::PortConfig)> {
+        Vec::new()
+    }
+
     /// Brings `port` to exactly those tiers that it can be on now, by what
     /// [`OffloadProvider::examine`] last found. Where `port.ingress` is an error no tier may take
     /// the port's packets. A failure at one tier leaves the port on the others.

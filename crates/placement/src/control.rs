@@ -9,6 +9,7 @@ use datapath::offload::{Attached, OffloadPort, PortSettings, Reason, TierState};
 use datapath::{AdoptedPort, PortKind, PortNo, Refusal, Side, Tier, TierSet, TunnelEndpoint};
 use netdev::Kind;
 use std::collections::{BTreeMap, BTreeSet};
+use tunnel::PortConfig;
 
 /// The state of a port on one tier.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -182,6 +183,8 @@ pub(crate) struct Control {
     pub(crate) blockers: Vec<Blockers>,
     /// Port numbers in adopted flows, each with the device that the number stands for.
     pub(crate) reserved: Vec<AdoptedPort>,
+    /// The same of tunnel ports, with their configurations.
+    pub(crate) reserved_tunnels: Vec<(PortNo, PortConfig)>,
     /// Flows were adopted, and the first configuration has not added all its ports yet.
     pub(crate) adopting: bool,
     /// The addresses to which packets of tunnels come.
@@ -199,15 +202,19 @@ impl Control {
             ports: BTreeMap::new(),
             blockers: slots.iter().map(blocked).collect(),
             reserved: Vec::new(),
+            reserved_tunnels: Vec::new(),
             adopting: false,
             endpoints: Vec::new(),
             immediate: usize::MAX,
         }
     }
 
-    /// Reserves the numbers of adopted ports for the devices that had them.
-    pub(crate) fn reserve(&mut self, ports: Vec<AdoptedPort>) {
-        self.adopting |= !ports.is_empty();
+    /// Reserves the numbers of adopted ports for the devices and the tunnels that had them.
+    pub(crate) fn reserve(&mut self, ports: Vec<AdoptedPort>, tunnels: Vec<(PortNo, PortConfig)>) {
+        self.adopting |= !ports.is_empty() || !tunnels.is_empty();
+        let is_new = |tunnel: &(PortNo, PortConfig)| !self.reserved_tunnels.contains(tunnel);
+        let new: Vec<(PortNo, PortConfig)> = tunnels.into_iter().filter(is_new).collect();
+        self.reserved_tunnels.extend(new);
         let is_new = |port: &AdoptedPort| self.reserved.iter().all(|r| r.number != port.number);
         let new: Vec<AdoptedPort> = ports.into_iter().filter(is_new).collect();
         self.reserved.extend(new);
@@ -236,8 +243,21 @@ impl Control {
         own.filter(is_free).or(wanted.filter(is_free))
     }
 
-    /// Returns true when the number is reserved for a device other than the one with this index.
+    /// Returns true when a present port with a device has the number, or when it is reserved for one.
+    pub(crate) fn is_taken(&self, number: PortNo) -> bool {
+        self.ports.contains_key(&number) || self.reserved.iter().any(|r| r.number == number)
+    }
+
+    /// Returns the number that is reserved for a tunnel port.
+    pub(crate) fn tunnel_number(&self, config: &PortConfig) -> Option<PortNo> {
+        let same = |(_, held): &&(PortNo, PortConfig)| held == config;
+        self.reserved_tunnels.iter().find(same).map(|(number, _)| *number)
+    }
+
+    /// Returns true when the number is reserved for a device other than the one with this index, or for a
+    /// tunnel port.
     pub(crate) fn is_kept(&self, number: PortNo, ifindex: Option<u32>) -> bool {
         self.reserved.iter().any(|r| r.number == number && Some(r.ifindex) != ifindex)
+            || self.reserved_tunnels.iter().any(|(reserved, _)| *reserved == number)
     }
 }

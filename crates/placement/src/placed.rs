@@ -12,8 +12,8 @@ use datapath::offload::{OffloadProvider, ProviderSlot, Reason};
 use datapath::scratch::{Recycle, Scratch};
 use datapath::shards::Groups;
 use datapath::{
-    Action, Datapath, FlowStats, Megaflow, MeterConfig, Meters, Packets, PortNo, Refusal, Tier,
-    TierRefusals, TierSet, UpcallFactory, Verdict,
+    Action, Datapath, FlowStats, Megaflow, MeterConfig, Meters, Packets, PortInfo, PortKind,
+    PortNo, Refusal, Tier, TierRefusals, TierSet, UpcallFactory, Verdict,
 };
 use datapath_userspace::UserspaceDatapath;
 use flow::Key;
@@ -113,13 +113,20 @@ impl PlacedDatapath {
 
     /// Takes over the flows and port numbers that an earlier daemon left in a provider.
     fn adopt_all(&self, provider: &dyn OffloadProvider, control: &mut Control) {
-        let ports = provider.adopted_ports();
-        if control.contradicts(&ports) {
-            // The numbers in its flows stand for other devices now.
+        let (ports, tunnels) = (provider.adopted_ports(), provider.adopted_tunnels());
+        let is_tunnel = |port: PortInfo| matches!(port.kind, PortKind::Tunnel(_));
+        let has_other_tunnels = !tunnels.is_empty()
+            && (self.base.ports().into_iter().any(is_tunnel)
+                || tunnels.iter().any(|(number, _)| control.is_taken(*number)));
+        if control.contradicts(&ports) || has_other_tunnels {
+            // The numbers in its flows stand for other ports now.
             let mut all = Vec::with_capacity(provider.len());
             provider.sweep(&mut |ufid, _| all.push(ufid));
             provider.remove_many(&all, &mut |_, _| {});
-            ports.iter().for_each(|port| provider.remove_port(port.number));
+            let numbers = ports.iter().map(|port| port.number);
+            numbers.chain(tunnels.iter().map(|(number, _)| *number)).for_each(|number| {
+                provider.remove_port(number);
+            });
             return;
         }
         provider.sweep(&mut |ufid, _| {
@@ -131,7 +138,7 @@ impl PlacedDatapath {
             };
             shard.put(ufid, place);
         });
-        control.reserve(ports);
+        control.reserve(ports, tunnels);
     }
 
     /// Records for the flows that the base has already that a new provider does not hold them, and

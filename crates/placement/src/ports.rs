@@ -14,6 +14,7 @@ use datapath::{
     TunnelEndpoint, Ufid,
 };
 use netdev::{Device, Endpoint, Kind, Reception, Status};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 impl PlacedDatapath {
@@ -388,8 +389,7 @@ impl PlacedDatapath {
 
     /// Adds a tunnel port, which the base has, to the providers that pop its packets.
     fn place_tunnel(&self, number: PortNo, kind: tunnel::Kind, spec: &PortSpec) {
-        let option = |name: &str| spec.options.get(name).map(String::as_str);
-        let Ok(config) = tunnel::PortConfig::from_options(kind, option) else { return };
+        let Some(config) = tunnel_config(kind, spec) else { return };
         let pops = self.slots.present().fold(TierSet::NONE, |pops, (_, provider)| {
             pops.union(provider.add_tunnel(number, &config))
         });
@@ -416,6 +416,10 @@ impl PlacedDatapath {
             .filter(|r| control.ports.get(&r.number).is_none_or(|p| p.ifindex != Some(r.ifindex)))
             .map(|r| r.number)
             .collect();
+        let present = self.eligibility();
+        let is_gone = |number: &PortNo| !present.ports.contains_key(number);
+        let tunnels = control.reserved_tunnels.iter().map(|(number, _)| *number).filter(is_gone);
+        let gone: Vec<PortNo> = gone.into_iter().chain(tunnels).collect();
         for number in gone.iter().filter(|number| !control.ports.contains_key(number)) {
             self.slots.present().for_each(|(_, provider)| provider.remove_port(*number));
         }
@@ -435,14 +439,21 @@ impl PlacedDatapath {
             let mut control = self.control();
             if !control.adopting {
                 control.reserved.clear();
+                control.reserved_tunnels.clear();
             }
         }
     }
 
     /// Returns `spec` with the number that the port must get while numbers are reserved.
     fn spec_with_number(&self, spec: &PortSpec, control: &Control) -> PortSpec {
+        let taken: BTreeSet<PortNo> = self.base.ports().into_iter().map(|p| p.number).collect();
+        if let PortKind::Tunnel(kind) = spec.kind {
+            let own = tunnel_config(kind, spec).and_then(|config| control.tunnel_number(&config));
+            let free = || self.base.free_number(&|number| control.is_kept(number, None));
+            let number = own.filter(|number| !taken.contains(number)).or_else(free);
+            return PortSpec { wanted: number, ..spec.clone() };
+        }
         let ifindex = self.base.ifindex(&spec.name);
-        let taken = self.base.ports().into_iter().map(|p| p.number).collect();
         let is_kept = |number| control.is_kept(number, ifindex);
         // Else the base chooses. Flows of a removed port may still exist, so the base reuses its
         // number as late as possible.
@@ -451,6 +462,12 @@ impl PlacedDatapath {
             .or_else(|| self.base.free_number(&is_kept));
         PortSpec { wanted: number, ..spec.clone() }
     }
+}
+
+/// Returns the configuration of a tunnel port, if its options are right.
+fn tunnel_config(kind: tunnel::Kind, spec: &PortSpec) -> Option<tunnel::PortConfig> {
+    let option = |name: &str| spec.options.get(name).map(String::as_str);
+    tunnel::PortConfig::from_options(kind, option).ok()
 }
 
 /// Logs the tiers of a port, and the reasons of the others.
@@ -480,7 +497,7 @@ impl Ports for PlacedDatapath {
     fn add_port(&self, spec: &PortSpec) -> Result<PortNo, PortError> {
         let settings = self.settings(spec)?;
         let mut control = self.control();
-        let number = if control.reserved.is_empty() {
+        let number = if control.reserved.is_empty() && control.reserved_tunnels.is_empty() {
             self.base.add_port(spec)?
         } else {
             self.base.add_port(&self.spec_with_number(spec, &control))?
@@ -513,6 +530,7 @@ impl Ports for PlacedDatapath {
             return self.base.remove_port(number);
         }
         control.reserved.retain(|r| r.number != number);
+        control.reserved_tunnels.retain(|(reserved, _)| *reserved != number);
         self.change_eligibility(|eligibility| {
             eligibility.ports.remove(&number);
         });

@@ -4,7 +4,9 @@
 
 use crate::tools::{SOON, is_possible, megaflows, packets, sees, tcp, tcp_to, udp};
 use slipswitch_tests::behaviour::frames::has_right_checksums;
-use slipswitch_tests::harness::{Capture, Host, Kind, Mode, Netns, Switch, skip, without_tool};
+use slipswitch_tests::harness::{
+    Capture, Host, Kind, Mode, Netns, Switch, skip, wait_until, without_tool,
+};
 
 /// A switch with a host on its bridge `br0`, and an underlay bridge `phy` with one port, `u0`, or none.
 pub struct Site {
@@ -150,6 +152,41 @@ fn packets_of_tunnels_run_at_tcx() {
         assert_eq!(a.host.ping(&inner(2), 10), 10);
         let drops = b.switch.appctl("coverage/show");
         assert!(!drops.contains("datapath_drop_tunnel"), "{tunnel}: {drops}");
+    }
+}
+
+/// Flows out of a tunnel name its port by a number. The next daemon gives the tunnel the same one, although
+/// it has another order of ports.
+#[test]
+fn the_next_daemon_takes_over_flows_out_of_tunnels() {
+    for tunnel in ["type=geneve options:key=100", "type=gre options:key=100"] {
+        let Some([mut a, b]) = sites([Kind::under_test(), Kind::under_test()], tunnel) else {
+            return;
+        };
+        assert!(a.host.reaches(&inner(2), SOON), "the tunnel carries nothing");
+        runs_at_tcx(&a, || {
+            a.host.ping(&inner(2), 3);
+        });
+        assert_eq!(a.host.ping(&inner(2), 20), 20);
+        let flow = ["tunnel(tun_id=0x64", "eth_type(0x0800)", "dp:tcx"];
+        let before = packets(&a.switch, &flow);
+        assert!(before >= 20, "{tunnel}: {before}");
+        a.switch.kill_daemon();
+        assert_eq!(a.host.ping(&inner(2), 40), 40, "while there is no daemon");
+        a.switch.vsctl(
+            "--no-wait add-port br0 t0 -- set interface t0 type=vxlan options:remote_ip=10.9.0.9",
+        );
+        a.switch.start_daemon();
+        // The packets that the first daemon counted in userspace are gone.
+        let mut after = 0;
+        let goes_on = wait_until(SOON, || {
+            after = packets(&a.switch, &flow);
+            after >= before + 30
+        });
+        let flows = megaflows(&a.switch, &[]).join("\n");
+        assert!(goes_on, "{tunnel}: {after} after {before}: {flows}");
+        assert!(a.host.reaches(&inner(2), SOON), "{tunnel}: {}", a.switch.story());
+        assert_eq!(b.host.ping(&inner(1), 5), 5, "{tunnel}");
     }
 }
 

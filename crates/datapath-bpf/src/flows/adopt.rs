@@ -161,15 +161,20 @@ impl Flows {
         let hooks = HookSet::from_bits(slot.hooks).is_some_and(|hooks| !hooks.is_empty());
         let short = slot.instructions <= encode::MOST_INSTRUCTIONS as u64;
         let effect = match (slot.output, slot.program) {
-            // The port of a tunnel may get another number.
-            _ if slot.flags & FLOW_POP != 0 || keys::is_of_tunnel(&slot.words) => false,
+            (NO_PORT, NO_PROGRAM) if slot.flags & FLOW_POP != 0 => {
+                slot.reason == 0 && ports::tunnel(&self.maps, slot.tunnel).is_some()
+            }
+            _ if slot.flags & FLOW_POP != 0 || slot.tunnel != 0 => false,
             (NO_PORT, NO_PROGRAM) => DropReason::from_number(slot.reason).is_some(),
             (NO_PORT, _) => slot.reason == 0,
             (port, NO_PROGRAM) => port < MAX_PORTS && slot.reason == 0,
             _ => false,
         };
+        let in_port = keys::from_words(&slot.words).in_port.get();
+        let is_from =
+            !keys::is_of_tunnel(&slot.words) || ports::tunnel(&self.maps, in_port).is_some();
         let tracked = keys::has_metadata(&slot.words) == (slot.flags & FLOW_METADATA != 0);
-        slot.dead == 0 && hooks && effect && short && tracked
+        slot.dead == 0 && hooks && effect && short && tracked && is_from
     }
 
     /// Returns true when the index entry is in a bucket of the slot's hash.

@@ -146,3 +146,38 @@ fn flows_that_know_ports_by_other_numbers_are_not_adopted() {
     assert_eq!(b.placed.would_run(&flow(8, 1, &[output(1)])).outcome(), Ok(Tier::Tcx));
     assert_eq!(b.placed.would_run(&flow(8, 1, &[output(9)])).outcome(), Err(Refusal::PortNotHere));
 }
+
+/// A tunnel port has no device: its number is that of its kind and UDP port.
+#[test]
+fn tunnels_keep_their_numbers() {
+    let fast = earlier_fast_path();
+    let geneve =
+        |udp_port| tunnel::PortConfig { udp_port, ..tunnel::PortConfig::new(tunnel::Kind::Geneve) };
+    *fast.adopted_tunnels.lock().unwrap() = vec![(PortNo(2), geneve(6081)), (PortNo(3), geneve(7))];
+    for (ufid, in_port) in [(4, 2), (5, 3)] {
+        let held = FakeFlow {
+            flow: flow(ufid, in_port, &[output(6)]),
+            tiers: TierSet::TCX,
+            stats: FlowStats::default(),
+            reported: None,
+        };
+        fast.flows.lock().unwrap().insert(Ufid(ufid), held);
+    }
+    let b = Bench::with(fast);
+    assert_eq!(b.add("veth4", "system", None), 4, "1, 2 and 3 are reserved");
+    assert_eq!(b.add("vxlan_sys_4789", "vxlan", None), 7, "no such tunnel was there");
+    assert_eq!(b.add("genev_sys_6081", "geneve", None), 2);
+    b.placed.finish_adoption();
+    assert!(b.fast.has(4) && !b.fast.has(5), "the other tunnel is gone");
+}
+
+#[test]
+fn flows_of_tunnels_are_not_adopted_next_to_other_tunnels() {
+    let fast = earlier_fast_path();
+    let config = tunnel::PortConfig::new(tunnel::Kind::Geneve);
+    *fast.adopted_tunnels.lock().unwrap() = vec![(PortNo(7), config)];
+    let b = Bench::late(fast);
+    b.add("genev_sys_6081", "geneve", None);
+    b.begin();
+    assert!(!b.fast.has(1) && b.placed.offload_stats().adopted == 0);
+}

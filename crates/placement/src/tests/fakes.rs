@@ -287,6 +287,7 @@ pub(super) struct FakeFast {
     pub(super) ports: Mutex<BTreeMap<PortNo, Attachment>>,
     pub(super) targets: Mutex<BTreeMap<PortNo, bool>>,
     pub(super) adopted: Mutex<Vec<AdoptedPort>>,
+    pub(super) adopted_tunnels: Mutex<Vec<(PortNo, tunnel::PortConfig)>>,
     /// Users' programs. "/broken" is refused; every other program runs one action and not more.
     pub(super) objects: Mutex<BTreeMap<PortNo, PathBuf>>,
     pub(super) log: Mutex<Vec<String>>,
@@ -374,6 +375,13 @@ impl FakeFast {
 impl Backend for FakeFast {
     fn adopted_ports(&self) -> Vec<AdoptedPort> {
         lock(&self.adopted).clone()
+    }
+    fn adopted_tunnels(&self) -> Vec<(PortNo, tunnel::PortConfig)> {
+        lock(&self.adopted_tunnels).clone()
+    }
+    /// The programs pop those that they had before.
+    fn add_tunnel(&self, port: PortNo, config: &tunnel::PortConfig) -> bool {
+        lock(&self.adopted_tunnels).contains(&(port, *config))
     }
     fn attach(&self, port: PortNo, attachment: &Attachment) -> Result<(), Reason> {
         for (tier, reason) in &*lock(&self.attach_errors) {
