@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+//! From a megaflow to the keys and actions of a filter.
+//!
+//! The filter matches exactly the packets of the megaflow, and its actions have exactly the megaflow's
+//! effect; where flower cannot, there is a refusal.
+
+mod actions;
+mod matching;
+
+use crate::act::Act;
+use crate::keys::Keys;
+use datapath::{Megaflow, PortNo, Refusal};
+
+/// Actions that a filter has at most, as in Open vSwitch: an acknowledgement of the kernel still has
+/// room for them.
+const MOST_ACTS: usize = 16;
+
+/// Why a megaflow has no filter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Refused {
+    /// For counters.
+    pub refusal: Refusal,
+    /// For people: what flower cannot do.
+    pub words: &'static str,
+}
+
+/// A match that flower cannot express.
+fn no_key(words: &'static str) -> Refused {
+    Refused { refusal: Refusal::UnsupportedKey, words }
+}
+
+/// An action that there is none for.
+fn no_action(words: &'static str) -> Refused {
+    Refused { refusal: Refusal::UnsupportedAction, words }
+}
+
+/// A port of the switch as TC sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// A device that packets leave by.
+    Device(u32),
+    /// A device of the host: packets go to its stack.
+    Host(u32),
+}
+
+/// What an encoder has to know about the switch.
+pub trait Switch {
+    /// The device of a port; `None` when it has none that TC can send to.
+    fn target(&self, port: PortNo) -> Option<Target>;
+
+    /// The chain of a recirculation id; `None` when there can be none.
+    fn chain(&self, recirc_id: u32) -> Option<u32>;
+
+    /// The policer that does the work of a meter; `None` when there is none.
+    fn policer(&self, meter: u32) -> Option<u32>;
+
+    /// Connections are tracked by the kernel (`openvswitch.ko`), as `act_ct` does it.
+    fn tracks_by_kernel(&self) -> bool;
+}
+
+/// A megaflow's filter, without its place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Encoded {
+    /// The Ethernet type that filters of its priority have, host integer; 3 (`ETH_P_ALL`) for
+    /// all.
+    pub protocol: u16,
+    /// The chain.
+    pub chain: u32,
+    /// What it matches.
+    pub keys: Keys,
+    /// What it does.
+    pub acts: Vec<Act>,
+}
+
+/// Encodes a megaflow. The filter belongs at the device of the megaflow's ingress port.
+///
+/// # Errors
+/// When flower cannot match or do what the megaflow does.
+pub fn encode(flow: &Megaflow, switch: &dyn Switch) -> Result<Encoded, Refused> {
+    let matched = matching::encode(&flow.matching, switch)?;
+    let acts = actions::encode(&flow.actions, &flow.matching, switch)?;
+    if acts.len() > MOST_ACTS {
+        return Err(no_action("the kernel's acknowledgement has room for 16 actions"));
+    }
+    let matching::Matched { protocol, chain, keys } = matched;
+    Ok(Encoded { protocol, chain, keys, acts })
+}
