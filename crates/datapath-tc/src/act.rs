@@ -2,7 +2,7 @@
 //! The actions of a filter (include/uapi/linux/pkt_cls.h, tc_act/*.h). Each says what follows after
 //! it: by `pipe` the next action, and by anything else nothing.
 
-use crate::attribute::{array, find, nest, put, read};
+use netlink::attribute::{array, find, nest, put, read};
 
 /// `TC_ACT_SHOT`
 const SHOT: i32 = 2;

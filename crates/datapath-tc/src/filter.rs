@@ -2,8 +2,8 @@
 //! A flower filter as a message of rtnetlink (include/uapi/linux/rtnetlink.h, `struct tcmsg`).
 
 use crate::act::{self, Act};
-use crate::attribute::{array, find, nest, put, read};
 use crate::keys::Keys;
+use netlink::attribute::{array, find, nest, put, read};
 
 /// Bytes of `struct tcmsg`.
 const FIXED: usize = 20;

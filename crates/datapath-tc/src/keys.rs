@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The keys of a flower filter (include/uapi/linux/pkt_cls.h, `TCA_FLOWER_KEY_*`).
 
-use crate::attribute;
+use netlink::attribute;
 use std::collections::BTreeMap;
 
 /// How many bytes a key has.

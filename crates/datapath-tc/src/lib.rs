@@ -8,7 +8,6 @@
 //! Nothing here does I/O. All readers are total.
 
 pub mod act;
-mod attribute;
 pub mod encode;
 pub mod filter;
 pub mod keys;

@@ -209,7 +209,7 @@ fn a_filter_matches_the_packets_of_its_megaflow_and_no_others() {
     for _ in 0..20_000 {
         let of_flow = packet(&mut rng);
         let matching = some_match(&of_flow, &mut rng);
-        let Ok(encoded) = encoded(matching.clone(), vec![]) else { continue };
+        let Ok(encoded) = encoded(matching, vec![]) else { continue };
         filters += 1;
         assert!(filter_matches(&of_flow, &encoded), "{of_flow:?}\n{matching:?}\n{encoded:?}");
         for _ in 0..20 {
@@ -243,7 +243,8 @@ fn what_flower_cannot_match_is_refused_with_words() {
     };
     let refused = |key: &flow::Key, mask: &Mask| encoded(Match::new(key, mask), vec![]).err();
     assert_eq!(refused(&key, &mask(|_| {})), None);
-    let cases: [(fn(&mut Mask), &str); 7] = [
+    type Case = (fn(&mut Mask), &'static str);
+    let cases: [Case; 7] = [
         (|m| m.0.dp_hash = 1.into(), "no key for a field"),
         (|m| m.0.ipv6_label = 1.into(), "no key for a field"),
         (|m| m.0.nw_proto = 0xf0, "protocols whole"),
@@ -357,7 +358,7 @@ fn acts() -> Vec<Act> {
         Act::PopVlan,
         Act::PushVlan { tpid: 0x88a8, vid: 5, priority: 3 },
         Act::PopMpls { ethertype: 0x0800 },
-        Act::PushMpls { ethertype: 0x8847, entry: 0x12345_fff },
+        Act::PushMpls { ethertype: 0x8847, entry: 0x1234_5fff },
         Act::SetMpls(0x0fff_f12a),
         Act::Edit(vec![
             Edit { layer: Layer::Ipv6, offset: 8, value: [1, 2, 3, 4], mask: [0xff; 4] },

@@ -3,10 +3,10 @@
 //! key in flower.
 
 use super::{Refused, Switch, no_key};
-use crate::attribute::{nest, put};
 use crate::keys::{self, FIRST_FRAGMENT, FRAGMENT, Key, Keys};
 use flow::extract::{FRAG_ANY, FRAG_LATER};
 use flow::{Mask, Match, Tunnel, VLAN_CFI, Vlan, ct_state};
+use netlink::attribute::{nest, put};
 
 /// Ethernet types.
 const IPV4: u16 = 0x0800;
