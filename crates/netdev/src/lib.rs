@@ -91,7 +91,9 @@ mod xdp_probe;
 pub use device::{Device, Opened, OwnDrops, Queue, Reception, SendReport, Sender};
 pub use egress::{CaptureReader, Captures};
 pub use monitor::{LinkEvent, LinkMonitor};
-pub use netlink::{NetlinkCounters, netlink_counters};
+pub use netlink::{
+    NetlinkCounters, NetlinkProtocol, join_netlink_group, netlink_counters, open_netlink,
+};
 pub use netns_monitor::{Endpoint, NetnsMonitor};
 pub use offloads::Offloads;
 pub use open::open;

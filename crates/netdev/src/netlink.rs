@@ -1,29 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A small rtnetlink client: requests, dumps, attributes.
+//! The rtnetlink sockets of this crate, and the opening of sockets for others.
 //!
 //! Follows include/uapi/linux/netlink.h and rtnetlink.h. All integers are in host byte order.
-//! Every reader is total: a message that is cut short ends the iteration.
 
 use crate::sys;
+pub(crate) use ::netlink::attribute::read as attributes;
+pub(crate) use ::netlink::message::{
+    Answer, Message, NLM_F_ACK, NLM_F_DUMP, Request, answers, messages, text as text_of,
+};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Bytes of `struct nlmsghdr`.
-const HEADER: usize = 16;
-/// Bytes of `struct nlattr`.
-const ATTRIBUTE: usize = 4;
 /// Bytes of the receive buffer: the kernel fills dumps in blocks of up to 32 KiB.
 const RECEIVE_BUFFER: usize = 64 * 1024;
 
-pub(crate) const NLM_F_REQUEST: u16 = 1;
-pub(crate) const NLM_F_ACK: u16 = 4;
-/// The state changed while a dump was read, which may therefore lack entries.
-const NLM_F_DUMP_INTR: u16 = 0x10;
-pub(crate) const NLM_F_DUMP: u16 = 0x300;
-
-const NLMSG_ERROR: u16 = 2;
-const NLMSG_DONE: u16 = 3;
+/// Missing in the `libc` crate (include/uapi/linux/netlink.h).
+const NETLINK_GET_STRICT_CHK: std::ffi::c_int = 12;
 
 static SENT: AtomicU64 = AtomicU64::new(0);
 static RECEIVED: AtomicU64 = AtomicU64::new(0);
@@ -60,131 +53,16 @@ fn count_received(got: io::Result<usize>) -> io::Result<usize> {
     got
 }
 
-fn align(n: usize) -> usize {
-    n.next_multiple_of(4)
-}
-
 /// Encodes one attribute, padded, for use inside of another one. Values above 65,531 bytes are cut.
 pub(crate) fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
-    let value = value.get(..usize::from(u16::MAX) - ATTRIBUTE).unwrap_or(value);
-    let length = (ATTRIBUTE + value.len()) as u16; // cut to fit above
-    let mut bytes = Vec::with_capacity(align(usize::from(length)));
-    bytes.extend_from_slice(&length.to_ne_bytes());
-    bytes.extend_from_slice(&kind.to_ne_bytes());
-    bytes.extend_from_slice(value);
-    bytes.resize(align(bytes.len()), 0);
+    let mut bytes = Vec::with_capacity(value.len() + 8);
+    ::netlink::attribute::put(&mut bytes, kind, value);
     bytes
-}
-
-/// A request under construction.
-pub(crate) struct Request {
-    bytes: Vec<u8>,
-}
-
-impl Request {
-    /// Creates a request of `kind` (`RTM_...`) whose fixed part is `fixed`.
-    pub(crate) fn new(kind: u16, flags: u16, fixed: &[u8]) -> Request {
-        let mut bytes = vec![0; HEADER];
-        bytes[4..6].copy_from_slice(&kind.to_ne_bytes());
-        bytes[6..8].copy_from_slice(&(flags | NLM_F_REQUEST).to_ne_bytes());
-        bytes.extend_from_slice(fixed);
-        bytes.resize(align(bytes.len()), 0);
-        Request { bytes }
-    }
-
-    /// Adds an attribute. Values above 65,531 bytes are cut.
-    pub(crate) fn attribute(mut self, kind: u16, value: &[u8]) -> Request {
-        self.bytes.extend_from_slice(&attribute(kind, value));
-        self
-    }
-
-    fn finish(mut self, sequence: u32) -> Vec<u8> {
-        let length = u32::try_from(self.bytes.len()).unwrap_or(u32::MAX);
-        self.bytes[..4].copy_from_slice(&length.to_ne_bytes());
-        self.bytes[8..12].copy_from_slice(&sequence.to_ne_bytes());
-        self.bytes
-    }
-}
-
-/// One received message.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Message<'a> {
-    pub kind: u16,
-    pub flags: u16,
-    pub sequence: u32,
-    pub payload: &'a [u8],
-}
-
-/// Iterates over the messages of one datagram.
-pub(crate) fn messages(mut bytes: &[u8]) -> impl Iterator<Item = Message<'_>> {
-    std::iter::from_fn(move || {
-        let header = bytes.first_chunk::<HEADER>()?;
-        let [l0, l1, l2, l3, k0, k1, f0, f1, s0, s1, s2, s3, ..] = *header;
-        let length = u32::from_ne_bytes([l0, l1, l2, l3]) as usize;
-        let payload = bytes.get(HEADER..length)?;
-        bytes = bytes.get(align(length)..).unwrap_or_default();
-        Some(Message {
-            kind: u16::from_ne_bytes([k0, k1]),
-            flags: u16::from_ne_bytes([f0, f1]),
-            sequence: u32::from_ne_bytes([s0, s1, s2, s3]),
-            payload,
-        })
-    })
-}
-
-/// A message that answers a dump.
-#[derive(Debug)]
-pub(crate) enum DumpMessage<'a> {
-    /// One entry. With `is_torn`, the kernel's state changed since the dump began.
-    Item { kind: u16, payload: &'a [u8], is_torn: bool },
-    /// The dump is over.
-    End(io::Result<()>),
-}
-
-/// Iterates over the messages of a datagram that answer the dump with this sequence number.
-pub(crate) fn dump_messages(
-    datagram: &[u8],
-    sequence: u32,
-) -> impl Iterator<Item = DumpMessage<'_>> {
-    messages(datagram).filter(move |m| m.sequence == sequence).map(|m| match m.kind {
-        // Also at the end of a dump there is an error number, or zero.
-        NLMSG_ERROR | NLMSG_DONE => DumpMessage::End(result_of(m.payload)),
-        kind => {
-            let is_torn = m.flags & NLM_F_DUMP_INTR != 0;
-            DumpMessage::Item { kind, payload: m.payload, is_torn }
-        }
-    })
-}
-
-/// Reads the error number of an acknowledgement.
-fn result_of(payload: &[u8]) -> io::Result<()> {
-    let code = payload.first_chunk().map_or(-libc::EPROTO, |b| i32::from_ne_bytes(*b));
-    match code {
-        0 => Ok(()),
-        n => Err(io::Error::from_raw_os_error(n.saturating_neg())),
-    }
-}
-
-/// Iterates over attributes: kind without its flag bits, and value.
-pub(crate) fn attributes(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
-    std::iter::from_fn(move || {
-        let [l0, l1, k0, k1] = *bytes.first_chunk::<ATTRIBUTE>()?;
-        let length = usize::from(u16::from_ne_bytes([l0, l1]));
-        let value = bytes.get(ATTRIBUTE..length)?;
-        bytes = bytes.get(align(length)..).unwrap_or_default();
-        Some((u16::from_ne_bytes([k0, k1]) & 0x3fff, value))
-    })
 }
 
 /// Reads a 32-bit integer attribute.
 pub(crate) fn u32_of(value: &[u8]) -> Option<u32> {
     value.first_chunk().map(|b| u32::from_ne_bytes(*b))
-}
-
-/// Reads a text attribute up to its NUL.
-pub(crate) fn text_of(value: &[u8]) -> String {
-    let end = value.iter().position(|b| *b == 0).unwrap_or(value.len());
-    String::from_utf8_lossy(value.get(..end).unwrap_or_default()).into_owned()
 }
 
 /// Parses the number of the datagram's network namespace in the `used` bytes of control messages.
@@ -300,43 +178,81 @@ impl Socket {
         let mut buffer = vec![0; RECEIVE_BUFFER];
         loop {
             let datagram = self.receive(&mut buffer, true)?;
-            for m in messages(datagram).filter(|m| m.sequence == sequence) {
-                match m.kind {
-                    NLMSG_DONE => return Ok(()),
-                    NLMSG_ERROR => return result_of(m.payload),
-                    kind => each(kind, m.payload),
+            for answer in answers(datagram, sequence) {
+                match answer {
+                    Answer::Item { kind, payload, .. } => each(kind, payload),
+                    Answer::End(outcome) => return outcome.result(),
                 }
             }
         }
     }
 }
 
+/// The protocol of a netlink socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NetlinkProtocol {
+    /// `NETLINK_ROUTE`: links, addresses, traffic control.
+    Route,
+    /// `NETLINK_GENERIC`: families such as that of `openvswitch.ko`.
+    Generic,
+}
+
+/// Opens a socket for [`::netlink::Socket::new`] in the calling thread's network namespace. The kernel
+/// explains its errors there (`NETLINK_EXT_ACK`), and dumps follow the filter of the request
+/// (`NETLINK_GET_STRICT_CHK`).
+///
+/// # Errors
+///
+/// The kernel's error: it lacks the protocol, or an option that Linux has had since 4.20.
+pub fn open_netlink(protocol: NetlinkProtocol) -> io::Result<OwnedFd> {
+    let protocol = match protocol {
+        NetlinkProtocol::Route => libc::NETLINK_ROUTE,
+        NetlinkProtocol::Generic => libc::NETLINK_GENERIC,
+    };
+    let socket = Socket::from_fd(sys::socket(libc::AF_NETLINK, libc::SOCK_RAW, protocol)?, 0)?;
+    for option in [libc::NETLINK_EXT_ACK, libc::NETLINK_CAP_ACK, NETLINK_GET_STRICT_CHK] {
+        sys::set_option(socket.fd(), libc::SOL_NETLINK, option, &1)?;
+    }
+    Ok(socket.fd)
+}
+
+/// Has a netlink socket receive the events of a multicast group, in a buffer of 4 MiB: a group's
+/// number in the family, from 1.
+///
+/// # Errors
+///
+/// The kernel's error: the family has no such group, or the process lacks a permission.
+pub fn join_netlink_group(socket: BorrowedFd<'_>, group: u32) -> io::Result<()> {
+    /// The size that Open vSwitch's own sockets have.
+    const EVENT_BUFFER: std::ffi::c_int = 4 << 20;
+    sys::grow_buffer(socket, libc::SO_RCVBUFFORCE, libc::SO_RCVBUF, EVENT_BUFFER);
+    let group = group as std::ffi::c_int; // the kernel takes it as unsigned
+    sys::set_option(socket, libc::SOL_NETLINK, libc::NETLINK_ADD_MEMBERSHIP, &group)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use proptest::prelude::*;
+    use std::os::fd::AsFd;
+
+    /// `RTM_GETLINK` and `RTM_NEWLINK`.
+    const LINK: (u16, u16) = (18, 16);
 
     #[test]
-    fn what_is_built_is_read_back() {
-        let bytes = Request::new(16, NLM_F_ACK, &[7; 16])
-            .attribute(3, b"abc\0")
-            .attribute(4, &5u32.to_ne_bytes())
-            .finish(9);
-        let all: Vec<Message<'_>> = messages(&bytes).collect();
-        let [m] = all.as_slice() else { panic!("{all:?}") };
-        assert_eq!((m.kind, m.sequence), (16, 9));
-        let found: Vec<_> = attributes(&m.payload[16..]).collect();
-        assert_eq!(found[0], (3, b"abc\0".as_slice()));
-        assert_eq!(text_of(found[0].1), "abc");
-        assert_eq!(u32_of(found[1].1), Some(5));
-    }
-
-    proptest! {
-        #[test]
-        fn any_bytes_end_the_walk(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
-            for m in messages(&bytes) {
-                prop_assert!(attributes(m.payload).count() <= bytes.len());
-            }
-        }
+    fn dumps_and_explanations_come_from_the_kernel() {
+        let fd = open_netlink(NetlinkProtocol::Route).unwrap();
+        join_netlink_group(fd.as_fd(), 1).unwrap(); // RTNLGRP_LINK
+        let mut socket = ::netlink::Socket::new(fd);
+        let mut links = 0;
+        let each = |kind, _: &[u8]| links += u32::from(kind == LINK.1);
+        assert!(socket.dump(Request::new(LINK.0, 0, &[0; 16]), each).unwrap());
+        assert!(links > 0, "the loopback device");
+        // struct ifinfomsg with a field that must be zero.
+        let error = socket.dump(Request::new(LINK.0, 0, &[0, 1, 0, 0]), |_, _| {}).unwrap_err();
+        assert_eq!(error.errno(), Some(libc::EINVAL));
+        assert!(error.words.is_some(), "{error}");
+        let no_device = [&[0; 4], &i32::MAX.to_ne_bytes()[..], &[0; 8]].concat();
+        let error = socket.transact(Request::new(LINK.0, 0, &no_device), |_, _| {}).unwrap_err();
+        assert_eq!(error.errno(), Some(libc::ENODEV));
     }
 }

@@ -15,7 +15,7 @@ use super::{
     RTM_NEWROUTE, RTM_NEWRULE, address, neighbour, route, rule,
 };
 use crate::link::{self, Link, RTM_DELLINK, RTM_GETLINK, RTM_NEWLINK};
-use crate::netlink::{DumpMessage, NLM_F_DUMP, Request, Socket, messages};
+use crate::netlink::{Answer, NLM_F_DUMP, Request, Socket, answers, messages};
 use crate::sys;
 use packet::Mac;
 use std::collections::{BTreeMap, HashMap};
@@ -336,13 +336,13 @@ impl RoutingMonitor {
             Err(e) => return Err(e),
         };
         let mut end = None;
-        for m in crate::netlink::dump_messages(datagram, dump.sequence) {
+        for m in answers(datagram, dump.sequence) {
             match m {
-                DumpMessage::Item { kind, payload, is_torn } => {
+                Answer::Item { kind, payload, is_torn } => {
                     dump.is_torn |= is_torn;
                     dump.collected.take(kind, payload);
                 }
-                DumpMessage::End(result) => end = Some(result),
+                Answer::End(outcome) => end = Some(outcome.result()),
             }
         }
         match end {
