@@ -95,7 +95,7 @@ pub use netlink::{
     NetlinkCounters, NetlinkProtocol, join_netlink_group, netlink_counters, open_netlink,
 };
 pub use netns_monitor::{Endpoint, NetnsMonitor};
-pub use offloads::Offloads;
+pub use offloads::{Offload, Offloads};
 pub use open::open;
 pub use open_error::OpenError;
 pub use orphan::Owner;

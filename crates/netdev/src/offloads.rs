@@ -10,6 +10,7 @@ use std::io;
 const ETHTOOL_GSTRINGS: u32 = 0x1b;
 const ETHTOOL_GSSET_INFO: u32 = 0x37;
 const ETHTOOL_GFEATURES: u32 = 0x3a;
+const ETHTOOL_SFEATURES: u32 = 0x3b;
 const ETH_SS_FEATURES: u32 = 4;
 const NAME: usize = 32;
 /// Maximum blocks of 32 features; the kernel has 2.
@@ -41,6 +42,33 @@ struct RawFeatures {
     size: u32,
     /// Bits of features that are available, requested, active, never changed.
     blocks: [[u32; 4]; MAX_BLOCKS],
+}
+
+/// `struct ethtool_sfeatures`.
+#[repr(C)]
+struct RawChange {
+    command: u32,
+    size: u32,
+    /// Bits of features that are to change, and their new values.
+    blocks: [[u32; 2]; MAX_BLOCKS],
+}
+
+/// The state of one offload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Offload {
+    /// It is enabled.
+    On,
+    /// It is disabled, and can be enabled.
+    Off,
+    /// It is disabled, and the driver does not enable it; or the kernel does not know it.
+    Fixed,
+}
+
+/// The names and bits of all offloads of an interface.
+struct Table {
+    names: Box<RawStrings>,
+    count: usize,
+    features: RawFeatures,
 }
 
 /// The enabled offloads of an interface, by the kernel's names
@@ -99,6 +127,49 @@ impl Ethtool {
     ///
     /// `ENODEV`, or `EOPNOTSUPP` from a kernel with more features than this crate has room for.
     pub fn offloads(&self, name: &str) -> io::Result<Offloads> {
+        let table = self.table(name)?;
+        Ok(active(&table.names.names, table.count, &table.features.blocks))
+    }
+
+    /// Returns the state of one offload of interface `name`.
+    ///
+    /// # Errors
+    ///
+    /// As of [`Ethtool::offloads`].
+    pub fn offload(&self, name: &str, feature: &str) -> io::Result<Offload> {
+        let table = self.table(name)?;
+        let Some((block, bit)) = table.position(feature) else { return Ok(Offload::Fixed) };
+        let [available, _, active, _] =
+            table.features.blocks.get(block).copied().unwrap_or_default();
+        Ok(match (active & bit != 0, available & bit != 0) {
+            (true, _) => Offload::On,
+            (false, true) => Offload::Off,
+            (false, false) => Offload::Fixed,
+        })
+    }
+
+    /// Enables one offload of interface `name`, and returns its state afterwards: the driver may
+    /// decline.
+    ///
+    /// # Errors
+    ///
+    /// As of [`Ethtool::offloads`], and `EPERM`.
+    pub fn enable(&self, name: &str, feature: &str) -> io::Result<Offload> {
+        let table = self.table(name)?;
+        let Some((block, bit)) = table.position(feature) else { return Ok(Offload::Fixed) };
+        // The kernel refuses every number of blocks but its own.
+        let size = table.count.div_ceil(32) as u32; // at most MAX_BLOCKS
+        let mut change =
+            RawChange { command: ETHTOOL_SFEATURES, size, blocks: [[0; 2]; MAX_BLOCKS] };
+        if let Some(block) = change.blocks.get_mut(block) {
+            *block = [bit; 2];
+        }
+        // SAFETY: the kernel reads `size` blocks and writes nothing behind the fixed part.
+        unsafe { ethtool(self.socket(), name, &mut change)? };
+        self.offload(name, feature)
+    }
+
+    fn table(&self, name: &str) -> io::Result<Table> {
         let mut info = RawSetInfo {
             command: ETHTOOL_GSSET_INFO,
             reserved: 0,
@@ -111,7 +182,7 @@ impl Ethtool {
         if info.mask == 0 || count > MAX_FEATURES {
             return Err(io::Error::from_raw_os_error(libc::EOPNOTSUPP));
         }
-        let mut strings = Box::new(RawStrings {
+        let mut names = Box::new(RawStrings {
             command: ETHTOOL_GSTRINGS,
             set: ETH_SS_FEATURES,
             count: info.count,
@@ -119,7 +190,7 @@ impl Ethtool {
         });
         // SAFETY: the kernel writes `count` names, a constant of the kernel for which there is
         // room, as checked above.
-        unsafe { ethtool(self.socket(), name, &mut *strings)? };
+        unsafe { ethtool(self.socket(), name, &mut *names)? };
         let mut features = RawFeatures {
             command: ETHTOOL_GFEATURES,
             size: MAX_BLOCKS as u32,
@@ -127,7 +198,16 @@ impl Ethtool {
         };
         // SAFETY: the kernel writes at most `size` blocks.
         unsafe { ethtool(self.socket(), name, &mut features)? };
-        Ok(active(&strings.names, count, &features.blocks))
+        Ok(Table { names, count, features })
+    }
+}
+
+impl Table {
+    /// Returns block and bit of a feature; `None` when the kernel does not know it.
+    fn position(&self, feature: &str) -> Option<(usize, u32)> {
+        let mut names = self.names.names.iter().take(self.count);
+        let at = names.position(|name| text_of(name) == feature)?;
+        Some((at / 32, 1 << (at % 32)))
     }
 }
 
@@ -146,6 +226,7 @@ mod tests {
         assert_eq!(std::mem::offset_of!(RawSetInfo, count), 16);
         assert_eq!(std::mem::offset_of!(RawStrings, names), 12);
         assert_eq!(size_of::<RawFeatures>(), 8 + MAX_BLOCKS * 16);
+        assert_eq!(size_of::<RawChange>(), 8 + MAX_BLOCKS * 8);
     }
 
     #[test]
@@ -155,6 +236,21 @@ mod tests {
         assert!(!lo.takes_tags_off() && !lo.leaves_tags());
         let e = Ethtool::new().and_then(|t| t.offloads("no-such-dev")).err();
         assert_eq!(e.and_then(|e| e.raw_os_error()), Some(libc::ENODEV));
+    }
+
+    #[test]
+    fn an_offload_is_on_off_or_fixed() {
+        testing::in_namespace(|| {
+            let tool = Ethtool::new().expect("a socket");
+            let state = |feature| tool.offload("lo", feature).expect("lo");
+            assert_eq!(state("hw-tc-offload"), Offload::Fixed);
+            assert_eq!(state("no-such-feature"), Offload::Fixed);
+            assert_eq!(state("tx-checksum-ip-generic"), Offload::On);
+            assert_eq!(tool.enable("lo", "hw-tc-offload").ok(), Some(Offload::Fixed));
+            assert_eq!(state("rx-gro-list"), Offload::Off);
+            assert_eq!(tool.enable("lo", "rx-gro-list").ok(), Some(Offload::On));
+            assert_eq!(state("rx-gro-list"), Offload::On);
+        });
     }
 
     #[test]
