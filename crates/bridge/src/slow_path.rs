@@ -36,6 +36,16 @@ const NARROWED_WARNING_INTERVAL: Duration = Duration::from_secs(60);
 /// Time between two warnings about packets out of tunnels that are no vport's.
 const NO_TUNNEL_PORT_WARNING_INTERVAL: Duration = Duration::from_secs(5);
 
+/// A counter for each of [`Refusal::ALL`].
+#[derive(Debug)]
+pub struct RefusalCounters([AtomicU64; Refusal::ALL.len()]);
+
+impl Default for RefusalCounters {
+    fn default() -> RefusalCounters {
+        RefusalCounters([const { AtomicU64::new(0) }; Refusal::ALL.len()])
+    }
+}
+
 /// Counters of upcalls and the revalidator (`upcall/show`, `coverage/show`).
 #[derive(Debug, Default)]
 pub struct UpcallCounters {
@@ -43,8 +53,8 @@ pub struct UpcallCounters {
     pub misses: AtomicU64,
     /// Installed megaflows.
     pub installed: AtomicU64,
-    /// Megaflows that the datapath refused, by reason, in the order of [`Refusal::ALL`].
-    pub refused: [AtomicU64; Refusal::ALL.len()],
+    /// Megaflows that the datapath refused, by reason.
+    pub refused: RefusalCounters,
     /// Megaflows not installed because of the flow limit.
     pub over_limit: AtomicU64,
     /// Megaflows that match every field, because the datapath had no room for their masks.
@@ -76,7 +86,7 @@ impl UpcallCounters {
     }
 
     fn refusal(&self, reason: Refusal) -> Option<&AtomicU64> {
-        Refusal::ALL.iter().position(|r| *r == reason).and_then(|at| self.refused.get(at))
+        Refusal::ALL.iter().position(|r| *r == reason).and_then(|at| self.refused.0.get(at))
     }
 }
 

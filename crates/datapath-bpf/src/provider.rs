@@ -45,6 +45,7 @@ pub fn provider_slot() -> ProviderSlot {
             peer::parse_setting(settings.get(peer::SETTING)).map(|_| ())
         },
         absent: disabled(),
+        is_optional: false,
     }
 }
 

@@ -182,6 +182,9 @@ pub struct ProviderSlot {
     pub check: fn(&PortSettings) -> Result<(), String>,
     /// The reason for which the provider does not exist yet.
     pub absent: Reason,
+    /// The switch uses the provider only when the database asks for it. While it is absent, or a
+    /// setting forbids it, nothing about ports and flows mentions its tiers.
+    pub is_optional: bool,
 }
 
 /// A port as placement hands it to a provider.
@@ -544,6 +547,12 @@ pub trait OffloadProvider: Send + Sync {
     /// True when there is no flow.
     fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// Returns the explanations of drivers or the kernel for refusals since the start, each with its
+    /// count.
+    fn explanations(&self) -> Vec<(String, u64)> {
+        Vec::new()
     }
 
     // Meters: each provider limits by itself.

@@ -24,7 +24,7 @@ pub enum Refusal {
     MasksFull,
     /// The tier holds as many lists of actions as it can.
     ProgramsFull,
-    /// `other_config:bpf-offload` is false.
+    /// `other_config:bpf-offload` or `hw-offload` keeps all flows from the tier.
     TierDisabled,
     /// The port's `other_config:tier` keeps it in another tier.
     TierSetting,
@@ -68,11 +68,20 @@ pub enum Refusal {
     TunnelPlace,
     /// The tier holds as many headers of tunnels as it can.
     TunnelHeadersFull,
+    /// The driver of a card, or the kernel, declined the flow; [`OffloadProvider::explanations`] has
+    /// its words.
+    ///
+    /// [`OffloadProvider::explanations`]: crate::OffloadProvider::explanations
+    CardRefused,
+    /// A port of the flow belongs to another card.
+    OtherSwitch,
+    /// The driver's `hw-tc-offload` is off.
+    CardOff,
 }
 
 impl Refusal {
     /// All of them, in the order of their counters: `ALL[r as usize]` is `r`.
-    pub const ALL: [Refusal; 30] = [
+    pub const ALL: [Refusal; 33] = [
         Refusal::TableFull,
         Refusal::Exists,
         Refusal::UnsupportedKey,
@@ -103,6 +112,9 @@ impl Refusal {
         Refusal::TunnelHeader,
         Refusal::TunnelPlace,
         Refusal::TunnelHeadersFull,
+        Refusal::CardRefused,
+        Refusal::OtherSwitch,
+        Refusal::CardOff,
     ];
 
     /// Text in dumps and counters.
@@ -138,6 +150,9 @@ impl Refusal {
             Refusal::TunnelHeader => "tunnel-header",
             Refusal::TunnelPlace => "tunnel-place",
             Refusal::TunnelHeadersFull => "tunnel-headers-full",
+            Refusal::CardRefused => "card-refused",
+            Refusal::OtherSwitch => "other-switch",
+            Refusal::CardOff => "card-off",
         }
     }
 
@@ -152,7 +167,7 @@ impl Refusal {
             Refusal::Synthetic => "a fault that a test injected",
             Refusal::MasksFull => "the tier holds as many different masks as it can",
             Refusal::ProgramsFull => "the tier holds as many lists of actions as it can",
-            Refusal::TierDisabled => "other_config:bpf-offload is false",
+            Refusal::TierDisabled => "other_config:bpf-offload or hw-offload is false",
             Refusal::TierSetting => "the port's other_config:tier asks for another tier",
             Refusal::KernelTooOld => "the running kernel lacks what the tier needs",
             Refusal::NoPermission => "the daemon lacks a permission that the tier needs",
@@ -178,6 +193,9 @@ impl Refusal {
             }
             Refusal::TunnelPlace => "the flow sends another copy after one in a tunnel",
             Refusal::TunnelHeadersFull => "the tier holds as many headers of tunnels as it can",
+            Refusal::CardRefused => "the driver of the card declines the flow",
+            Refusal::OtherSwitch => "a port of the flow belongs to another card",
+            Refusal::CardOff => "hw-tc-offload of the port's driver is off",
         }
     }
 }
@@ -200,7 +218,7 @@ mod tests {
         for (i, refusal) in Refusal::ALL.into_iter().enumerate() {
             assert_eq!(refusal as usize, i);
         }
-        assert_eq!(Refusal::TunnelHeadersFull as usize + 1, Refusal::ALL.len(), "the last one");
+        assert_eq!(Refusal::CardOff as usize + 1, Refusal::ALL.len(), "the last one");
         let names: BTreeSet<_> = Refusal::ALL.into_iter().map(Refusal::name).collect();
         assert_eq!(names.len(), Refusal::ALL.len());
         assert!(Refusal::ALL.into_iter().all(|r| !r.meaning().is_empty()));

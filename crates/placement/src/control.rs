@@ -3,7 +3,7 @@
 
 use crate::eligibility::PortEligibility;
 use crate::postponed::Postponed;
-use crate::slots::Slots;
+use crate::slots::{Slot, Slots};
 use crate::socket::SocketState;
 use datapath::offload::{Attached, OffloadPort, PortSettings, Reason, TierState};
 use datapath::{AdoptedPort, PortKind, PortNo, Refusal, Side, Tier, TierSet, TunnelEndpoint};
@@ -22,8 +22,11 @@ pub struct PortTier {
     pub how: &'static str,
 }
 
-/// Returns the state of a port that is on none of `tiers`, all for the same reason.
-pub(crate) fn detached(tiers: TierSet, reason: &Reason) -> Attached {
+/// Returns the state of a port that is on no tier of a provider, for this reason. An optional
+/// provider that is off has no state: nothing mentions it.
+pub(crate) fn detached(slot: &Slot, reason: &Reason) -> Attached {
+    let is_off = slot.spec.is_optional && reason.refusal == Refusal::TierDisabled;
+    let tiers = if is_off { TierSet::NONE } else { slot.tiers() };
     let state = |tier| TierState::refused(tier, reason.clone(), true);
     Attached {
         tiers: tiers.tiers().map(state).collect(),
@@ -74,7 +77,7 @@ impl Port {
         settings: PortSettings,
         slots: &Slots,
     ) -> Port {
-        let reason = |slot: &crate::slots::Slot| slot.absent().cloned().unwrap_or_else(not_yet);
+        let reason = |slot: &Slot| slot.absent().cloned().unwrap_or_else(not_yet);
         Port {
             name: name.to_owned(),
             device: name.to_owned(),
@@ -88,7 +91,7 @@ impl Port {
             is_up: false,
             socket: SocketState::default(),
             postponed: None,
-            at: slots.iter().map(|slot| detached(slot.tiers(), &reason(slot))).collect(),
+            at: slots.iter().map(|slot| detached(slot, &reason(slot))).collect(),
         }
     }
 
@@ -196,8 +199,7 @@ pub(crate) struct Control {
 
 impl Control {
     pub(crate) fn new(slots: &Slots) -> Control {
-        let blocked =
-            |slot: &crate::slots::Slot| Blockers { setting: None, broken: slot.absent().cloned() };
+        let blocked = |slot: &Slot| Blockers { setting: None, broken: slot.absent().cloned() };
         Control {
             ports: BTreeMap::new(),
             blockers: slots.iter().map(blocked).collect(),

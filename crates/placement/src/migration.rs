@@ -45,7 +45,7 @@ impl PlacedDatapath {
         let mut would = Verdict { tiers: TierSet::NONE, refusals: eligible.refusals };
         for slot in self.slots.iter() {
             let allowed = eligible.tiers.intersection(slot.tiers());
-            match (slot.provider(), slot.absent()) {
+            match (slot.provider(), slot.shown_absence()) {
                 (Some(provider), _) if !allowed.is_empty() => {
                     would = would.and(provider.suits(flow, allowed));
                 }

@@ -296,7 +296,7 @@ impl PlacedDatapath {
     pub(crate) fn absent_refusals(&self) -> TierRefusals {
         let mut refusals = TierRefusals::NONE;
         for slot in self.slots.iter() {
-            refusals.set(slot.tiers(), slot.absent().map(|reason| reason.refusal));
+            refusals.set(slot.tiers(), slot.shown_absence().map(|reason| reason.refusal));
         }
         refusals
     }

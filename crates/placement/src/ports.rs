@@ -192,7 +192,7 @@ impl PlacedDatapath {
             }
             let Some(provider) = slot.provider() else {
                 let reason = slot.absent().cloned().unwrap_or_else(not_yet);
-                *attached = detached(slot.tiers(), &reason);
+                *attached = detached(slot, &reason);
                 continue;
             };
             let mut socket = self.socket(number, port, &mut state);
@@ -203,7 +203,7 @@ impl PlacedDatapath {
                 }
                 Err(reason) => {
                     provider.release(&port.offload(number, Err(reason)), &mut socket);
-                    *attached = detached(slot.tiers(), reason);
+                    *attached = detached(slot, reason);
                 }
             }
         }

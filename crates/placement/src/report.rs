@@ -39,6 +39,8 @@ pub struct OffloadStats {
     pub tiers: Vec<TierStats>,
     /// Reasons with a number above zero, in the order of [`Refusal::ALL`].
     pub reasons: Vec<ReasonStats>,
+    /// Explanations of drivers and the kernel for refusals since the start, each with its count.
+    pub explanations: Vec<(String, u64)>,
     /// Number of packets that met flows in faster tiers since the start.
     pub fast_packets: u64,
     /// Number of packets that faster tiers sent up to userspace since the start.
@@ -62,6 +64,7 @@ impl PlacedDatapath {
             adopted: tally.adopted(),
             tiers,
             reasons: self.reasons(flows),
+            explanations: present().flat_map(|(_, provider)| provider.explanations()).collect(),
             fast_packets: present().map(|(_, provider)| provider.lookups().hits).sum(),
             sent_up: present().map(|(_, provider)| sent_up(&**provider)).sum(),
         }

@@ -2,7 +2,7 @@
 //! The ordered list of offload providers.
 
 use datapath::offload::{OffloadProvider, ProviderSlot, Reason};
-use datapath::{Tier, TierSet};
+use datapath::{Refusal, Tier, TierSet};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 
@@ -35,6 +35,14 @@ impl Slot {
             None => Some(&self.spec.absent),
             Some(provider) => provider.as_ref().err(),
         }
+    }
+
+    /// Returns the reason for which the provider is absent, where flows and ports mention it. That an
+    /// optional provider is off is the ordinary case.
+    pub(crate) fn shown_absence(&self) -> Option<&Reason> {
+        let is_off =
+            |reason: &&Reason| self.spec.is_optional && reason.refusal == Refusal::TierDisabled;
+        self.absent().filter(|reason| !is_off(reason))
     }
 
     pub(crate) fn tiers(&self) -> TierSet {

@@ -26,6 +26,7 @@ pub(super) fn slot() -> ProviderSlot {
         keys: &[],
         check: |_| Ok(()),
         absent: Reason::new(Refusal::TierDisabled, "no card yet"),
+        is_optional: false,
     }
 }
 

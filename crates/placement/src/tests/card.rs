@@ -19,6 +19,7 @@ fn card_slot() -> ProviderSlot {
         keys: &[],
         check: |_| Ok(()),
         absent: Reason::new(Refusal::TierDisabled, "no card yet"),
+        is_optional: false,
     }
 }
 
@@ -267,6 +268,38 @@ fn a_card_that_comes_later_gets_the_flows_that_are_there() {
     turns(&b);
     assert_eq!((tier(&b, 1), reasons(&b, 1)), (Tier::Tc, String::new()));
     assert!(card.has(Ufid(1)));
+}
+
+#[test]
+fn an_optional_card_that_is_off_is_not_mentioned() {
+    let slot = ProviderSlot { is_optional: true, ..card_slot() };
+    let b = Bench::over(vec![slot], FakeFast::default());
+    b.begin();
+    for n in 1..=2 {
+        b.add(&format!("eth{n}"), "system", None);
+    }
+    let tiers = |b: &Bench| -> Vec<Tier> {
+        b.placed.tiers(PortNo(1)).unwrap().iter().map(|t| t.tier).collect()
+    };
+    let whole = |b: &Bench| {
+        let dump = b.placed.flow(Ufid(1)).unwrap();
+        assert_eq!((dump.tier, dump.offloaded), (Tier::Xdp, Offloaded::Yes));
+        assert!(dump.refusals.is_empty(), "{}", dump.refusals);
+        assert!(b.placed.would_run(&flow(1, 1, &[output(2)])).refusals.is_empty());
+        assert_eq!(tiers(b), [Tier::Xdp, Tier::Tcx, Tier::Userspace]);
+    };
+    b.placed.install(&flow(1, 1, &[output(2)])).unwrap();
+    whole(&b);
+    let card = card();
+    b.begin_with(CARD, card.clone());
+    turns(&b);
+    assert!(card.has(Ufid(1)));
+    assert_eq!(tiers(&b), [Tier::Tc, Tier::Xdp, Tier::Tcx, Tier::Userspace]);
+    let off = Reason::new(Refusal::TierDisabled, "other_config:hw-offload=false");
+    b.placed.set_blocked(CARD, Some(off));
+    turns(&b);
+    assert!(!card.has(Ufid(1)));
+    whole(&b);
 }
 
 #[test]

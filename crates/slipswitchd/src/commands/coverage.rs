@@ -200,6 +200,9 @@ refusal_counters! {
     TunnelHeader => "tunnel_header",
     TunnelPlace => "tunnel_place",
     TunnelHeadersFull => "tunnel_headers_full",
+    CardRefused => "card_refused",
+    OtherSwitch => "other_switch",
+    CardOff => "card_off",
 }
 
 /// Past values of all counters, newest last.

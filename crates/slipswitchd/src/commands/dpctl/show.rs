@@ -121,6 +121,9 @@ fn offload_text(datapath: &str, stats: &OffloadStats) -> String {
             reason.reason, reason.flows, reason.partial, reason.refusals
         );
     }
+    for (words, count) in &stats.explanations {
+        let _ = writeln!(out, "  explained {count} times: {words}");
+    }
     out
 }
 
