@@ -29,7 +29,13 @@ pub enum Hook {
 }
 
 impl Hook {
-    const ALL: [Hook; 2] = [Hook::Ingress, Hook::Egress];
+    pub(crate) const ALL: [Hook; 2] = [Hook::Ingress, Hook::Egress];
+
+    /// Returns the fixed part of a request for all filters there (`struct tcmsg`).
+    pub(crate) fn fixed(self, ifindex: u32) -> Vec<u8> {
+        let words = [0, ifindex, 0, self.parent(), 0];
+        words.iter().flat_map(|word: &u32| word.to_ne_bytes()).collect()
+    }
 
     fn parent(self) -> u32 {
         match self {

@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Flows in cards.
+
+use super::CardProvider;
+use super::state::Held;
+use crate::filter::{Filter, Place, Shown};
+use crate::kernel::{Existing, TrafficControl};
+use datapath::{FlowStats, Megaflow, Refusal, Ufid};
+use netlink::Error;
+
+const EPERM: i32 = 1;
+const ENOENT: i32 = 2;
+const EINVAL: i32 = 22;
+const ENODEV: i32 = 19;
+const ENOSPC: i32 = 28;
+
+/// Why the kernel or a driver refused a filter.
+struct Declined {
+    refusal: Refusal,
+    words: Option<String>,
+}
+
+impl From<Error> for Declined {
+    fn from(error: Error) -> Declined {
+        let refusal = match error.errno() {
+            Some(ENOSPC) => Refusal::TableFull,
+            Some(ENODEV) => Refusal::PortNotHere,
+            Some(EPERM) => Refusal::NoPermission,
+            _ => Refusal::CardRefused,
+        };
+        Declined { refusal, words: Some(error.words.unwrap_or(error.error.to_string())) }
+    }
+}
+
+impl CardProvider {
+    /// Installs a flow.
+    pub(super) fn add(&self, flow: &Megaflow) -> Result<(), Refusal> {
+        let mut kernel = self.kernel();
+        let filter = {
+            let mut state = self.state();
+            if state.flows.contains_key(&flow.ufid) {
+                return Err(Refusal::Exists);
+            }
+            state.filter(flow).map_err(|refused| refused.refusal)?
+        };
+        let installed = install(&mut **kernel, &filter, Existing::Refuse);
+        let mut state = self.state();
+        match installed {
+            Ok(()) => {
+                state.flows.insert(flow.ufid, Held::new(flow, filter.place));
+                Ok(())
+            }
+            Err(declined) => {
+                state.release(&filter.place);
+                declined.words.iter().for_each(|words| state.note_explanation(words));
+                Err(declined.refusal)
+            }
+        }
+    }
+
+    /// Gives a flow other actions. Its filter is replaced at once, so that no packet meets neither.
+    pub(super) fn change(&self, flow: &Megaflow) -> Result<(), Refusal> {
+        let mut kernel = self.kernel();
+        let filter = {
+            let state = self.state();
+            let held = state.flows.get(&flow.ufid).filter(|held| !held.is_lost);
+            let place = held.ok_or(Refusal::Lost)?.place;
+            state.filter_at(flow, place).map_err(|refused| refused.refusal)?
+        };
+        // The filter that follows counts from zero.
+        let last = kernel.read(&filter.place).ok().flatten();
+        let installed = install(&mut **kernel, &filter, Existing::Replace);
+        let mut state = self.state();
+        if let Some(shown) = last {
+            state.note_counts(flow.ufid, shown.counts, self.clock.now());
+        }
+        match installed {
+            Ok(()) => {
+                if let Some(held) = state.flows.get_mut(&flow.ufid) {
+                    held.begin_again();
+                    held.flow = flow.clone();
+                }
+                Ok(())
+            }
+            Err(declined) => {
+                declined.words.iter().for_each(|words| state.note_explanation(words));
+                Err(declined.refusal)
+            }
+        }
+    }
+
+    /// Removes a flow. Returns its final statistics.
+    pub(super) fn remove(&self, ufid: Ufid) -> Option<FlowStats> {
+        let mut kernel = self.kernel();
+        let place = self.state().flows.get(&ufid)?.place;
+        let removed = kernel.remove(&place);
+        let mut state = self.state();
+        match removed {
+            Ok(Some(shown)) => state.note_counts(ufid, shown.counts, self.clock.now()),
+            Ok(None) => {}
+            Err(error) => {
+                tracing::warn!(
+                    target: "dpif",
+                    "the filter {:#x} of device {} stays, and will be removed later ({error})",
+                    place.handle,
+                    place.ifindex,
+                );
+                state.stuck.push(place);
+            }
+        }
+        if !state.stuck.contains(&place) {
+            state.release(&place);
+        }
+        state.flows.remove(&ufid).map(|held| held.stats())
+    }
+
+    /// Returns a flow's statistics with all packets that the card reports.
+    pub(super) fn read(&self, ufid: Ufid) -> Option<FlowStats> {
+        let mut kernel = self.kernel();
+        let place = self.state().flows.get(&ufid)?.place;
+        let shown = kernel.read(&place).ok().flatten();
+        let mut state = self.state();
+        if let Some(shown) = shown {
+            state.note_counts(ufid, shown.counts, self.clock.now());
+        }
+        state.flows.get(&ufid).map(Held::stats)
+    }
+
+    /// Removes filters that the kernel did not remove before.
+    pub(super) fn remove_stuck(&self) {
+        if self.state().stuck.is_empty() {
+            return;
+        }
+        let mut kernel = self.kernel();
+        let stuck = std::mem::take(&mut self.state().stuck);
+        let (mut gone, mut left): (Vec<Place>, Vec<Place>) = (Vec::new(), Vec::new());
+        for place in stuck {
+            let list = if kernel.remove(&place).is_ok() { &mut gone } else { &mut left };
+            list.push(place);
+        }
+        let mut state = self.state();
+        gone.iter().for_each(|place| state.release(place));
+        state.stuck.extend(left);
+    }
+}
+
+/// Installs a filter in a card, or leaves none. When `existing` is replaced and this fails, the old
+/// filter may be gone.
+fn install(
+    kernel: &mut dyn TrafficControl,
+    filter: &Filter,
+    existing: Existing,
+) -> Result<(), Declined> {
+    let shown = match kernel.install(filter, existing) {
+        // Another program has removed the qdisc.
+        Err(error) if matches!(error.errno(), Some(ENOENT | EINVAL)) => {
+            if kernel.add_clsact(filter.place.ifindex).is_err() {
+                return Err(error.into());
+            }
+            kernel.install(filter, existing)?
+        }
+        result => result?,
+    };
+    let words = check(filter, &shown).err();
+    let Some(words) = words else { return Ok(()) };
+    kernel.remove(&filter.place)?;
+    Err(Declined { refusal: Refusal::CardRefused, words: Some(words.to_owned()) })
+}
+
+/// Checks that the kernel has the filter that was asked for, and that a card has it: an older kernel
+/// ignores attributes that it does not know.
+fn check(filter: &Filter, shown: &Shown) -> Result<(), &'static str> {
+    if shown.filter.as_ref() != Some(filter) {
+        return Err("the kernel shows another filter than the one that was asked for");
+    }
+    if !shown.in_hw {
+        return Err("the kernel took the filter, and no card has it");
+    }
+    Ok(())
+}

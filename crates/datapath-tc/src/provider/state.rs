@@ -1,0 +1,293 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The provider's tables.
+
+use super::{HANDLE, NUMBER, PRIORITIES};
+use crate::encode::{self, Encoded, Refused, Target};
+use crate::filter::{Counts, Filter, Hook, Place, Policy};
+use crate::kernel::Facts;
+use clock::Millis;
+use datapath::{Action, DropReason, FlowStats, Megaflow, PortNo, Refusal, Ufid};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::time::Instant;
+
+/// Different explanations that are kept. Drivers have a few dozens.
+const MOST_EXPLANATIONS: usize = 100;
+
+/// A port of a card.
+#[derive(Clone, Debug)]
+pub(super) struct Port {
+    pub ifindex: u32,
+    /// As of the attachment.
+    pub facts: Facts,
+    /// Its packets may meet filters. When not, other ports' flows may output to it.
+    pub takes_packets: bool,
+    /// This provider has made the qdisc.
+    pub has_made_qdisc: bool,
+}
+
+impl Port {
+    /// Returns a line for people.
+    pub fn about(&self) -> String {
+        let switch: String = self.facts.switch.iter().map(|byte| format!("{byte:02x}")).collect();
+        match switch.is_empty() {
+            true => "card: no switch id, so flows to other ports stay on the host".to_owned(),
+            false => format!("card: switch id {switch}"),
+        }
+    }
+}
+
+/// A flow in a card.
+#[derive(Clone, Debug)]
+pub(super) struct Held {
+    pub flow: Megaflow,
+    pub place: Place,
+    /// The counts of filters that this one has replaced.
+    pub earlier: Counts,
+    /// Its own counts, as last read.
+    pub counts: Counts,
+    /// When the counts grew last.
+    pub used: Millis,
+    /// The card, or another program, has removed it.
+    pub is_lost: bool,
+}
+
+impl Held {
+    /// Returns a flow without packets.
+    pub fn new(flow: &Megaflow, place: Place) -> Held {
+        Held {
+            flow: flow.clone(),
+            place,
+            earlier: Counts::default(),
+            counts: Counts::default(),
+            used: Millis(0),
+            is_lost: false,
+        }
+    }
+
+    pub fn stats(&self) -> FlowStats {
+        FlowStats {
+            packets: self.earlier.packets + self.counts.packets,
+            bytes: self.earlier.bytes + self.counts.bytes,
+            used: self.used,
+            tcp_flags: 0, // cards do not report them
+        }
+    }
+
+    /// Notes counts that were read, and returns the number of new packets. Counts never decrease: a
+    /// smaller number is that of a card which was reset.
+    fn note(&mut self, counts: Counts, now: Millis) -> u64 {
+        let new = counts.packets.saturating_sub(self.counts.packets);
+        self.counts.packets = self.counts.packets.max(counts.packets);
+        self.counts.bytes = self.counts.bytes.max(counts.bytes);
+        if new > 0 {
+            self.used = now;
+        }
+        new
+    }
+
+    /// Ends the counts of one filter: the next one counts from zero.
+    pub fn begin_again(&mut self) {
+        let counts = std::mem::take(&mut self.counts);
+        self.earlier.packets += counts.packets;
+        self.earlier.bytes += counts.bytes;
+    }
+
+    /// Returns the reason for which its packets are dropped; `None` when they go on.
+    fn drop_reason(&self) -> Option<DropReason> {
+        match self.flow.actions.last() {
+            None => Some(DropReason::Flow),
+            Some(Action::Drop(reason)) => Some(*reason),
+            Some(_) => None,
+        }
+    }
+}
+
+/// The provider's tables.
+#[derive(Default)]
+pub(super) struct State {
+    pub ports: BTreeMap<PortNo, Port>,
+    pub flows: HashMap<Ufid, Held>,
+    /// The flow of each handle in use.
+    handles: HashMap<u32, Ufid>,
+    /// The last handle that was given out.
+    last_handle: u32,
+    /// The Ethernet type of each priority in use.
+    priorities: BTreeMap<u16, u16>,
+    /// Devices whose `hw-tc-offload` this provider has enabled once.
+    pub enabled: BTreeSet<u32>,
+    pub lost: Vec<Ufid>,
+    /// Filters that the kernel did not remove, to be tried again.
+    pub stuck: Vec<Place>,
+    /// The earliest time at which counts are read again.
+    pub next_sweep: Option<Instant>,
+    /// Explanations of refusals, with counts.
+    pub explanations: BTreeMap<String, u64>,
+    pub hits: u64,
+    pub drops: BTreeMap<DropReason, u64>,
+}
+
+/// The switch as the flows of one card see it.
+struct View<'s> {
+    state: &'s State,
+}
+
+impl encode::Switch for View<'_> {
+    fn target(&self, port: PortNo) -> Option<Target> {
+        self.state.ports.get(&port).map(|port| Target::Device(port.ifindex))
+    }
+
+    fn chain(&self, recirc_id: u32) -> Option<u32> {
+        // A packet that misses in the middle of chains would come up in its changed form, without
+        // the number of the chain: the kernels of Debian lack TC_SKB_EXT.
+        (recirc_id == 0).then_some(0)
+    }
+
+    fn policer(&self, _meter: u32) -> Option<u32> {
+        None
+    }
+
+    fn tracks_by_kernel(&self) -> bool {
+        false
+    }
+}
+
+fn in_port(flow: &Megaflow) -> PortNo {
+    PortNo(flow.matching.key().in_port.get())
+}
+
+impl State {
+    /// Encodes a flow for the card of its ingress port.
+    pub fn encode(&self, flow: &Megaflow) -> Result<Encoded, Refused> {
+        let absent = Refused {
+            refusal: Refusal::PortNotHere,
+            words: "the flow's ingress port is not a port of a card",
+        };
+        let from =
+            self.ports.get(&in_port(flow)).filter(|port| port.takes_packets).ok_or(absent)?;
+        for action in flow.actions.iter() {
+            let Action::Output(to) = action else { continue };
+            let Some(to) = self.ports.get(to) else { continue };
+            let is_same = to.ifindex == from.ifindex
+                || !from.facts.switch.is_empty() && from.facts.switch == to.facts.switch;
+            if !is_same {
+                let words = "a card sends to its own ports";
+                return Err(Refused { refusal: Refusal::OtherSwitch, words });
+            }
+        }
+        encode::encode(flow, &View { state: self })
+    }
+
+    /// Returns the filter of a flow, at a place that is the flow's until [`State::release`].
+    pub fn filter(&mut self, flow: &Megaflow) -> Result<Filter, Refused> {
+        let encoded = self.encode(flow)?;
+        let priority = self.priority(encoded.protocol).ok_or(Refused {
+            refusal: Refusal::UnsupportedKey,
+            words: "there are filters of twelve other Ethernet types",
+        })?;
+        let ifindex = self.ports.get(&in_port(flow)).map_or(0, |port| port.ifindex);
+        let handle = self
+            .handle()
+            .ok_or(Refused { refusal: Refusal::TableFull, words: "there are a million filters" })?;
+        self.handles.insert(handle, flow.ufid);
+        let place = Place {
+            ifindex,
+            hook: Hook::Ingress,
+            chain: encoded.chain,
+            priority,
+            protocol: encoded.protocol,
+            handle,
+        };
+        Ok(filter(flow, place, encoded))
+    }
+
+    /// Returns the filter of a flow at the place that it has.
+    pub fn filter_at(&self, flow: &Megaflow, place: Place) -> Result<Filter, Refused> {
+        self.encode(flow).map(|encoded| filter(flow, place, encoded))
+    }
+
+    /// Frees the place of a filter that does not exist.
+    pub fn release(&mut self, place: &Place) {
+        self.handles.remove(&place.handle);
+    }
+
+    fn handle(&mut self) -> Option<u32> {
+        let next = (1..=NUMBER).find_map(|step| {
+            let number = self.last_handle.wrapping_add(step) & NUMBER;
+            let handle = HANDLE | number;
+            (number != 0 && !self.handles.contains_key(&handle)).then_some(handle)
+        })?;
+        self.last_handle = next & NUMBER;
+        Some(next)
+    }
+
+    /// Returns the priority for filters of an Ethernet type. A priority has one type while one of its
+    /// filters exists.
+    fn priority(&mut self, protocol: u16) -> Option<u16> {
+        if let Some((priority, _)) = self.priorities.iter().find(|(_, of)| **of == protocol) {
+            return Some(*priority);
+        }
+        let free = PRIORITIES.clone().find(|priority| !self.priorities.contains_key(priority));
+        let unused = || {
+            let of_flows = self.flows.values().map(|held| held.place.priority);
+            let of_stuck = self.stuck.iter().map(|place| place.priority);
+            let used: BTreeSet<u16> = of_flows.chain(of_stuck).collect();
+            PRIORITIES.clone().find(|priority| !used.contains(priority))
+        };
+        let priority = free.or_else(unused)?;
+        self.priorities.insert(priority, protocol);
+        Some(priority)
+    }
+
+    /// Returns the devices with filters.
+    pub fn devices(&self) -> BTreeSet<u32> {
+        self.flows.values().map(|held| held.place.ifindex).collect()
+    }
+
+    /// Notes the counts of filters. Flows whose filter is not among them, or not in a card, are
+    /// lost.
+    pub fn note_sweep(&mut self, seen: &[(Place, Counts, bool)], now: Millis) {
+        let mut in_card: BTreeSet<Place> = BTreeSet::new();
+        for (place, counts, in_hw) in seen {
+            let Some(ufid) = self.handles.get(&place.handle).copied() else { continue };
+            self.note_counts(ufid, *counts, now);
+            if *in_hw {
+                in_card.insert(*place);
+            }
+        }
+        let State { flows, lost, .. } = self;
+        for (ufid, held) in flows {
+            if !held.is_lost && !in_card.contains(&held.place) {
+                held.is_lost = true;
+                lost.push(*ufid);
+            }
+        }
+    }
+
+    /// Notes the counts of a flow's filter.
+    pub fn note_counts(&mut self, ufid: Ufid, counts: Counts, now: Millis) {
+        let Some(held) = self.flows.get_mut(&ufid) else { return };
+        let new = held.note(counts, now);
+        self.hits += new;
+        if let Some(reason) = held.drop_reason() {
+            *self.drops.entry(reason).or_default() += new;
+        }
+    }
+
+    /// Counts an explanation of a refusal.
+    pub fn note_explanation(&mut self, words: &str) {
+        let is_known = self.explanations.contains_key(words);
+        let has_room = self.explanations.len() < MOST_EXPLANATIONS;
+        let words = if is_known || has_room { words } else { "other explanations" };
+        *self.explanations.entry(words.to_owned()).or_default() += 1;
+    }
+}
+
+fn filter(flow: &Megaflow, place: Place, encoded: Encoded) -> Filter {
+    Filter {
+        place,
+        keys: encoded.keys,
+        acts: encoded.acts,
+        cookie: flow.ufid.0.to_be_bytes(),
+        policy: Policy::SkipSoftware,
+    }
+}

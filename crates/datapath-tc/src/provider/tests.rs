@@ -1,0 +1,400 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The provider over a made-up kernel and card.
+
+use super::*;
+use crate::filter::{Counts, Filter};
+use crate::kernel::{Existing, Facts, IngressQdisc};
+use datapath::Action;
+use flow::{Mask, Match};
+use netdev::{Kind, Offload, Reception};
+use netlink::Error;
+use std::collections::BTreeMap;
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+
+/// A kernel with a card in it.
+#[derive(Default)]
+struct Made {
+    /// Offload and switch of each device.
+    devices: BTreeMap<u32, Facts>,
+    qdiscs: BTreeMap<u32, IngressQdisc>,
+    filters: BTreeMap<Place, Shown>,
+    room: usize,
+    /// An error and its words for the next requests to install.
+    refuse: Option<(i32, &'static str)>,
+    /// The next removals fail.
+    is_stuck: bool,
+}
+
+#[derive(Clone)]
+struct Shared(Arc<Mutex<Made>>);
+
+impl Shared {
+    fn new() -> Shared {
+        let card = Facts { offload: Offload::Off, switch: b"card".to_vec() };
+        let other = Facts { offload: Offload::On, switch: b"else".to_vec() };
+        let none = Facts { offload: Offload::Fixed, switch: Vec::new() };
+        let devices = [(1, card.clone()), (2, card), (3, other), (4, none)].into();
+        Shared(Arc::new(Mutex::new(Made { devices, room: 100, ..Made::default() })))
+    }
+
+    fn made(&self) -> MutexGuard<'_, Made> {
+        self.0.lock().unwrap()
+    }
+
+    fn count(&self, packets: u64) {
+        for shown in self.made().filters.values_mut() {
+            shown.counts.packets += packets;
+            shown.counts.bytes += 100 * packets;
+        }
+    }
+}
+
+fn error(errno: i32, words: &str) -> Error {
+    let words = (!words.is_empty()).then(|| words.to_owned());
+    Error { error: io::Error::from_raw_os_error(errno), words }
+}
+
+impl TrafficControl for Shared {
+    fn facts(&mut self, ifindex: u32, _device: &str) -> Result<Facts, Error> {
+        self.made().devices.get(&ifindex).cloned().ok_or_else(|| error(19, ""))
+    }
+
+    fn enable_offload(&mut self, device: &str) -> Result<Offload, Error> {
+        let ifindex = device.trim_start_matches("card").parse().unwrap();
+        self.made().devices.get_mut(&ifindex).unwrap().offload = Offload::On;
+        Ok(Offload::On)
+    }
+
+    fn ingress_qdisc(&mut self, ifindex: u32) -> Result<IngressQdisc, Error> {
+        Ok(self.made().qdiscs.get(&ifindex).copied().unwrap_or(IngressQdisc::None))
+    }
+
+    fn add_clsact(&mut self, ifindex: u32) -> Result<(), Error> {
+        match self.made().qdiscs.insert(ifindex, IngressQdisc::Own) {
+            None => Ok(()),
+            Some(_) => Err(error(17, "")),
+        }
+    }
+
+    fn remove_clsact(&mut self, ifindex: u32) -> Result<(), Error> {
+        self.made().qdiscs.remove(&ifindex);
+        self.made().filters.retain(|place, _| place.ifindex != ifindex);
+        Ok(())
+    }
+
+    fn install(&mut self, filter: &Filter, existing: Existing) -> Result<Shown, Error> {
+        let mut made = self.made();
+        if let Some((errno, words)) = made.refuse {
+            return Err(error(errno, words));
+        }
+        if !made.qdiscs.contains_key(&filter.place.ifindex) {
+            return Err(error(22, "Parent Qdisc doesn't exist"));
+        }
+        if made.filters.len() >= made.room && existing == Existing::Refuse {
+            return Err(error(28, "the card is full"));
+        }
+        let shown = Shown::parse(&filter.message()).unwrap();
+        let shown = Shown { in_hw: true, in_hw_count: 1, ..shown };
+        let before = made.filters.insert(filter.place, shown.clone());
+        assert!(before.is_none() || existing == Existing::Replace);
+        Ok(shown)
+    }
+
+    fn read(&mut self, place: &Place) -> Result<Option<Shown>, Error> {
+        Ok(self.made().filters.get(place).cloned())
+    }
+
+    fn remove(&mut self, place: &Place) -> Result<Option<Shown>, Error> {
+        let mut made = self.made();
+        if made.is_stuck {
+            return Err(error(16, "busy"));
+        }
+        Ok(made.filters.remove(place))
+    }
+
+    fn filters(
+        &mut self,
+        ifindex: u32,
+        hook: Hook,
+        each: &mut dyn FnMut(Shown),
+    ) -> Result<(), Error> {
+        let made = self.made();
+        let of_device = made.filters.values();
+        let here = |place: &Place| (place.ifindex, place.hook) == (ifindex, hook);
+        of_device.filter(|shown| here(&shown.place)).cloned().for_each(each);
+        Ok(())
+    }
+
+    fn count(&mut self, ifindex: u32, hook: Hook) -> Result<usize, Error> {
+        let mut count = 0;
+        self.filters(ifindex, hook, &mut |_| count += 1)?;
+        Ok(count)
+    }
+
+    fn devices(&mut self) -> Result<Vec<u32>, Error> {
+        Ok(self.made().qdiscs.keys().copied().collect())
+    }
+}
+
+/// A socket that no port of a card uses.
+struct NoSocket;
+
+impl PortSocket for NoSocket {
+    fn reception(&self) -> Reception {
+        Reception::On
+    }
+    fn set_receive(&mut self, _reception: Reception) -> bool {
+        panic!("a card leaves the socket alone")
+    }
+    fn has_filter(&self) -> bool {
+        false
+    }
+    fn install_filter(&mut self, _filter: BorrowedFd<'_>) {}
+}
+
+fn attach(provider: &CardProvider, number: u32, settings: &PortSettings) -> Result<(), Refusal> {
+    let name = format!("card{number}");
+    let port = OffloadPort {
+        number: PortNo(number),
+        name: &name,
+        device: &name,
+        kind: Kind::System,
+        side: datapath::Side::Device,
+        ifindex: Some(number),
+        mtu: 1500,
+        is_up: true,
+        settings,
+        ingress: Ok(()),
+    };
+    let attached = provider.attach(&port, &mut NoSocket);
+    let [state] = &attached.tiers[..] else { panic!("{attached:?}") };
+    state.ingress.clone().map_err(|reason| reason.refusal)
+}
+
+/// A provider with the ports 1 and 2 of one card, and 3 of another.
+fn bench() -> (CardProvider, Shared) {
+    let kernel = Shared::new();
+    let provider = CardProvider::new(Box::new(kernel.clone()), Clock::new());
+    for number in 1..=3 {
+        assert_eq!(attach(&provider, number, &PortSettings::default()), Ok(()));
+    }
+    (provider, kernel)
+}
+
+fn flow(ufid: u128, actions: Vec<Action>) -> Megaflow {
+    let mut key = flow::Key { dl_type: 0x0800.into(), ..flow::Key::default() };
+    key.in_port = 1.into();
+    key.nw_dst = u32::try_from(ufid).unwrap().into();
+    let mut mask = Mask::WILDCARD;
+    for field in [flow::Field::InPortOxm, flow::Field::RecircId, flow::Field::PacketType] {
+        mask.set_exact(field);
+    }
+    mask.0.dl_type = u16::MAX.into();
+    mask.0.nw_dst = u32::MAX.into();
+    mask.0.vlans[0].tci = u16::MAX.into();
+    Megaflow { ufid: Ufid(ufid), matching: Match::new(&key, &mask), actions: actions.into() }
+}
+
+fn to(port: u32) -> Vec<Action> {
+    vec![Action::Output(PortNo(port))]
+}
+
+fn install(provider: &CardProvider, flow: &Megaflow) -> Result<Tier, Refusal> {
+    provider.install(flow, CARD).outcome()
+}
+
+fn removed(provider: &CardProvider, ufid: u128) -> Option<u64> {
+    let mut packets = None;
+    provider.remove_many(&[Ufid(ufid)], &mut |_, stats| packets = Some(stats.packets));
+    packets
+}
+
+#[test]
+fn a_flow_is_installed_counted_and_removed() {
+    let (provider, kernel) = bench();
+    assert_eq!(install(&provider, &flow(1, to(2))), Ok(Tier::Tc));
+    assert_eq!(install(&provider, &flow(1, to(2))), Err(Refusal::Exists));
+    kernel.count(3);
+    assert_eq!(provider.stats(Ufid(1)).unwrap().packets, 3);
+    kernel.count(1);
+    let stats = provider.stats(Ufid(1)).unwrap();
+    assert_eq!((stats.packets, stats.bytes), (4, 400));
+    assert!(stats.used > clock::Millis(0));
+    kernel.count(1);
+    assert_eq!(removed(&provider, 1), Some(5), "those since the last read, too");
+    assert_eq!((removed(&provider, 1), provider.len()), (None, 0));
+    assert!(kernel.made().filters.is_empty());
+    assert_eq!(provider.lookups().hits, 5);
+}
+
+#[test]
+fn a_dropping_flow_counts_its_reason() {
+    let (provider, kernel) = bench();
+    assert_eq!(install(&provider, &flow(1, vec![])), Ok(Tier::Tc));
+    let reason = DropReason::TranslationError;
+    assert_eq!(install(&provider, &flow(2, vec![Action::Drop(reason)])), Ok(Tier::Tc));
+    kernel.count(2);
+    provider.sweep(&mut |_, stats| assert_eq!(stats.packets, 2));
+    assert_eq!((provider.drops(DropReason::Flow), provider.drops(reason)), (2, 2));
+}
+
+#[test]
+fn other_actions_replace_the_filter_and_counts_go_on() {
+    let (provider, kernel) = bench();
+    install(&provider, &flow(1, to(2))).unwrap();
+    kernel.count(3);
+    let other = flow(1, to(1));
+    assert_eq!(provider.replace(&other, CARD).outcome(), Ok(Tier::Tc));
+    assert!(provider.does(Ufid(1), &other.actions));
+    assert_eq!(provider.stats(Ufid(1)).unwrap().packets, 3);
+    kernel.count(2);
+    assert_eq!(removed(&provider, 1), Some(5));
+    assert_eq!(provider.replace(&other, CARD).outcome(), Err(Refusal::Lost));
+}
+
+#[test]
+fn refusals_keep_the_explanation() {
+    let (provider, kernel) = bench();
+    for (errno, words, refusal) in [
+        (95, "mycard: no such action", Refusal::CardRefused),
+        (28, "mycard: no room", Refusal::TableFull),
+        (19, "", Refusal::PortNotHere),
+        (1, "", Refusal::NoPermission),
+    ] {
+        kernel.made().refuse = Some((errno, words));
+        assert_eq!(install(&provider, &flow(1, to(2))), Err(refusal));
+        assert_eq!(provider.len(), 0);
+        let explanations = provider.explanations();
+        assert!(words.is_empty() || explanations.contains(&(words.to_owned(), 1)));
+    }
+    kernel.made().refuse = None;
+    let elsewhere = provider.suits(&flow(1, to(3)), CARD);
+    assert_eq!(elsewhere.outcome(), Err(Refusal::OtherSwitch));
+    let recirculates = provider.suits(&flow(1, vec![Action::Recirc(7)]), CARD);
+    assert_eq!(recirculates.outcome(), Err(Refusal::UnsupportedAction));
+    kernel.made().room = 1;
+    install(&provider, &flow(1, to(2))).unwrap();
+    assert_eq!(install(&provider, &flow(2, to(2))), Err(Refusal::TableFull));
+}
+
+#[test]
+fn a_filter_that_others_remove_is_lost() {
+    let (provider, kernel) = bench();
+    for ufid in 1..=3 {
+        install(&provider, &flow(ufid, to(2))).unwrap();
+    }
+    kernel.count(4);
+    provider.sweep(&mut |_, _| {});
+    assert_eq!(provider.take_lost(), []);
+    {
+        let mut made = kernel.made();
+        made.filters.pop_first();
+        made.filters.values_mut().next().unwrap().in_hw = false;
+    }
+    provider.state().next_sweep = None;
+    let mut all = Vec::new();
+    provider.sweep(&mut |ufid, stats| all.push((ufid, stats.packets)));
+    all.sort();
+    assert_eq!(all, [(Ufid(1), 4), (Ufid(2), 4), (Ufid(3), 4)]);
+    let mut lost = provider.take_lost();
+    lost.sort();
+    assert_eq!(lost, [Ufid(1), Ufid(2)]);
+    assert_eq!((removed(&provider, 1), removed(&provider, 2)), (Some(4), Some(4)));
+    assert_eq!(kernel.made().filters.len(), 1);
+    // The qdisc, too: it is made again.
+    kernel.made().qdiscs.remove(&1);
+    assert_eq!(install(&provider, &flow(4, to(2))), Ok(Tier::Tc));
+}
+
+#[test]
+fn a_filter_that_the_kernel_keeps_is_removed_later() {
+    let (provider, kernel) = bench();
+    install(&provider, &flow(1, to(2))).unwrap();
+    kernel.made().is_stuck = true;
+    assert_eq!(removed(&provider, 1), Some(0));
+    install(&provider, &flow(2, to(2))).unwrap();
+    assert_eq!(kernel.made().filters.len(), 2, "another place");
+    provider.maintain();
+    assert_eq!(kernel.made().filters.len(), 2);
+    kernel.made().is_stuck = false;
+    provider.maintain();
+    assert_eq!(kernel.made().filters.len(), 1);
+}
+
+#[test]
+fn ports_that_are_none_of_a_card_have_a_reason() {
+    let (provider, kernel) = bench();
+    let none = PortSettings::default();
+    assert_eq!(attach(&provider, 4, &none), Err(Refusal::DeviceKind));
+    assert_eq!(attach(&provider, 5, &none), Err(Refusal::DeviceKind), "no such device");
+    provider.remove_port(PortNo(3));
+    kernel.made().qdiscs.insert(3, IngressQdisc::Shared(8));
+    assert_eq!(attach(&provider, 3, &none), Err(Refusal::HookBusy));
+    let spec = |name: &str, value: &str| {
+        let other_config = BTreeMap::from([(name.to_owned(), value.to_owned())]);
+        let spec = datapath::PortSpec { other_config, ..datapath::PortSpec::default() };
+        let slot = provider_slot();
+        let known = CARD.union(TierSet::XDP_AND_TCX);
+        let settings = PortSettings::read(&spec, slot.keys.iter().copied(), known).unwrap();
+        (slot.check)(&settings).map(|()| settings)
+    };
+    let xdp = spec("tier", "xdp").unwrap();
+    assert_eq!(attach(&provider, 1, &xdp), Err(Refusal::TierSetting));
+    let off = spec("hw-offload-priority", "none").unwrap();
+    assert_eq!(attach(&provider, 1, &off), Err(Refusal::TierSetting));
+    assert!(spec("hw-offload-priority", "dpdk, card").is_err());
+    let on = spec("hw-offload-priority", "dpdk,tc").unwrap();
+    assert_eq!(attach(&provider, 1, &on), Ok(()));
+    // It was enabled once; somebody has disabled it since.
+    kernel.made().devices.get_mut(&1).unwrap().offload = Offload::Off;
+    assert_eq!(attach(&provider, 1, &none), Err(Refusal::CardOff));
+}
+
+#[test]
+fn only_own_filters_are_removed() {
+    let (provider, kernel) = bench();
+    install(&provider, &flow(1, to(2))).unwrap();
+    let own = kernel.made().filters.values().next().unwrap().clone();
+    let foreign = [
+        Place { handle: 1, ..own.place },
+        Place { priority: 1, ..own.place },
+        Place { priority: *PRIORITIES.end() + 1, ..own.place },
+    ];
+    let left = Place { handle: own.place.handle + 7, hook: Hook::Egress, ..own.place };
+    for place in foreign.into_iter().chain([left]) {
+        kernel.made().filters.insert(place, Shown { place, ..own.clone() });
+    }
+    provider.remove_port(PortNo(1));
+    let there: Vec<Place> = kernel.made().filters.keys().copied().collect();
+    assert_eq!(there.len(), 3, "{there:?}");
+    assert!(foreign.iter().all(|place| there.contains(place)));
+    assert!(kernel.made().qdiscs.contains_key(&1), "it has filters");
+    provider.remove_port(PortNo(2));
+    assert!(!kernel.made().qdiscs.contains_key(&2));
+}
+
+#[test]
+fn each_ethernet_type_has_a_priority() {
+    let (provider, kernel) = bench();
+    let of_type = |ethertype: u16| {
+        let mut flow = flow(ethertype.into(), to(2));
+        let mut key = *flow.matching.key();
+        key.dl_type = ethertype.into();
+        let mut mask = *flow.matching.mask();
+        mask.0.nw_dst = 0.into();
+        flow.matching = Match::new(&key, &mask);
+        flow
+    };
+    for ethertype in 0x9000..0x900c {
+        install(&provider, &of_type(ethertype)).unwrap();
+    }
+    let pairs: std::collections::BTreeSet<(u16, u16)> =
+        kernel.made().filters.keys().map(|p| (p.priority, p.protocol)).collect();
+    assert_eq!(pairs.len(), 12);
+    assert_eq!(install(&provider, &of_type(0x900c)), Err(Refusal::UnsupportedKey));
+    removed(&provider, 0x9004);
+    assert_eq!(install(&provider, &of_type(0x900c)), Ok(Tier::Tc));
+    let count = |counts: Counts| counts.packets;
+    assert!(kernel.made().filters.values().all(|shown| count(shown.counts) == 0));
+}
