@@ -27,6 +27,7 @@
 
 mod address;
 mod bridges;
+mod cards;
 mod connection_memory;
 mod context;
 mod controllers;
@@ -355,6 +356,7 @@ impl Configuration {
         state.restored |= !desired.tunables.flow_restore_wait;
         let tls = state.tls.clone();
         tunables::vlan_limit(context, state, &desired.tunables);
+        cards::sync(context, state, &desired.tunables);
         offload::sync(context, state, &desired.tunables);
         tunables::sync(context, state, &desired);
         tracking::sync(context, state, &desired.tracking);

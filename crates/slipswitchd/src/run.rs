@@ -200,7 +200,7 @@ fn assemble(args: &Args, dirs: &Dirs) -> Result<(Shared, Arc<Notify>)> {
         false => UserspaceDatapath::new(name, clock.clone(), config),
     };
     // The tiers above userspace, fastest first.
-    let tiers = vec![datapath_bpf::provider_slot()];
+    let tiers = vec![datapath_tc::provider_slot(), datapath_bpf::provider_slot()];
     let placed = threads.then(|| PlacedDatapath::new(userspace.clone(), tiers));
     let datapath: Arc<dyn Datapath> = match &placed {
         Some(placed) => placed.clone(),

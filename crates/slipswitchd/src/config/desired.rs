@@ -69,8 +69,10 @@ pub(super) struct Tunables {
     /// `flow-restore-deadline`, in seconds: the time after which `flow-restore-wait` no longer keeps
     /// the flows that an earlier daemon left.
     pub restore_deadline: u64,
-    /// `hw-offload`.
+    /// `hw-offload`, and `hw-offload-priority` has TC in its list.
     pub hw_offload: bool,
+    /// `tc-policy`.
+    pub tc_policy: TcPolicy,
     /// `bpf-offload`.
     pub bpf_offload: bool,
     /// `tcx-peer`: the default of interfaces without a setting of their own.
@@ -91,6 +93,34 @@ pub(super) struct Tunables {
     pub bundle_idle_timeout: Option<u64>,
 }
 
+/// The program that runs filters, by `other_config:tc-policy`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum TcPolicy {
+    /// A card if it can, else another tier.
+    #[default]
+    None,
+    /// A card only.
+    SkipSoftware,
+    /// No card.
+    SkipHardware,
+}
+
+impl TcPolicy {
+    /// Returns the policy with this name; as in Open vSwitch an unknown one is `none`.
+    fn of(name: Option<&str>) -> TcPolicy {
+        match name {
+            Some("skip_sw") => TcPolicy::SkipSoftware,
+            Some("skip_hw") => TcPolicy::SkipHardware,
+            _ => TcPolicy::None,
+        }
+    }
+}
+
+/// True when a list of `hw-offload-priority` has TC in it.
+fn names_tc(list: &str) -> bool {
+    list.split(',').any(|word| word.trim() == "tc")
+}
+
 impl Default for Tunables {
     fn default() -> Tunables {
         Tunables {
@@ -103,6 +133,7 @@ impl Default for Tunables {
             vlan_limit: 1,
             restore_deadline: 120,
             hw_offload: false,
+            tc_policy: TcPolicy::None,
             bpf_offload: true,
             tcx_peer: true,
             tunnel_helper: true,
@@ -344,7 +375,9 @@ fn tunables(root: &Row, remarks: &mut Vec<String>) -> Tunables {
         restore_deadline: other
             .number("flow-restore-deadline")
             .unwrap_or(defaults.restore_deadline),
-        hw_offload: other.switch("hw-offload", false),
+        hw_offload: other.switch("hw-offload", false)
+            && map.get("hw-offload-priority").is_none_or(names_tc),
+        tc_policy: TcPolicy::of(map.get("tc-policy")),
         bpf_offload: other.switch("bpf-offload", defaults.bpf_offload),
         tcx_peer: other.switch("tcx-peer", defaults.tcx_peer),
         tunnel_helper: other.switch("tunnel-helper", defaults.tunnel_helper),

@@ -46,9 +46,6 @@ pub(super) fn sync(context: &mut Context<'_>, state: &mut SwitchState, wanted: &
         packet_threads(context, state, new);
     }
     context.connections.set_bundle_idle_timeout(new.bundle_idle_timeout);
-    if new.hw_offload && !state.tunables.hw_offload {
-        tracing::info!(target: "bridge", "hw-offload is set; this version does not drive TC flower: flows run in BPF or in userspace");
-    }
     state.tunables = new.clone();
 }
 
