@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! From a megaflow to the keys and actions of a filter.
 //!
-//! The filter matches exactly the packets of the megaflow, and its actions have exactly the megaflow's
-//! effect; where flower cannot, there is a refusal.
+//! The filter matches packets of the megaflow only, and its actions have exactly the megaflow's effect;
+//! where flower cannot, there is a refusal. The filter matches all packets of the megaflow, except
+//! that it leaves out those with VLAN headers where the megaflow matches an Ethernet type and no VLAN.
 
 mod actions;
 mod matching;

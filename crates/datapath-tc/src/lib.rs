@@ -9,7 +9,7 @@
 //!
 //! # Invariants
 //!
-//! - A filter matches exactly the packets of its megaflow, and has exactly its effect. A flow that
+//! - A filter matches packets of its megaflow only, and has exactly its effect. A flow that
 //!   flower or the card cannot express is refused, with the driver's explanation where there is one.
 //! - Only filters with the priorities and handles of this crate are changed or removed.
 //! - A flow counts as in the card only while the kernel reports so (`in_hw`).

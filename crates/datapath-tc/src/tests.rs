@@ -211,12 +211,17 @@ fn a_filter_matches_the_packets_of_its_megaflow_and_no_others() {
         let matching = some_match(&of_flow, &mut rng);
         let Ok(encoded) = encoded(matching, vec![]) else { continue };
         filters += 1;
-        assert!(filter_matches(&of_flow, &encoded), "{of_flow:?}\n{matching:?}\n{encoded:?}");
+        // Packets with VLAN headers are left out where no VLAN is matched.
+        let any_vlan = matching.mask().0.vlans[0].tci.get() == 0 && encoded.protocol != 3;
+        let is_left_out = |packet: &flow::Key| any_vlan && packet.vlans[0].tci.get() != 0;
+        if !is_left_out(&of_flow) {
+            assert!(filter_matches(&of_flow, &encoded), "{of_flow:?}\n{matching:?}\n{encoded:?}");
+        }
         for _ in 0..20 {
             let other = packet(&mut rng);
             let near = like(&of_flow, &other, &mut rng);
             for packet in [other, near] {
-                let expected = matching.matches(&packet);
+                let expected = matching.matches(&packet) && !is_left_out(&packet);
                 matches += u32::from(expected);
                 assert_eq!(
                     filter_matches(&packet, &encoded),

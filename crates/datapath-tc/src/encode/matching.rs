@@ -266,11 +266,9 @@ impl Encoder<'_> {
             (Tags::None, None) => {
                 return Err(no_key("a filter for packets without VLAN needs their Ethernet type"));
             }
-            (Tags::Any, Some(_)) => {
-                return Err(no_key(
-                    "flower finds an Ethernet type behind VLANs that it matches only",
-                ));
-            }
+            // Flower finds a type after VLAN headers only where it matches these. The filter takes
+            // the packets without VLAN; the others stay on the host.
+            (Tags::Any, Some(ethertype)) => ethertype,
             (Tags::Any, None) => ALL,
             (Tags::One(tpid), ethertype) => {
                 if let Some(ethertype) = ethertype {
