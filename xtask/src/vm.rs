@@ -4,6 +4,7 @@
 mod apt;
 mod args;
 mod build;
+mod card;
 mod console;
 mod cpio;
 mod host;
@@ -57,6 +58,9 @@ pub fn run(args: &Args) -> Result<u8> {
     let mut reports = Vec::new();
     for series in args.series() {
         let kernel = store.obtain(series, args.update)?;
+        if job.needs_card {
+            card::build(&store, &kernel, &workspace.root.join("tests/card"))?;
+        }
         let report = run_on(&kernel, &job, &store, clock)?;
         let failed = report.code != 0;
         reports.push(report);
@@ -106,6 +110,11 @@ fn job(workspace: &Workspace, args: &Args) -> Result<Job> {
         return Ok(job);
     }
     let choices = plan::choose(workspace, args)?;
+    job.needs_card = choices.iter().flat_map(|c| &c.targets).any(|t| t.name() == card::SUITE);
+    if job.needs_card {
+        let cards = card::directory(&Store::new(&workspace.target.join("vm")));
+        job.variables.push((card::VARIABLE.into(), cards.display().to_string()));
+    }
     job.steps = build::steps(&choices, args)?;
     if job.steps.is_empty() {
         bail!("no test has such a name");

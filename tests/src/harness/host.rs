@@ -26,6 +26,28 @@ impl Host {
         host
     }
 
+    /// Ties a new host to `switch` by two devices of the thread's namespace that are the ends of one
+    /// cable: `name` becomes the switch's, and `eth0` of the host the other.
+    ///
+    /// # Panics
+    /// When that cannot be done.
+    pub fn wired(switch: &Netns, name: &str, other: &str, address: &str) -> Host {
+        let netns = Netns::new();
+        let host = Host { netns, name: name.to_owned(), address: address.to_owned() };
+        for (device, target) in [(name, switch), (other, &host.netns)] {
+            let target = target.path().display().to_string();
+            let moved = std::process::Command::new("ip")
+                .args(["link", "set", device, "netns", &target])
+                .status();
+            assert!(moved.is_ok_and(|status| status.success()), "{device} cannot be moved");
+        }
+        switch.sh(&format!("ip link set {name} up"));
+        host.netns.sh(&format!("ip link set {other} name eth0"));
+        host.configure("eth0");
+        host.netns.carrier("eth0");
+        host
+    }
+
     /// Makes the veth pair (again, after the device at the switch was deleted).
     ///
     /// # Panics

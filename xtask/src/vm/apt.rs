@@ -93,17 +93,29 @@ impl Apt {
 
     /// Fetches a kernel's package into `dir`. Returns the package's file.
     pub fn fetch(&self, release: &Release, dir: &Path) -> Result<PathBuf> {
-        let mut command = self.command("apt-get");
-        command.args(["--quiet", "download", &release.package()]).current_dir(dir);
-        host::output(&mut command)
-            .context("cannot be fetched; when apt's lists are old, `apt-get update` helps")?;
-        let mut packages = std::fs::read_dir(dir)?
-            .filter_map(|entry| entry.ok().map(|e| e.path()))
-            .filter(|path| path.extension().is_some_and(|e| e == "deb"));
-        match packages.next() {
+        match self.fetch_all(&[release.package()], dir)?.pop() {
             Some(package) => Ok(package),
             None => bail!("apt-get download left no package in {}", dir.display()),
         }
+    }
+
+    /// Fetches packages into `dir`. Returns the packages' files.
+    pub fn fetch_all(&self, packages: &[String], dir: &Path) -> Result<Vec<PathBuf>> {
+        let mut command = self.command("apt-get");
+        command.args(["--quiet", "download"]).args(packages).current_dir(dir);
+        host::output(&mut command)
+            .context("cannot be fetched; when apt's lists are old, `apt-get update` helps")?;
+        Ok(std::fs::read_dir(dir)?
+            .filter_map(|entry| entry.ok().map(|e| e.path()))
+            .filter(|path| path.extension().is_some_and(|e| e == "deb"))
+            .collect())
+    }
+
+    /// Returns the packages with the headers of a kernel and the programs to build modules for it.
+    pub fn headers(&self, release: &Release) -> Result<Vec<String>> {
+        let package = format!("linux-headers-{}", release.name());
+        let text = host::text(self.command("apt-cache").args(["depends", &package]))?;
+        Ok(std::iter::once(package.clone()).chain(parse_headers(&text)).collect())
     }
 }
 
@@ -115,6 +127,15 @@ fn source_list() -> String {
         )
     };
     SUITES.iter().map(line).collect()
+}
+
+/// Returns the packages of headers and build programs among the lines `  Depends: PACKAGE`.
+fn parse_headers(text: &str) -> Vec<String> {
+    text.lines()
+        .filter_map(|line| line.trim().strip_prefix("Depends: "))
+        .filter(|name| name.starts_with("linux-headers-") || name.starts_with("linux-kbuild-"))
+        .map(str::to_owned)
+        .collect()
 }
 
 fn parse_sizes(text: &str) -> HashMap<String, u64> {
@@ -139,6 +160,13 @@ mod tests {
         assert_eq!(sizes.get("a"), Some(&70));
         assert_eq!(sizes.get("b"), None);
         assert_eq!(sizes.get("c"), Some(&9));
+    }
+
+    #[test]
+    fn headers_are_found_among_dependencies() {
+        let text = "linux-headers-6.1.0-9-amd64\n  Depends: linux-headers-6.1.0-9-common\n  \
+                    Depends: linux-kbuild-6.1\n  Depends: linux-compiler-gcc-12-x86\n";
+        assert_eq!(parse_headers(text), ["linux-headers-6.1.0-9-common", "linux-kbuild-6.1"]);
     }
 
     #[test]

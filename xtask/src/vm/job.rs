@@ -24,6 +24,8 @@ pub struct Job {
     pub directories: Vec<PathBuf>,
     /// The steps, in order.
     pub steps: Vec<Step>,
+    /// The steps need the card in software.
+    pub needs_card: bool,
     /// End with the first step that fails.
     pub fail_fast: bool,
     /// Seconds after which a step is ended.

@@ -79,6 +79,32 @@ impl Store {
         Ok(kernel)
     }
 
+    /// Returns the packages with everything to build modules for a kernel, unpacked once below the
+    /// returned directory.
+    pub fn headers(&self, release: &Release) -> Result<PathBuf> {
+        let dir = self.dir.join("headers").join(release.name());
+        if dir.exists() {
+            return Ok(dir);
+        }
+        let (apt, _) = self.look_up(release.series())?;
+        let packages = apt.headers(release)?;
+        eprintln!("vm: fetching {} (once)", packages.join(", "));
+        let temporary = Temporary::new(&self.dir)?;
+        let root = temporary.dir.join("root");
+        for file in apt.fetch_all(&packages, &temporary.dir)? {
+            host::output(host::command("dpkg-deb").arg("-x").args([&file, &root]))?;
+        }
+        std::fs::create_dir_all(self.dir.join("headers"))?;
+        // Another run may have put it there meanwhile.
+        match std::fs::rename(&root, &dir) {
+            Err(_) if dir.is_dir() => Ok(dir),
+            moved => {
+                moved.with_context(|| format!("cannot make {}", dir.display()))?;
+                Ok(dir)
+            }
+        }
+    }
+
     fn look_up(&self, series: Series) -> Result<(Apt, Release)> {
         let system = Apt::system();
         if let Some(release) = system.newest(series)? {

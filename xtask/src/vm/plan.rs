@@ -27,6 +27,7 @@ const DEFAULT: &[Row] = &[
     ("netdev", &["*"], &[]),
     ("placement", &["*"], &[]),
     ("slipswitch-tests", &["behaviour", "equivalence", "namespaces", "userspace"], &[]),
+    ("slipswitch-tests", &["card"], &[]),
     ("slipswitch-tests", &["faults"], &["bpf::", "crash::", "devices::"]),
 ];
 
