@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Messages of the kernel over rtnetlink.
+//! Messages of the kernel over rtnetlink: links, routes and filters.
 
 /// Bytes of `struct nlmsghdr`.
 const HEADER: usize = 16;
@@ -20,9 +20,22 @@ pub fn run(bytes: &[u8]) {
         assert_eq!(again, first);
     }
     assert!(netdev::routing::decode_all(bytes) <= bytes.len() / (HEADER + 8));
+    for message in ::netlink::message::messages(bytes) {
+        filter(message.payload);
+    }
+    assert!(::netlink::message::answers(bytes, 0).count() <= bytes.len() / HEADER);
     let Some(payload) = bytes.get(HEADER..) else { return };
     let interface = netdev::decode_interface(payload);
     assert!(interface.is_none_or(|i| !i.name.contains('\0')));
+}
+
+/// A filter that is understood is a request again, which shows the same filter.
+fn filter(payload: &[u8]) {
+    let Some(shown) = datapath_tc::filter::Shown::parse(payload) else { return };
+    let Some(filter) = shown.filter else { return };
+    assert_eq!(filter.place, shown.place);
+    let again = datapath_tc::filter::Shown::parse(&filter.message());
+    assert_eq!(again.map(|again| again.place), Some(filter.place));
 }
 
 fn first_length(bytes: &[u8]) -> Option<usize> {

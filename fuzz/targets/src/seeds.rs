@@ -222,7 +222,7 @@ pub fn requests() -> Vec<Vec<u8>> {
     REQUESTS.iter().flat_map(cut).collect()
 }
 
-/// Seeds of `netlink`: messages as include/uapi/linux/if_link.h says.
+/// Seeds of `netlink`: messages as include/uapi/linux/if_link.h and pkt_cls.h say.
 pub fn datagrams() -> Vec<Vec<u8>> {
     let interface = [0, 0, 1, 0, 5, 0, 0, 0, 0x43, 0, 1, 0, 0, 0, 0, 0];
     let message = |kind: u16, attributes: &[Vec<u8>]| message(kind, &interface, attributes);
@@ -249,7 +249,41 @@ pub fn datagrams() -> Vec<Vec<u8>> {
     let gone = message(17, &all[..2]);
     let mut all = vec![whole.clone(), gone.clone(), [whole, gone, message(3, &[])].concat()];
     all.extend(routing());
+    all.push(filter());
     all
+}
+
+/// A filter with keys and an action of each kind.
+fn filter() -> Vec<u8> {
+    use datapath_tc::act::{Act, Direction};
+    use datapath_tc::filter::{Filter, Hook, Place, Policy};
+    use datapath_tc::keys::{Key, Keys};
+    let mut keys = Keys::default();
+    keys.exact(Key::EthType, [8, 0]);
+    keys.add(Key::Ipv4Dst, [10, 0, 0, 0], [255, 0, 0, 0]);
+    keys.exact(Key::IpProto, [6]);
+    let place = Place {
+        ifindex: 5,
+        hook: Hook::Ingress,
+        chain: 0,
+        priority: 0x7360,
+        protocol: 0x0800,
+        handle: 0x7360_0001,
+    };
+    let acts = vec![
+        Act::PopVlan,
+        Act::PushVlan { tpid: 0x8100, vid: 5, priority: 3 },
+        Act::PushMpls { ethertype: 0x8847, entry: 0x1234_5fff },
+        Act::Checksum(9),
+        Act::ReleaseTunnel,
+        Act::Ct(Box::default()),
+        Act::Police(1),
+        Act::ToHost,
+        Act::Send { ifindex: 3, direction: Direction::Egress, last: true },
+    ];
+    let policy = Policy::SkipSoftware;
+    let filter = Filter { place, keys, acts, cookie: [7; 16], policy };
+    ::netlink::Request::new(44, 0, &filter.message()).finish(0)
 }
 
 /// An attribute of a netlink message.
