@@ -96,7 +96,8 @@ fn reports(
 }
 
 fn wish(settings: &SurveySettings) -> Result<Wish, Reason> {
-    let tier = tier_setting(settings.tier.as_deref(), TierSet::XDP_AND_TCX);
+    let known = TierSet::XDP_AND_TCX.with(Tier::Tc);
+    let tier = tier_setting(settings.tier.as_deref(), known);
     let tier = tier.map_err(|e| Reason::new(Refusal::TierSetting, e))?;
     Ok(Wish::of(tier).with_object(settings.object.is_some()))
 }
