@@ -249,11 +249,16 @@ impl Handler {
             look: Tick::NEVER,
         };
         let mut ufid = megaflow.ufid;
-        if let Some(refused) = self.put(datapath, &megaflow, entry) {
-            // The datapath has no room for one more mask, except for masks that match every field.
-            let narrow = slow.megaflow_under(key, &exact_mask(key), Arc::clone(&megaflow.actions));
+        if let Some((refused, refusal)) = self.put(datapath, &megaflow, entry) {
+            let mask = if refusal == Refusal::TagsOpen {
+                datapath.closed_mask(key, megaflow.matching.mask())
+            } else {
+                // No room for one more mask, except for masks that match every field.
+                slow.count_narrowed(now);
+                exact_mask(key)
+            };
+            let narrow = slow.megaflow_under(key, &mask, Arc::clone(&megaflow.actions));
             let matching = MiniMatch::new(&narrow.matching);
-            slow.count_narrowed(now);
             self.put(datapath, &narrow, Entry { matching, ..refused });
             ufid = narrow.ufid;
         }
@@ -264,9 +269,14 @@ impl Handler {
         }
     }
 
-    /// Installs one megaflow, unless another thread does. Returns its entry when the datapath has
-    /// no room for its mask, but may have room for a narrower one.
-    fn put(&self, datapath: &dyn Datapath, megaflow: &Megaflow, entry: Entry) -> Option<Entry> {
+    /// Installs one megaflow, unless another thread does. Returns its entry and the reason when the
+    /// datapath does not take its mask, but may take a narrower one.
+    fn put(
+        &self,
+        datapath: &dyn Datapath,
+        megaflow: &Megaflow,
+        entry: Entry,
+    ) -> Option<(Entry, Refusal)> {
         let slow = &self.slow;
         if !slow.megaflows.insert(megaflow.ufid, entry, &slow.revalidator.passes) {
             return None;
@@ -275,9 +285,14 @@ impl Handler {
             slow.counters.installed.fetch_add(1, Ordering::Relaxed);
             return None;
         };
+        let may_narrow = match refusal {
+            Refusal::MasksFull => !is_exact(&megaflow.matching),
+            Refusal::TagsOpen => true,
+            _ => false,
+        };
         slow.counters.count_refusal(refusal);
-        let entry = slow.megaflows.remove(megaflow.ufid);
-        entry.filter(|_| refusal == Refusal::MasksFull && !is_exact(&megaflow.matching))
+        let entry = slow.megaflows.remove(megaflow.ufid)?;
+        may_narrow.then_some((entry, refusal))
     }
 
     fn controller(&mut self, upcall: &Upcall<'_>, userdata: &Userdata) {

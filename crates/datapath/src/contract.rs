@@ -51,6 +51,14 @@ pub trait Flows: Send + Sync {
         let _ = flows;
     }
 
+    /// Returns the mask of a megaflow to install in the place of one with `mask`, which
+    /// [`Flows::install`] refused with [`Refusal::TagsOpen`], for packets like `key`. It covers
+    /// `mask`.
+    fn closed_mask(&self, key: &Key, mask: &flow::Mask) -> flow::Mask {
+        let _ = key;
+        *mask
+    }
+
     /// Replaces a megaflow's actions; its statistics go on. False when the megaflow does not exist,
     /// or when no tier takes these actions: then the megaflow keeps its earlier actions, and the
     /// caller must remove it.

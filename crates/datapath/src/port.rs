@@ -54,6 +54,12 @@ pub enum PortKind {
     /// and only those that come to a [`TunnelEndpoint`] enter: all others stay with the host's
     /// stack. The switch adds it by itself, so no row of the database has this kind.
     Underlay,
+    /// A Linux interface that is a port of `openvswitch.ko`. The configuration chooses it in the
+    /// place of [`PortKind::System`], so no row of the database has this kind.
+    Vport,
+    /// An interface that `openvswitch.ko` makes for its port, in the place of
+    /// [`PortKind::Internal`].
+    InternalVport,
 }
 
 /// An address of the host to which packets of tunnels come.
@@ -113,6 +119,8 @@ impl PortKind {
             PortKind::Patch => "patch",
             PortKind::Tunnel(kind) => kind.as_str(),
             PortKind::Underlay => "underlay",
+            PortKind::Vport => "vport",
+            PortKind::InternalVport => "vport-internal",
         }
     }
 
@@ -120,8 +128,8 @@ impl PortKind {
     /// ports have no device.
     pub const fn device(self) -> Option<netdev::Kind> {
         match self {
-            PortKind::System | PortKind::Underlay => Some(netdev::Kind::System),
-            PortKind::Internal => Some(netdev::Kind::Internal),
+            PortKind::System | PortKind::Underlay | PortKind::Vport => Some(netdev::Kind::System),
+            PortKind::Internal | PortKind::InternalVport => Some(netdev::Kind::Internal),
             PortKind::Tap => Some(netdev::Kind::Tap),
             PortKind::AfXdp | PortKind::AfXdpNonPmd => Some(netdev::Kind::AfXdp),
             PortKind::Dummy | PortKind::DummyInternal | PortKind::DummyPmd => {
@@ -223,7 +231,7 @@ mod tests {
             assert_eq!(PortKind::from_type(kind.as_str()), Some(kind));
         }
         assert_eq!(PortKind::from_type(""), Some(PortKind::System));
-        for unknown in ["nonsense", "System", "vxlan ", "underlay"] {
+        for unknown in ["nonsense", "System", "vxlan ", "underlay", "vport"] {
             assert_eq!(PortKind::from_type(unknown), None, "{unknown}");
         }
     }

@@ -77,11 +77,13 @@ pub enum Refusal {
     OtherSwitch,
     /// The driver's `hw-tc-offload` is off.
     CardOff,
+    /// The tier matches which VLAN headers a packet has, and the megaflow does not.
+    TagsOpen,
 }
 
 impl Refusal {
     /// All of them, in the order of their counters: `ALL[r as usize]` is `r`.
-    pub const ALL: [Refusal; 33] = [
+    pub const ALL: [Refusal; 34] = [
         Refusal::TableFull,
         Refusal::Exists,
         Refusal::UnsupportedKey,
@@ -115,6 +117,7 @@ impl Refusal {
         Refusal::CardRefused,
         Refusal::OtherSwitch,
         Refusal::CardOff,
+        Refusal::TagsOpen,
     ];
 
     /// Text in dumps and counters.
@@ -153,6 +156,7 @@ impl Refusal {
             Refusal::CardRefused => "card-refused",
             Refusal::OtherSwitch => "other-switch",
             Refusal::CardOff => "card-off",
+            Refusal::TagsOpen => "tags-open",
         }
     }
 
@@ -196,6 +200,7 @@ impl Refusal {
             Refusal::CardRefused => "the driver of the card declines the flow",
             Refusal::OtherSwitch => "a port of the flow belongs to another card",
             Refusal::CardOff => "hw-tc-offload of the port's driver is off",
+            Refusal::TagsOpen => "the tier matches VLAN headers that the flow does not match",
         }
     }
 }

@@ -203,6 +203,7 @@ refusal_counters! {
     CardRefused => "card_refused",
     OtherSwitch => "other_switch",
     CardOff => "card_off",
+    TagsOpen => "tags_open",
 }
 
 /// Past values of all counters, newest last.
