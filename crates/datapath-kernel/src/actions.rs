@@ -4,9 +4,10 @@
 //! The kernel checks a list when a megaflow is installed, and refuses what is not safe for all packets
 //! that the megaflow matches.
 
-use crate::Refused;
+use crate::numbering::Numbering;
+use crate::{Refused, cookie};
 use conntrack::{Commit, Helper, Manip, Nat, NatRange, Request, Selection};
-use datapath::{Action, Masked, PortNo, Refusal, Set, Userdata};
+use datapath::{Action, Masked, Refusal, Set};
 use netlink::attribute::{array, find, nest, put, read};
 use std::net::IpAddr;
 
@@ -67,26 +68,17 @@ mod nat {
     pub const PROTO_RANDOM: u16 = 9;
 }
 
-/// What upcalls of actions carry.
-pub trait Upcalls {
-    /// The netlink port that they go to; `u32::MAX` where the CPU decides.
-    fn pid(&self) -> u32;
-
-    /// The cookie of an upcall, as the kernel returns it.
-    fn cookie(&self, userdata: &Userdata) -> Vec<u8>;
-
-    /// What [`Upcalls::cookie`] made it of. `None` for another program's.
-    fn userdata(&self, cookie: &[u8]) -> Option<Userdata>;
-}
+/// The socket of an upcall: the CPU decides.
+const BY_CPU: u32 = u32::MAX;
 
 /// Encodes a list: the contents of `OVS_FLOW_ATTR_ACTIONS`. A list that drops is empty.
 ///
 /// # Errors
 /// When the kernel has no such action.
-pub fn encode(actions: &[Action], upcalls: &dyn Upcalls) -> Result<Vec<u8>, Refused> {
+pub fn encode(actions: &[Action], numbering: Numbering) -> Result<Vec<u8>, Refused> {
     let mut bytes = Vec::new();
     for action in actions {
-        write(&mut bytes, action, upcalls)?;
+        write(&mut bytes, action, numbering)?;
     }
     Ok(bytes)
 }
@@ -102,22 +94,25 @@ fn try_nest(
     result
 }
 
-fn write(bytes: &mut Vec<u8>, action: &Action, upcalls: &dyn Upcalls) -> Result<(), Refused> {
-    let list = |actions: &[Action]| encode(actions, upcalls);
+fn write(bytes: &mut Vec<u8>, action: &Action, numbering: Numbering) -> Result<(), Refused> {
+    let list = |actions: &[Action]| encode(actions, numbering);
     match action {
-        Action::Output(port) => put(bytes, attr::OUTPUT, &port.0.to_ne_bytes()),
+        Action::Output(port) => {
+            let number = numbering.to_kernel(*port).ok_or(Refused {
+                refusal: Refusal::PortNotHere,
+                words: "the port is none of the kernel's datapath",
+            })?;
+            put(bytes, attr::OUTPUT, &number.to_ne_bytes());
+        }
         Action::Drop(_) => {}
         Action::Userspace(userdata) => nest(bytes, attr::USERSPACE, |to| {
-            put(to, 1, &upcalls.pid().to_ne_bytes());
-            put(to, 2, &upcalls.cookie(userdata));
+            put(to, 1, &BY_CPU.to_ne_bytes());
+            put(to, 2, &cookie::encode(userdata));
         }),
         Action::Recirc(id) => put(bytes, attr::RECIRC, &id.to_ne_bytes()),
-        Action::Hash { symmetric: false, basis } => {
-            put(bytes, attr::HASH, &words([0, *basis]));
-        }
-        Action::Hash { symmetric: true, .. } => {
-            return Err(Refused::action("the kernel computes no symmetric hash before Linux 6.9"));
-        }
+        // As Open vSwitch does on kernels before 6.9, which have one kind of hash. That of most
+        // packets is the same in both directions.
+        Action::Hash { symmetric: _, basis } => put(bytes, attr::HASH, &words([0, *basis])),
         Action::Trunc(length) => put(bytes, attr::TRUNC, &length.to_ne_bytes()),
         Action::PushVlan { tpid, tci } => {
             let [[t0, t1], [c0, c1]] = [tpid.to_be_bytes(), tci.to_be_bytes()];
@@ -304,8 +299,8 @@ fn write_range(to: &mut Vec<u8>, range: &NatRange) {
 
 /// Decodes a list of a megaflow that the kernel has. `None` when it has something that [`encode`] does
 /// not make.
-pub fn decode(bytes: &[u8], upcalls: &dyn Upcalls) -> Option<Vec<Action>> {
-    read(bytes).map(|(kind, value)| parse(kind, value, upcalls)).collect()
+pub fn decode(bytes: &[u8], numbering: Numbering) -> Option<Vec<Action>> {
+    read(bytes).map(|(kind, value)| parse(kind, value, numbering)).collect()
 }
 
 /// A value that has exactly these bytes.
@@ -313,12 +308,12 @@ fn whole<const N: usize>(value: &[u8]) -> Option<[u8; N]> {
     value.try_into().ok()
 }
 
-fn parse(kind: u16, value: &[u8], upcalls: &dyn Upcalls) -> Option<Action> {
+fn parse(kind: u16, value: &[u8], numbering: Numbering) -> Option<Action> {
     let word = || Some(u32::from_ne_bytes(whole(value)?));
-    let list = |kind| decode(find(value, kind).unwrap_or_default(), upcalls);
+    let list = |kind| decode(find(value, kind).unwrap_or_default(), numbering);
     Some(match kind {
-        attr::OUTPUT => Action::Output(PortNo(word()?)),
-        attr::USERSPACE => Action::Userspace(upcalls.userdata(find(value, 2)?)?),
+        attr::OUTPUT => Action::Output(numbering.to_switch(word()?)),
+        attr::USERSPACE => Action::Userspace(cookie::decode(find(value, 2)?)?),
         attr::RECIRC => Action::Recirc(word()?),
         attr::HASH => {
             let basis = u32::from_ne_bytes(array(value.get(4..)?)?);
@@ -344,7 +339,7 @@ fn parse(kind: u16, value: &[u8], upcalls: &dyn Upcalls) -> Option<Action> {
             probability: u32::from_ne_bytes(array(find(value, 1)?)?),
             actions: list(2)?,
         },
-        attr::CLONE => Action::Clone(decode(value, upcalls)?),
+        attr::CLONE => Action::Clone(decode(value, numbering)?),
         attr::METER => Action::Meter(word()?),
         attr::CHECK_PKT_LEN => Action::CheckPktLen {
             len: u16::from_ne_bytes(array(find(value, 1)?)?),

@@ -8,6 +8,7 @@
 //! match fewer packets than ours, and never more.
 
 use crate::Refused;
+use datapath::Refusal;
 use flow::extract::{FRAG_ANY, FRAG_LATER};
 use flow::{Key, Mask, Match, Tunnel, VLAN_CFI};
 use netlink::attribute::{array, nest, put, read};
@@ -42,6 +43,8 @@ mod attr {
     pub const CT_TUPLE_IPV4: u16 = 26;
     pub const CT_TUPLE_IPV6: u16 = 27;
     pub const PACKET_TYPE: u16 = 29;
+    /// The kinds of extension headers of IPv6. Since Linux 5.17, in each key of IPv6.
+    pub const IPV6_EXTENSIONS: u16 = 32;
 }
 
 /// Kinds of attributes of [`attr::TUNNEL`].
@@ -71,6 +74,7 @@ mod ethertype {
     pub const RARP: u16 = 0x8035;
     pub const IPV6: u16 = 0x86dd;
     pub const MPLS: [u16; 2] = [0x8847, 0x8848];
+    pub const VLAN: [u16; 2] = [0x8100, 0x88a8];
     /// Below are lengths: the kernel has no attribute for frames of 802.2 without a type.
     pub const FIRST: u16 = 0x0600;
     /// Of such frames in our keys.
@@ -91,6 +95,49 @@ const FRAGMENT_FIRST: u8 = 1;
 const FRAGMENT_LATER: u8 = 2;
 /// Types of ICMPv6 whose messages have an address.
 const NEIGHBOUR: [u16; 2] = [135, 136];
+
+/// The attribute of the ingress port in [`encode_metadata`].
+pub(crate) const IN_PORT: u16 = attr::IN_PORT;
+
+/// Encodes the metadata of a packet on which actions run, without its ingress port. The kernel
+/// extracts the rest from the packet.
+pub fn encode_metadata(key: &Key) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let mut word = |kind, word: u32| {
+        if word != 0 {
+            put(&mut bytes, kind, &word.to_ne_bytes());
+        }
+    };
+    word(attr::PRIORITY, key.skb_priority.get());
+    word(attr::SKB_MARK, key.pkt_mark.get());
+    word(attr::DP_HASH, key.dp_hash.get());
+    word(attr::RECIRC_ID, key.recirc_id.get());
+    if key.ct_state != 0 {
+        word(attr::CT_STATE, key.ct_state.into());
+        word(attr::CT_MARK, key.ct_mark.get());
+        if key.ct_zone.get() != 0 {
+            put(&mut bytes, attr::CT_ZONE, &key.ct_zone.get().to_ne_bytes());
+        }
+        if key.ct_label != [0; 16] {
+            put(&mut bytes, attr::CT_LABELS, &label(key.ct_label));
+        }
+        match key.dl_type.get() {
+            ethertype::IPV4 => put(&mut bytes, attr::CT_TUPLE_IPV4, &tuple_ipv4(key)),
+            ethertype::IPV6 => put(&mut bytes, attr::CT_TUPLE_IPV6, &tuple_ipv6(key)),
+            _ => {}
+        }
+    }
+    if key.tunnel.is_some() {
+        let (fields, is_v4) = (key.tunnel, key.tunnel.dst.get() != 0);
+        nest(&mut bytes, attr::TUNNEL, |to| put_tunnel(to, &fields, is_v4, &fields));
+    }
+    bytes
+}
+
+/// Labels of the kernel are one integer.
+fn label(label: [u8; 16]) -> [u8; 16] {
+    u128::from_be_bytes(label).to_le_bytes()
+}
 
 /// The attributes of a megaflow.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -177,7 +224,6 @@ impl Writer<'_> {
         self.put_matched(attr::CT_ZONE, zone.to_ne_bytes(), zone_mask.to_ne_bytes());
         let (mark, mark_mask) = (key.ct_mark.get(), mask.ct_mark.get());
         self.put_matched(attr::CT_MARK, mark.to_ne_bytes(), mark_mask.to_ne_bytes());
-        let label = |label: [u8; 16]| u128::from_be_bytes(label).to_le_bytes();
         self.put_matched(attr::CT_LABELS, label(key.ct_label), label(mask.ct_label));
         // The kernel takes a tuple with the Ethernet type that it is of.
         let ethertype = (mask.dl_type.get() == u16::MAX).then(|| key.dl_type.get());
@@ -261,21 +307,23 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// The number of VLAN headers that the flow requires.
+    /// Returns the number of VLAN headers that the flow requires. The kernel compares which there
+    /// are, so the flow must match it too: else the kernel's would match fewer packets.
     fn tags(&mut self) -> Result<usize, Refused> {
+        const OPEN: Refused = Refused {
+            refusal: Refusal::TagsOpen,
+            words: "the kernel matches which VLAN headers there are",
+        };
         let mut tags = 0;
         for (vlan, bits) in self.key.vlans.iter().zip(self.mask.0.vlans) {
+            if bits.tci.get() & VLAN_CFI == 0 {
+                return Err(OPEN);
+            }
             if vlan.tci.get() & VLAN_CFI == 0 {
-                // None, or any: the kernel's flow then requires that there is none.
-                if bits.tci.get() & VLAN_CFI == 0 && bits != flow::Vlan::default() {
-                    return Err(Refused::key(
-                        "the kernel matches a VLAN header that is there or not",
-                    ));
-                }
                 break;
             }
-            if ![0, u16::MAX].contains(&bits.tpid.get()) || vlan.tpid.get() == 0 {
-                return Err(Refused::key("the kernel matches the protocol of a VLAN header whole"));
+            if bits.tpid.get() != u16::MAX {
+                return Err(OPEN);
             }
             tags += 1;
         }
@@ -295,6 +343,9 @@ impl Writer<'_> {
             _ => return Err(Refused::key("the kernel matches Ethernet types whole")),
         }
         let ethertype = key.dl_type.get();
+        if ethertype::VLAN.contains(&ethertype) {
+            return Err(Refused::key("the kernel parses VLAN headers beyond vlan-limit"));
+        }
         put(&mut self.out.mask, attr::ETHERTYPE, &[0xff; 2]);
         if ethertype < ethertype::FIRST {
             return Ok(());
@@ -396,6 +447,11 @@ impl Writer<'_> {
         let (key, mask) = (self.key, &self.mask.0);
         if !NEIGHBOUR.contains(&key.tp_src.get()) {
             return Ok(());
+        }
+        if tuple_ipv6(mask) != [0; 40] {
+            return Err(Refused::key(
+                "the kernel has one place for a connection's tuple and a neighbour message",
+            ));
         }
         if mask.tp_src.get() as u8 != 0xff {
             // The key must have the attribute, and the mask must not.
@@ -544,13 +600,13 @@ pub fn decode_match(key: &[u8], mask: &[u8]) -> Option<Match> {
     let mut reader = Reader { key: Key::default(), fitness, is_mask: true };
     reader.layer(mask, 0)?;
     let mut mask = Mask(reader.key);
-    // What the kernel compares without an attribute.
+    // The kernel compares these without an attribute.
     mask.0.in_port = u32::MAX.into();
     mask.0.packet_type = u32::MAX.into();
     mask.0.recirc_id = u32::MAX.into();
     for (vlan, bits) in key.vlans.iter().zip(mask.0.vlans.iter_mut()) {
         if vlan.tci.get() & VLAN_CFI == 0 {
-            bits.tci = u16::MAX.into();
+            bits.tci = VLAN_CFI.into(); // all others are then clear
             break;
         }
         bits.tpid = u16::MAX.into();
@@ -666,6 +722,8 @@ impl Reader {
                 }
             }
             attr::PACKET_TYPE => key.packet_type = u32::from_be_bytes(whole(value)?).into(),
+            attr::IPV6_EXTENSIONS if !is_mask => {}
+            _ if is_mask && value.iter().all(|byte| *byte == 0) => {}
             _ => self.fitness = Fitness::TooMuch,
         }
         Some(())

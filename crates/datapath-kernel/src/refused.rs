@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the kernel's datapath has no words for.
+//! Reasons for which the kernel's datapath cannot have a megaflow.
 
 use datapath::Refusal;
 
