@@ -43,6 +43,7 @@ mod offload;
 mod socket_policy;
 mod state;
 mod status;
+mod system_datapath;
 #[cfg(test)]
 mod tests;
 mod tracking;
@@ -366,7 +367,9 @@ impl Configuration {
         if let Some(placed) = context.placed {
             placed.attach_at_once(ATTACHED_AT_ONCE);
         }
+        system_datapath::sync(context, state, &desired);
         bridges::sync(control, context, state, &desired);
+        system_datapath::finish(context);
         tunnel_helpers::sync(context, state, &desired.tunables);
         state.remarks.end_round();
         let is_first = !std::mem::replace(&mut state.configured, true);

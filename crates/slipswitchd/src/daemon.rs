@@ -19,6 +19,7 @@ use bridge::pipeline::Change;
 use bridge::snapshot::BridgeIndex;
 use bridge::switch::Switch;
 use clock::Clock;
+use datapath_kernel::CoupledDatapath;
 use datapath_userspace::UserspaceDatapath;
 use openflow::{Action, PortNo};
 use packet::Packet;
@@ -53,6 +54,8 @@ pub struct Daemon {
     pub userspace: Arc<UserspaceDatapath>,
     /// The placement of flows in tiers; `None` in dummy mode, where all flows are in userspace.
     pub placed: Option<Arc<PlacedDatapath>>,
+    /// The switch's datapath and the kernel's as one; `None` in dummy mode.
+    pub coupled: Option<Arc<CoupledDatapath>>,
     /// Routes and neighbours of the network that carries tunnels.
     pub underlay: Arc<Underlay>,
     /// True when the kernel's routes and neighbours are followed: not in dummy mode, and not with
@@ -114,6 +117,7 @@ impl Daemon {
         switch: Switch,
         userspace: Arc<UserspaceDatapath>,
         placed: Option<Arc<PlacedDatapath>>,
+        coupled: Option<Arc<CoupledDatapath>>,
         underlay: Arc<Underlay>,
         services: Services,
         configuration: Configuration,
@@ -130,6 +134,7 @@ impl Daemon {
             switch,
             userspace,
             placed,
+            coupled,
             underlay,
             follows_kernel_routes: args.dummy == DummyLevel::Off && !args.disable_system_route,
             neighbour_keeper: NeighbourKeeper::default(),
@@ -347,6 +352,7 @@ impl Daemon {
             services: &self.services,
             userspace: &self.userspace,
             placed: self.placed.as_ref(),
+            coupled: self.coupled.as_ref(),
             underlay: &self.underlay,
             clock: &self.clock,
             directories: &self.directories,

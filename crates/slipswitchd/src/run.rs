@@ -11,6 +11,7 @@ use anyhow::{Context, Result};
 use bridge::switch::Switch;
 use clock::Clock;
 use datapath::Datapath;
+use datapath_kernel::CoupledDatapath;
 use datapath_userspace::UserspaceDatapath;
 use placement::PlacedDatapath;
 use process::{Dirs, Signals};
@@ -202,8 +203,10 @@ fn assemble(args: &Args, dirs: &Dirs) -> Result<(Shared, Arc<Notify>)> {
     // The tiers above userspace, fastest first.
     let tiers = vec![datapath_tc::provider_slot(), datapath_bpf::provider_slot()];
     let placed = threads.then(|| PlacedDatapath::new(userspace.clone(), tiers));
-    let datapath: Arc<dyn Datapath> = match &placed {
-        Some(placed) => placed.clone(),
+    // The kernel's datapath joins when the database asks for it.
+    let coupled = placed.clone().map(|placed| CoupledDatapath::new(placed));
+    let datapath: Arc<dyn Datapath> = match &coupled {
+        Some(coupled) => coupled.clone(),
         None => userspace.clone(),
     };
     let underlay = Arc::new(Underlay::new(clock.clone()));
@@ -215,6 +218,7 @@ fn assemble(args: &Args, dirs: &Dirs) -> Result<(Shared, Arc<Notify>)> {
         switch,
         userspace,
         placed,
+        coupled,
         underlay,
         Services::default(),
         configuration,
@@ -425,6 +429,9 @@ fn finish(daemon: &Shared, exit: Exit) {
         Some(placed) if daemon.switch.bridges().next().is_none() => {
             placed.cleanup();
             daemon.configuration.remove_pins();
+            if let Some(kernel) = daemon.coupled.as_ref().and_then(|coupled| coupled.kernel()) {
+                kernel.cleanup();
+            }
         }
         _ => daemon.switch.datapath().shutdown(),
     }

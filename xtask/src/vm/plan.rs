@@ -24,8 +24,10 @@ type Row = (&'static str, &'static [&'static str], &'static [&'static str]);
 /// Tests that depend on the kernel.
 const DEFAULT: &[Row] = &[
     ("datapath-bpf", &["*"], &[]),
+    ("datapath-kernel", &["*"], &[]),
     ("netdev", &["*"], &[]),
     ("placement", &["*"], &[]),
+    ("slipswitch-tests", &["kernel_datapath"], &[]),
     ("slipswitch-tests", &["behaviour", "equivalence", "namespaces", "userspace"], &[]),
     ("slipswitch-tests", &["card"], &[]),
     ("slipswitch-tests", &["faults"], &["bpf::", "crash::", "devices::"]),

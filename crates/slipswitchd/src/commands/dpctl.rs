@@ -15,6 +15,7 @@ mod zone_limits;
 use super::{ANY, Answer, Commands};
 use crate::args::DummyLevel;
 use crate::daemon::Daemon;
+use datapath::Datapath;
 use unixctl::Invocation;
 
 /// Options and words of a `dpctl/` command.
@@ -107,6 +108,18 @@ fn is_datapath(daemon: &Daemon, name: &str) -> bool {
         _ => return false,
     };
     daemon.configuration.has_bridge_of_type(types)
+}
+
+/// The datapath that a command is about: one of the two where the kernel's is in use and `name` is
+/// of one, else both as one.
+fn named<'d>(daemon: &'d Daemon, name: Option<&str>) -> &'d dyn Datapath {
+    let coupled = daemon.coupled.as_ref();
+    let kernel = coupled.and_then(|coupled| coupled.kernel());
+    match (coupled, kernel, name) {
+        (Some(_), Some(kernel), Some(name)) if name == kernel.name() => &**kernel,
+        (Some(coupled), Some(_), Some(name)) if name == coupled.name() => &**coupled.own(),
+        _ => &**daemon.switch.datapath(),
+    }
 }
 
 /// Why the datapath called `name` cannot be opened, in the words of OVS where the kernel has no

@@ -3,7 +3,7 @@
 
 use crate::daemon::Daemon;
 use bridge::bridge::Bridge;
-use datapath::{PortInfo, PortKind};
+use datapath::{Datapath, PortInfo, PortKind};
 use hashbrown::HashMap;
 use openflow::PortNo;
 
@@ -46,6 +46,8 @@ impl PortNames {
 /// devices.
 pub(super) fn kind_text(daemon: &Daemon, kind: PortKind) -> &'static str {
     match kind {
+        PortKind::Vport => PortKind::System.as_str(),
+        PortKind::InternalVport => PortKind::Internal.as_str(),
         PortKind::Internal if datapath_type(daemon) == "netdev" => PortKind::Tap.as_str(),
         kind => kind.as_str(),
     }
@@ -58,8 +60,8 @@ pub(super) fn datapath_type(daemon: &Daemon) -> &str {
 }
 
 /// Ports in order of their numbers.
-pub(super) fn sorted(daemon: &Daemon) -> Vec<PortInfo> {
-    let mut ports = daemon.switch.datapath().ports();
+pub(super) fn sorted(datapath: &dyn Datapath) -> Vec<PortInfo> {
+    let mut ports = datapath.ports();
     ports.sort_by_key(|p| p.number);
     ports
 }

@@ -13,7 +13,7 @@ pub(super) fn register(commands: &Commands<'_>) {
 }
 
 fn tiers(daemon: &Daemon, wanted: Option<&str>) -> Answer {
-    let ports = sorted(daemon);
+    let ports = sorted(&**daemon.switch.datapath());
     if let Some(name) = wanted
         && ports.iter().all(|p| p.name != name)
     {

@@ -5,7 +5,7 @@ use super::address;
 use super::context::Context;
 use super::desired::{Desired, DesiredBridge};
 use super::state::{BridgeState, Remarks, SwitchState};
-use super::{controllers, device, fail, interfaces, mirrors};
+use super::{controllers, fail, interfaces, mirrors};
 use crate::args::DummyLevel;
 use crate::openflow::SharedControl;
 use bridge::mirror::MirrorOutput;
@@ -30,7 +30,7 @@ pub(super) fn sync(
 ) {
     let files = controllers::files(state);
     let hold = !state.restored;
-    let SwitchState { bridges: made, remarks, .. } = state;
+    let SwitchState { bridges: made, remarks, system_datapath: system, .. } = state;
     let mut makeable = |b: &DesiredBridge| {
         let known = is_known_type(&b.datapath_type, context.dummy);
         if !known {
@@ -57,21 +57,21 @@ pub(super) fn sync(
             if bridge.datapath_type != row.datapath_type {
                 change_type(context.switch, bridge, row);
             }
-            interfaces::remove_stale(context, bridge, row);
+            interfaces::remove_stale(context, system, bridge, row);
         }
     }
 
     let mut fresh = Vec::new();
     for (name, row) in &bridges {
         if !made.contains_key(*name) {
-            made.insert((*name).clone(), create(context, row, remarks));
+            made.insert((*name).clone(), create(context, row));
             fresh.push((*name).clone());
         }
     }
     for (name, row) in &bridges {
         if let Some(bridge) = made.get_mut(*name) {
             bridge.uuid = row.uuid;
-            interfaces::add_missing(context, bridge, row, remarks);
+            interfaces::add_missing(context, system, bridge, row, remarks);
         }
     }
     for (name, row) in &bridges {
@@ -88,14 +88,7 @@ pub(super) fn sync(
     }
 }
 
-fn create(context: &mut Context<'_>, row: &DesiredBridge, remarks: &mut Remarks) -> BridgeState {
-    if row.datapath_type == "system" && !device::is_dummy_datapath("system", context.dummy) {
-        remarks.info(format!(
-            "bridge {}: datapath_type system asks for the kernel's openvswitch datapath, which this version \
-             does not drive; Slipswitch's own datapath is used",
-            row.name
-        ));
-    }
+fn create(context: &mut Context<'_>, row: &DesiredBridge) -> BridgeState {
     let mac = row.hwaddr.unwrap_or_else(|| address::from_row(row.uuid));
     let id = row.datapath_id.unwrap_or_else(|| address::datapath_id(mac));
     if context.switch.bridges().next().is_none() {

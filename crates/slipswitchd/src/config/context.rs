@@ -8,6 +8,7 @@ use bridge::pipeline::Change;
 use bridge::snapshot::BridgeIndex;
 use bridge::switch::Switch;
 use clock::Clock;
+use datapath_kernel::CoupledDatapath;
 use datapath_userspace::UserspaceDatapath;
 use placement::PlacedDatapath;
 use process::Dirs;
@@ -29,6 +30,8 @@ pub struct Context<'a> {
     pub userspace: &'a UserspaceDatapath,
     /// The placement of flows and ports in tiers; `None` in dummy mode.
     pub placed: Option<&'a Arc<PlacedDatapath>>,
+    /// The switch's datapath and the kernel's as one; `None` in dummy mode.
+    pub coupled: Option<&'a Arc<CoupledDatapath>>,
     /// Routes and neighbours of the network that carries tunnels.
     pub underlay: &'a Underlay,
     /// The switch's clock.

@@ -79,6 +79,8 @@ pub(super) struct Tunables {
     pub tcx_peer: bool,
     /// `tunnel-helper`: tunnel devices of the kernel help the tunnel ports.
     pub tunnel_helper: bool,
+    /// `system-datapath`: bridges of the type `system` are on `openvswitch.ko`.
+    pub kernel_datapath: bool,
     /// `bpf-max-flows` and `bpf-max-masks`: sizes of the shared tables, read when they are made.
     pub bpf_sizes: (Option<u64>, Option<u64>),
     /// `upcall-cpu-percent`: see [`datapath_userspace::Config::upcall_share`], in percent of one
@@ -137,6 +139,7 @@ impl Default for Tunables {
             bpf_offload: true,
             tcx_peer: true,
             tunnel_helper: true,
+            kernel_datapath: false,
             bpf_sizes: (None, None),
             upcall_cpu_percent: None,
             ct_upcall_cpu_percent: None,
@@ -356,6 +359,20 @@ impl OtherConfigReader<'_> {
         }
         self.map.bool(key, default)
     }
+
+    /// Returns true when `system-datapath` asks for the kernel's.
+    fn system_datapath(&mut self) -> bool {
+        match self.map.get("system-datapath") {
+            Some("kernel") => true,
+            None | Some("own") => false,
+            Some(text) => {
+                self.remarks.push(format!(
+                    "other_config:system-datapath \"{text}\" is neither own nor kernel, own is taken"
+                ));
+                false
+            }
+        }
+    }
 }
 
 fn tunables(root: &Row, remarks: &mut Vec<String>) -> Tunables {
@@ -381,6 +398,7 @@ fn tunables(root: &Row, remarks: &mut Vec<String>) -> Tunables {
         bpf_offload: other.switch("bpf-offload", defaults.bpf_offload),
         tcx_peer: other.switch("tcx-peer", defaults.tcx_peer),
         tunnel_helper: other.switch("tunnel-helper", defaults.tunnel_helper),
+        kernel_datapath: other.system_datapath(),
         bpf_sizes: (other.number("bpf-max-flows"), other.number("bpf-max-masks")),
         upcall_cpu_percent: other.number("upcall-cpu-percent"),
         ct_upcall_cpu_percent: other.number("ct-upcall-cpu-percent"),

@@ -10,6 +10,7 @@ use super::context::Context;
 use super::desired::{DesiredBridge, DesiredInterface};
 use super::device::{self, Form};
 use super::state::{BridgeState, InterfaceState, Remarks};
+use super::system_datapath::SystemDatapath;
 use super::vlan;
 use crate::args::DummyLevel;
 use bridge::connection::PortEvent;
@@ -18,6 +19,7 @@ use bridge::snapshot::BridgeIndex;
 use bridge::switch::{PortRequest, Switch};
 use bridge::tunnel;
 use datapath::{PortKind, PortSpec};
+use datapath_kernel::NUMBERING;
 use openflow::PortNo;
 use packet::Mac;
 use std::collections::{BTreeMap, BTreeSet};
@@ -42,6 +44,7 @@ fn requested(wanted: &DesiredInterface) -> Option<u32> {
 /// is gone.
 pub(super) fn remove_stale(
     context: &mut Context<'_>,
+    system: &SystemDatapath,
     bridge: &mut BridgeState,
     wanted: &DesiredBridge,
 ) {
@@ -51,9 +54,7 @@ pub(super) fn remove_stale(
     let mut change: Vec<(String, Arc<tunnel::Config>)> = Vec::new();
     for (name, state) in &bridge.interfaces {
         let Some(number) = state.number else { continue };
-        let form = rows
-            .get(name.as_str())
-            .map(|row| device::form(row, &wanted.name, &wanted.datapath_type, context.dummy));
+        let form = rows.get(name.as_str()).map(|row| system.form(row, wanted, context.dummy));
         let as_wanted = match (&form, &state.form) {
             // Other options of a tunnel leave the port in place.
             (
@@ -167,6 +168,7 @@ fn bridge_name(switch: &Switch, index: BridgeIndex) -> String {
 /// Opens the wanted ports that are not open.
 pub(super) fn add_missing(
     context: &mut Context<'_>,
+    system: &SystemDatapath,
     bridge: &mut BridgeState,
     wanted: &DesiredBridge,
     remarks: &mut Remarks,
@@ -194,7 +196,7 @@ pub(super) fn add_missing(
         }
         let last = state.last.take().or(row.ofport);
         *state = InterfaceState { uuid: row.uuid, last, ..InterfaceState::default() };
-        let form = match device::form(row, &wanted.name, &wanted.datapath_type, context.dummy) {
+        let form = match system.form(row, wanted, context.dummy) {
             Ok(form) => form,
             Err(error) => {
                 remarks.warn(format!("bridge {}: {error}", wanted.name));
@@ -241,8 +243,8 @@ fn request(
     // An internal port starts with the row's address, otherwise with one that is the same each time.
     // A port that outlived an earlier daemon keeps its address until `configure` sets the row's.
     let mac = match kind {
-        PortKind::Internal | PortKind::DummyInternal if is_local => None,
-        PortKind::Internal => row.mac.or(row.uuid.map(from_row)),
+        PortKind::Internal | PortKind::DummyInternal | PortKind::InternalVport if is_local => None,
+        PortKind::Internal | PortKind::InternalVport => row.mac.or(row.uuid.map(from_row)),
         PortKind::DummyInternal => row.mac,
         _ => None,
     };
@@ -374,6 +376,7 @@ pub(super) fn configure(
         }
         if state.placing != row.placing()
             && let (Some(placed), Some(dp_port)) = (context.placed, dp_port)
+            && NUMBERING.to_kernel(dp_port).is_none()
         {
             let spec = PortSpec {
                 name: row.name.clone(),

@@ -4,6 +4,7 @@
 use super::counts::Counts;
 use super::desired::{DesiredController, DesiredTable, FailMode, Map, Tunables};
 use super::device::Form;
+use super::system_datapath::SystemDatapath;
 use super::tracking::{DesiredTracking, PolicyNumbers};
 use super::tunnel_helpers::TunnelHelpers;
 use crate::openflow::{Connector, Listener};
@@ -61,6 +62,8 @@ pub(super) struct SwitchState {
     /// True once `flow-restore-wait` was false. The setting is ignored from then on: a person who
     /// sets it later prepares the next start, and must not lose the controllers of this run.
     pub restored: bool,
+    /// The datapath of bridges of the type `system`.
+    pub system_datapath: SystemDatapath,
     /// True when the last transaction took no effect.
     pub unwritten: Rc<Cell<bool>>,
     /// Reason for which the database refused the last transaction that it answered, as logged.
@@ -174,7 +177,10 @@ impl InterfaceState {
     pub fn is_internal(&self) -> bool {
         matches!(
             &self.form,
-            Some(Form::Device { kind: PortKind::Internal | PortKind::DummyInternal, .. })
+            Some(Form::Device {
+                kind: PortKind::Internal | PortKind::DummyInternal | PortKind::InternalVport,
+                ..
+            })
         )
     }
 

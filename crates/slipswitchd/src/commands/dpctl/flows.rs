@@ -5,7 +5,7 @@
 //! No rule explains a flow that is added here. The next revalidation after a change of the tables
 //! removes it, as in OVS.
 
-use super::{Dpctl, INVALID, NO_ENTRY, TOO_LONG, Words, failure, no_datapath, require};
+use super::{Dpctl, INVALID, NO_ENTRY, TOO_LONG, Words, failure, named, no_datapath, require};
 use crate::commands::Answer;
 use crate::commands::flow_line::{LineStyle, TypeFilter, flow_line, stats_text};
 use crate::commands::ports::PortNames;
@@ -145,6 +145,7 @@ fn with_equals(text: &str) -> String {
 
 fn dump(daemon: &Daemon, mut words: Words<'_>) -> Answer {
     require(daemon)?;
+    let datapath = named(daemon, words.rest.first().copied());
     words.skip_datapath(daemon);
     let names = PortNames::of_datapath(daemon);
     let filter = DumpFilter::parse(&words.rest, &names)?;
@@ -156,7 +157,7 @@ fn dump(daemon: &Daemon, mut words: Words<'_>) -> Answer {
     let style = LineStyle { verbose: words.verbose, names: shown, dpctl: true };
     let now = daemon.clock.now();
     let mut out = String::new();
-    for flow in daemon.switch.datapath().dump().iter().filter(|f| filter.admits(f)) {
+    for flow in datapath.dump().iter().filter(|f| filter.admits(f)) {
         if out.is_empty() && filter.thread.is_none() {
             out.push_str("flow-dump from the main thread:\n");
         }

@@ -2,12 +2,13 @@
 //! The datapath and its ports: `show`, `dump-dps`, `set-if`, sizes and offload statistics.
 
 use super::{
-    Dpctl, NO_DEVICE, NOT_SUPPORTED, exists, failure, is_datapath, no_datapath, opening_error,
+    Dpctl, NO_DEVICE, NOT_SUPPORTED, exists, failure, is_datapath, named, no_datapath,
+    opening_error,
 };
 use crate::commands::ports::{kind_text, sorted};
 use crate::commands::{ANY, Answer};
 use crate::daemon::Daemon;
-use datapath::PortInfo;
+use datapath::{Datapath, PortInfo, PortKind};
 use netdev::DeviceStats;
 use placement::OffloadStats;
 use std::fmt::Write as _;
@@ -15,19 +16,25 @@ use std::fmt::Write as _;
 pub(super) fn register(dpctl: &Dpctl<'_>) {
     dpctl.add("dump-dps", 0, 0, |daemon, _| {
         Ok(if exists(daemon) {
-            format!("{}\n", daemon.switch.datapath().name())
+            let kernel = daemon.coupled.as_ref().and_then(|coupled| coupled.kernel());
+            let kernel = kernel.map(|kernel| format!("{}\n", kernel.name()));
+            format!("{}\n{}", daemon.switch.datapath().name(), kernel.unwrap_or_default())
         } else {
             String::new()
         })
     });
     dpctl.add("show", 0, ANY, |daemon, words| {
         if words.rest.is_empty() {
-            return Ok(if exists(daemon) { show(daemon, words.statistics) } else { String::new() });
+            return Ok(if exists(daemon) {
+                show(daemon, &**daemon.switch.datapath(), words.statistics)
+            } else {
+                String::new()
+            });
         }
         let (mut out, mut has_failed) = (String::new(), false);
         for name in words.rest {
             if is_datapath(daemon, name) {
-                out.push_str(&show(daemon, words.statistics));
+                out.push_str(&show(daemon, named(daemon, Some(name)), words.statistics));
             } else {
                 let what = format!("opening datapath {name} failed");
                 out.push_str(&failure(&what, opening_error(daemon, name)));
@@ -66,8 +73,7 @@ fn open(daemon: &Daemon, name: &str) -> Result<(), String> {
     Err(failure(&format!("Opening datapath {name} failed"), opening_error(daemon, name)))
 }
 
-fn show(daemon: &Daemon, statistics: bool) -> String {
-    let datapath = daemon.switch.datapath();
+fn show(daemon: &Daemon, datapath: &dyn Datapath, statistics: bool) -> String {
     let lookups = datapath.lookups();
     let mut out = format!(
         "{}:\n  lookups: hit:{} missed:{} lost:{}\n  flows: {}\n",
@@ -77,7 +83,7 @@ fn show(daemon: &Daemon, statistics: bool) -> String {
         lookups.lost,
         lookups.flows,
     );
-    for port in sorted(daemon) {
+    for port in sorted(datapath) {
         let _ = write!(out, "  port {}: {}", port.number, port.name); // a String takes all writes
         match port_kind(daemon, &port) {
             "system" => {}
@@ -129,6 +135,9 @@ fn offload_text(datapath: &str, stats: &OffloadStats) -> String {
 
 /// The type that the database gave a port, else that of its device.
 fn port_kind(daemon: &Daemon, port: &PortInfo) -> &'static str {
+    if matches!(port.kind, PortKind::Vport | PortKind::InternalVport) {
+        return kind_text(daemon, port.kind); // the kernel's ports are not made from TAP devices
+    }
     let configured = daemon
         .switch
         .bridges()
@@ -186,7 +195,7 @@ fn set_interfaces(daemon: &Daemon, words: &[&str]) -> Answer {
     if !is_datapath(daemon, name) {
         return Err(failure("opening datapath", opening_error(daemon, name)));
     }
-    let ports = sorted(daemon);
+    let ports = sorted(&**daemon.switch.datapath());
     let problems: String = interfaces
         .iter()
         .filter_map(|spec| set_interface(daemon, &ports, name, spec).err())

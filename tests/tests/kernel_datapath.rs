@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Bridges on `openvswitch.ko` (`other_config:system-datapath=kernel`). Needs root, and for most
+//! tests the module: the guests of `cargo xtask vm` have it.
+
+use slipswitch_tests::harness::{
+    Host, Kind, Mode, Options, Switch, patient, skip, wait_until, without_root,
+};
+use std::time::Duration;
+
+/// Time for a change to take effect, of `patient`.
+const SOON: Duration = Duration::from_secs(10);
+
+/// A switch that asks for the kernel's datapath, with a bridge `br0`; `None`: it said why not.
+fn switch() -> Option<Switch> {
+    if without_root() {
+        return None;
+    }
+    let options = Options { kernel_datapath: true, ..Options::new(Kind::Slipswitch, Mode::Real) };
+    let switch = Switch::with(options);
+    // Loads the module where there is one.
+    if !switch.netns().run("ovs-dpctl dump-dps").ok() || !has_module() {
+        skip("the kernel has no openvswitch.ko");
+        return None;
+    }
+    switch.vsctl("set open_vswitch . other_config:system-datapath=kernel -- add-br br0");
+    Some(switch)
+}
+
+fn has_module() -> bool {
+    std::path::Path::new("/sys/module/openvswitch").exists()
+}
+
+/// Two hosts on `br0`.
+fn pair() -> Option<(Switch, Host, Host)> {
+    let switch = switch()?;
+    let a = switch.host_on("br0", "h1", "10.0.0.1/24");
+    let b = switch.host_on("br0", "h2", "10.0.0.2/24");
+    assert_eq!(switch.vsctl("get interface h1 error"), "[]\n", "{}", switch.story());
+    Some((switch, a, b))
+}
+
+/// The kernel's megaflows, as Open vSwitch's own tool shows them.
+fn kernel_flows(switch: &Switch) -> String {
+    switch.netns().sh("ovs-dpctl dump-flows -m system@ovs-system")
+}
+
+#[test]
+fn without_the_module_the_interface_says_so_and_others_work() {
+    if without_root() {
+        return;
+    }
+    if has_module() {
+        skip("the kernel has openvswitch.ko");
+        return;
+    }
+    let options = Options { kernel_datapath: true, ..Options::new(Kind::Slipswitch, Mode::Real) };
+    let switch = Switch::with(options);
+    switch.vsctl("set open_vswitch . other_config:system-datapath=kernel -- add-br br0");
+    let error = switch.vsctl("get interface br0 error");
+    assert!(error.contains("openvswitch.ko is not loaded: run"), "{error}");
+    switch.vsctl("add-br br1 -- set bridge br1 datapath_type=netdev");
+    assert_eq!(switch.vsctl("get interface br1 error"), "[]\n");
+    let a = switch.host_on("br1", "h1", "10.0.0.1/24");
+    let _b = switch.host_on("br1", "h2", "10.0.0.2/24");
+    assert!(a.reaches("10.0.0.2", patient(SOON)), "{}", switch.story());
+    switch.vsctl("remove open_vswitch . other_config system-datapath");
+    assert_eq!(switch.vsctl("get interface br0 error"), "[]\n");
+}
+
+#[test]
+fn packets_go_through_the_kernel() {
+    let Some((switch, a, _b)) = pair() else { return };
+    assert!(a.reaches("10.0.0.2", patient(SOON)), "{}", switch.story());
+    assert_eq!(a.ping("10.0.0.2", 5), 5, "{}", switch.story());
+    let flows = kernel_flows(&switch);
+    assert!(flows.contains("in_port(h1)") && flows.contains("actions:h2"), "{flows}");
+    let own = switch.appctl("dpctl/dump-flows system@ovs-system");
+    assert!(own.contains("eth_type(0x0800)"), "{own}");
+    assert_eq!(switch.appctl("dpctl/dump-flows netdev@ovs-netdev"), "");
+    assert!(switch.appctl("dpctl/show system@ovs-system").contains(": h1\n"));
+    assert!(switch.appctl("dpctl/show system@ovs-system").contains(": br0 (internal)\n"));
+    let shown = switch.netns().sh("ovs-dpctl show");
+    assert!(shown.contains("port 1:") && shown.contains("br0 (internal)"), "{shown}");
+    // The bridge's own port is the kernel's device.
+    let here = switch.netns();
+    here.sh("ip addr add 10.0.0.9/24 dev br0 && ip link set br0 up");
+    assert!(a.reaches("10.0.0.9", patient(SOON)), "{}", switch.story());
+    assert_eq!(a.ping("10.0.0.9", 3), 3);
+    assert_eq!(switch.warnings(), Vec::<String>::new());
+}
+
+#[test]
+fn rules_change_what_the_kernel_does() {
+    let Some((switch, a, _b)) = pair() else { return };
+    assert!(a.reaches("10.0.0.2", patient(SOON)), "{}", switch.story());
+    switch.flows("br0", "priority=5,icmp actions=drop\npriority=1 actions=normal\n");
+    assert_eq!(a.ping("10.0.0.2", 2), 0, "all are lost: {}", kernel_flows(&switch));
+    let stats = switch.ofctl("dump-flows br0 icmp");
+    assert!(stats.contains("n_packets=2"), "{stats}");
+    switch.flows(
+        "br0",
+        "priority=9,arp actions=normal\n\
+         priority=5,ct_state=-trk,ip actions=ct(table=0)\n\
+         priority=5,ct_state=+trk+new,ip,in_port=h1 actions=ct(commit),normal\n\
+         priority=5,ct_state=+trk+est,ip actions=normal\n\
+         priority=1 actions=drop\n",
+    );
+    assert_eq!(a.ping("10.0.0.2", 3), 3, "{}\n{}", kernel_flows(&switch), switch.story());
+    let flows = kernel_flows(&switch);
+    assert!(flows.contains("recirc(0x") && flows.contains("ct"), "{flows}");
+    // Packets of a controller's.
+    switch
+        .ofctl("packet-out br0 in_port=controller,packet=ffffffffffff0200000000011234,actions=h2");
+}
+
+#[test]
+fn rules_that_leave_vlan_headers_open_have_megaflows() {
+    let Some((switch, a, _b)) = pair() else { return };
+    assert!(a.reaches("10.0.0.2", patient(SOON)), "{}", switch.story());
+    switch.flows("br0", "in_port=h1 actions=h2\nin_port=h2 actions=h1\n");
+    let misses = || {
+        let show = switch.appctl("dpctl/show system@ovs-system");
+        let word = show.split_whitespace().find_map(|word| word.strip_prefix("missed:"));
+        word.and_then(|n| n.parse::<u32>().ok()).unwrap_or_else(|| panic!("{show}"))
+    };
+    assert_eq!(a.ping("10.0.0.2", 1), 1);
+    let before = misses();
+    assert_eq!(a.ping("10.0.0.2", 10), 10);
+    // ARP may make one in each direction.
+    assert!(misses() - before <= 4, "{before}, {}: {}", misses(), kernel_flows(&switch));
+}
+
+#[test]
+fn megaflows_outlive_the_daemon_and_are_adopted() {
+    let Some((mut switch, a, _b)) = pair() else { return };
+    assert!(a.reaches("10.0.0.2", patient(SOON)), "{}", switch.story());
+    assert_eq!(a.ping("10.0.0.2", 2), 2);
+    switch.kill_daemon();
+    assert_eq!(a.ping("10.0.0.2", 3), 3, "the kernel goes on: {}", kernel_flows(&switch));
+    switch.start_daemon();
+    assert_eq!(a.ping("10.0.0.2", 3), 3, "{}", switch.story());
+    let ports = switch.netns().sh("ovs-dpctl show");
+    assert!(ports.contains("port 1:"), "{ports}");
+    switch.vsctl("del-port br0 h2");
+    let is_gone = wait_until(patient(SOON), || !switch.netns().sh("ovs-dpctl show").contains("h2"));
+    assert!(is_gone, "{}", switch.netns().sh("ovs-dpctl show"));
+    switch.appctl("exit --cleanup");
+    switch.wait_for_end();
+    assert_eq!(switch.netns().run("ovs-dpctl dump-dps").stdout, "");
+}
+
+#[test]
+fn a_bridge_moves_between_the_datapaths() {
+    let Some((switch, a, _b)) = pair() else { return };
+    assert!(a.reaches("10.0.0.2", patient(SOON)), "{}", switch.story());
+    switch.vsctl("set bridge br0 datapath_type=netdev");
+    assert!(a.reaches("10.0.0.2", patient(SOON)), "{}", switch.story());
+    assert!(!switch.netns().sh("ovs-dpctl show").contains("h1"));
+    switch.vsctl("set bridge br0 datapath_type=system");
+    assert!(a.reaches("10.0.0.2", patient(SOON)), "{}", switch.story());
+    assert!(switch.netns().sh("ovs-dpctl show").contains("h1"));
+    switch.vsctl(
+        "--no-wait add-port br0 t0 -- set interface t0 type=vxlan options:remote_ip=10.9.9.9",
+    );
+    let error = || switch.vsctl("get interface t0 error");
+    assert!(wait_until(patient(SOON), || error().contains("not made on openvswitch.ko")));
+}
