@@ -20,6 +20,7 @@ mod difference;
 mod flow_text;
 mod fragments;
 mod input;
+mod kernel_datapath;
 mod netlink;
 mod odp_text;
 mod openflow;
@@ -109,6 +110,13 @@ pub const TARGETS: &[Target] = &[
         seeds: seeds::requests,
         words: words::json,
         longest: 1024,
+    },
+    Target {
+        name: "kernel_datapath",
+        run: kernel_datapath::run,
+        seeds: seeds::kernel_messages,
+        words: words::none,
+        longest: 2048,
     },
     Target {
         name: "netlink",

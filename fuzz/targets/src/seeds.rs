@@ -286,6 +286,39 @@ fn filter() -> Vec<u8> {
     ::netlink::Request::new(44, 0, &filter.message()).finish(0)
 }
 
+/// Seeds of `kernel_datapath`: an upcall of each kind and a megaflow, as
+/// include/uapi/linux/openvswitch.h says.
+pub fn kernel_messages() -> Vec<Vec<u8>> {
+    let number = |n: u32| n.to_ne_bytes();
+    let frame = Frame::ethernet([2, 0, 0, 0, 0, 2], [2, 0, 0, 0, 0, 1])
+        .ipv4([10, 0, 0, 1].into(), [10, 0, 0, 2].into(), 64)
+        .udp(1, 53)
+        .finish();
+    let metadata = [attribute(3, &number(1)), attribute(20, &number(0))].concat();
+    let mut cookie = vec![0; 48];
+    cookie[0] = 5;
+    let upcall = |command: u8, cookie: &[u8]| {
+        let parts = [attribute(1, &frame), attribute(2, &metadata), attribute(4, cookie)];
+        [vec![command, 1, 0, 0, 9, 0, 0, 0], parts.concat()].concat()
+    };
+    let ethernet = attribute(4, &[2; 12]);
+    let ipv4 = attribute(7, &[10, 0, 0, 1, 10, 0, 0, 2, 17, 0, 64, 0]);
+    let key = [metadata.clone(), ethernet, attribute(6, &[8, 0]), ipv4].concat();
+    let every = |kind, length| attribute(kind, &vec![0xff; length]);
+    let mask = [every(3, 4), every(20, 4), attribute(4, &[0; 12]), every(6, 2), every(7, 12)];
+    let actions = [attribute(1, &number(2)), attribute(7, &number(5)), attribute(16, &[])];
+    let megaflow = [
+        attribute(9, &[7; 16]),
+        attribute(1, &key),
+        attribute(7, &mask.concat()),
+        attribute(2, &actions.concat()),
+        attribute(3, &[1; 16]),
+        attribute(5, &[1; 8]),
+    ];
+    let megaflow = [vec![1, 1, 0, 0, 9, 0, 0, 0], megaflow.concat()].concat();
+    vec![upcall(1, &[]), upcall(2, &cookie), megaflow]
+}
+
 /// An attribute of a netlink message.
 fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
     let mut bytes = ((4 + value.len()) as u16).to_ne_bytes().to_vec(); // short ones
