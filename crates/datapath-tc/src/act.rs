@@ -101,7 +101,7 @@ pub struct Nat {
     pub ports: Option<(u16, u16)>,
 }
 
-/// What `ct` does.
+/// The parameters of `ct`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Ct {
     /// Puts the connection into the table.
@@ -114,7 +114,7 @@ pub struct Ct {
     pub mark: (u32, u32),
     /// Label and its mask, as the kernel stores them.
     pub label: ([u8; 16], [u8; 16]),
-    /// Translation.
+    /// The translation of addresses; `None` for none.
     pub nat: Option<Nat>,
 }
 
@@ -142,7 +142,7 @@ pub enum Act {
         tpid: u16,
         /// VLAN id.
         vid: u16,
-        /// Priority.
+        /// The priority in the header, from 0 to 7.
         priority: u8,
     },
     /// Takes the outermost MPLS entry off.
@@ -204,7 +204,7 @@ fn general_and(action: i32, word: u32) -> Vec<u8> {
     bytes
 }
 
-/// The word of `tc_gen` and the one behind it.
+/// The action in `tc_gen`, and the word after the structure.
 fn action_of(parameters: &[u8]) -> Option<(i32, u32)> {
     let action = i32::from_ne_bytes(array(parameters.get(8..)?)?);
     let behind = parameters.get(20..).and_then(array::<4>).map_or(0, u32::from_ne_bytes);
@@ -296,7 +296,7 @@ impl Act {
 
     /// Reads the options of an action of this kind.
     fn read(kind: &str, options: &[u8]) -> Option<Act> {
-        // `csum`, `ct` and `police` have their parameters first, others behind the times.
+        // `csum`, `ct` and `police` have their parameters first, others after the times.
         let parameters = match kind {
             "csum" | "ct" | "police" => find(options, 1)?,
             "pedit" => find(options, 4)?,
@@ -362,7 +362,7 @@ pub fn write(bytes: &mut Vec<u8>, acts: &[Act], cookie: [u8; 16]) {
 }
 
 /// Reads the actions of a filter, and the cookie of the last. `None` when one is of a kind or a form
-/// that [`write`] does not make.
+/// that [`write()`] does not make.
 pub fn parse(bytes: &[u8]) -> Option<(Vec<Act>, Option<[u8; 16]>)> {
     let (mut acts, mut cookie) = (Vec::new(), None);
     for (_, act) in read(bytes) {

@@ -44,7 +44,7 @@ pub enum Target {
     Host(u32),
 }
 
-/// What an encoder has to know about the switch.
+/// The facts about the switch that an encoder needs.
 pub trait Switch {
     /// The device of a port; `None` when it has none that TC can send to.
     fn target(&self, port: PortNo) -> Option<Target>;
@@ -67,9 +67,9 @@ pub struct Encoded {
     pub protocol: u16,
     /// The chain.
     pub chain: u32,
-    /// What it matches.
+    /// The keys that it compares.
     pub keys: Keys,
-    /// What it does.
+    /// The actions on its packets.
     pub acts: Vec<Act>,
 }
 

@@ -62,7 +62,7 @@ pub struct Place {
     pub handle: u32,
 }
 
-/// Who runs a filter, as asked.
+/// The places that run a filter, as asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum Policy {
     /// The card if it can, and the kernel.
@@ -88,13 +88,13 @@ mod flag {
 pub struct Filter {
     /// Where it is.
     pub place: Place,
-    /// What it matches.
+    /// The keys that it compares.
     pub keys: Keys,
-    /// What it does with matching packets.
+    /// The actions on matching packets.
     pub acts: Vec<Act>,
     /// The owner's mark on the last action: a flow's identity.
     pub cookie: [u8; 16],
-    /// Who runs it.
+    /// The places that run it.
     pub policy: Policy,
 }
 
@@ -229,7 +229,7 @@ fn filter(place: Place, options: &[u8], flags: u32) -> Option<Filter> {
     Some(Filter { place, keys, acts, cookie: cookie?, policy })
 }
 
-/// `TCA_STATS_BASIC`, `TCA_STATS_BASIC_HW` and `TCA_STATS_PKT64`, which is behind the one that it is of.
+/// `TCA_STATS_BASIC`, `TCA_STATS_BASIC_HW` and `TCA_STATS_PKT64`, which follows the one that it belongs to.
 const BASIC: u16 = 1;
 const BASIC_HW: u16 = 7;
 const PACKETS: u16 = 8;

@@ -39,7 +39,7 @@ keys! {
     EthDst = 4, 5, Bytes(6);
     /// Ethernet source.
     EthSrc = 6, 7, Bytes(6);
-    /// Ethernet type behind the VLAN headers that the filter matches; of the frame without.
+    /// Ethernet type after the VLAN headers that the filter matches; of the frame without.
     EthType = 8, 0, Bytes(2);
     /// IP protocol.
     IpProto = 9, 0, Bytes(1);
@@ -63,7 +63,7 @@ keys! {
     VlanId = 23, 0, Bytes(2);
     /// Its priority, 3 bits.
     VlanPrio = 24, 0, Bytes(1);
-    /// Ethernet type behind it.
+    /// Ethernet type after it.
     VlanEthType = 25, 0, Bytes(2);
     /// Tunnel key.
     EncKeyId = 26, 0, Bytes(4);
@@ -121,7 +121,7 @@ keys! {
     CvlanId = 77, 0, Bytes(2);
     /// Its priority.
     CvlanPrio = 78, 0, Bytes(1);
-    /// Ethernet type behind it.
+    /// Ethernet type after it.
     CvlanEthType = 79, 0, Bytes(2);
     /// Outer type of service.
     EncIpTos = 80, 81, Bytes(1);
@@ -154,7 +154,7 @@ pub mod ct {
     pub const ESTABLISHED: u16 = 2;
     /// Of a connection that another one expects.
     pub const RELATED: u16 = 4;
-    /// Tracked.
+    /// The connection tracker has seen the packet.
     pub const TRACKED: u16 = 8;
     /// Of no connection that there may be.
     pub const INVALID: u16 = 16;
@@ -178,7 +178,7 @@ pub struct Masked {
     pub mask: Vec<u8>,
 }
 
-/// What a filter matches.
+/// The keys that a filter compares.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Keys(BTreeMap<Key, Masked>);
 

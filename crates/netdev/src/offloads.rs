@@ -164,7 +164,7 @@ impl Ethtool {
         if let Some(block) = change.blocks.get_mut(block) {
             *block = [bit; 2];
         }
-        // SAFETY: the kernel reads `size` blocks and writes nothing behind the fixed part.
+        // SAFETY: the kernel reads `size` blocks and writes nothing after the fixed part.
         unsafe { ethtool(self.socket(), name, &mut change)? };
         self.offload(name, feature)
     }

@@ -37,8 +37,8 @@ impl Slot {
         }
     }
 
-    /// Returns the reason for which the provider is absent, where flows and ports mention it. That an
-    /// optional provider is off is the ordinary case.
+    /// Returns the reason for which the provider is absent, where flows and ports mention it. An
+    /// optional provider is off in the ordinary case, which is not mentioned.
     pub(crate) fn shown_absence(&self) -> Option<&Reason> {
         let is_off =
             |reason: &&Reason| self.spec.is_optional && reason.refusal == Refusal::TierDisabled;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Actions.
+//! From the actions of a megaflow to those of a filter.
 
 use super::{Refused, Switch, Target, no_action};
 use crate::act::{Act, Ct, Direction, Edit, LAST_CHAIN, Layer, Nat, checksum};
@@ -196,7 +196,7 @@ impl Encoder<'_> {
             }
             Set::Tcp { src, dst } => self.ports(Layer::Tcp, src, dst),
             Set::Udp { src, dst } => self.ports(Layer::Udp, src, dst),
-            Set::Sctp { .. } => return Err(no_action("TC does not compute SCTP's checksum anew")),
+            Set::Sctp { .. } => return Err(no_action("TC does not compute the checksum of SCTP")),
             Set::Icmp { .. } => return Err(no_action("TC does not set type and code of ICMP")),
             Set::Arp { .. } => return Err(no_action("TC does not set fields of ARP")),
             Set::Nd { .. } | Set::NdExtensions { .. } => {

@@ -24,7 +24,7 @@ const UDP: u8 = 17;
 const ICMPV6: u8 = 58;
 const SCTP: u8 = 132;
 
-/// What a match becomes.
+/// The parts of a filter that come from a match.
 pub struct Matched {
     pub protocol: u16,
     pub chain: u32,
@@ -293,7 +293,7 @@ impl Encoder<'_> {
         Ok(protocol)
     }
 
-    /// VLAN headers; their keys, but not the Ethernet types behind them.
+    /// VLAN headers; their keys, but not the Ethernet types after them.
     fn vlans(&mut self) -> Result<Tags, Refused> {
         let [outer, inner] = self.key.vlans;
         let [outer_mask, inner_mask] = self.mask.0.vlans;
@@ -302,7 +302,7 @@ impl Encoder<'_> {
         let outer = match tag(outer, outer_mask)? {
             Tag::Any if inner_mask != none => {
                 return Err(no_key(
-                    "flower matches an inner VLAN header behind one that it matches",
+                    "flower matches an inner VLAN header after one that it matches",
                 ));
             }
             Tag::Any => return Ok(Tags::Any),
@@ -312,7 +312,7 @@ impl Encoder<'_> {
         self.tag(&outer, [Key::VlanId, Key::VlanPrio]);
         match tag(inner, inner_mask)? {
             Tag::Any => Ok(Tags::One(outer.tpid)),
-            // The Ethernet type behind the header says so.
+            // The Ethernet type after the header says so.
             Tag::None if self.mask.0.dl_type.get() != 0 => Ok(Tags::One(outer.tpid)),
             Tag::None => {
                 Err(no_key("a filter for packets with one VLAN header needs their Ethernet type"))
@@ -457,11 +457,11 @@ impl Encoder<'_> {
     }
 }
 
-/// What a match demands of VLAN headers.
+/// The VLAN headers that a match demands.
 enum Tags {
-    /// Nothing.
+    /// Any number of headers.
     Any,
-    /// None.
+    /// No header.
     None,
     /// One or more, the outermost with this tag protocol.
     One(u16),
@@ -469,7 +469,7 @@ enum Tags {
     Two(u16, u16),
 }
 
-/// What a match demands of one VLAN header.
+/// The VLAN header that a match demands at one place.
 enum Tag {
     Any,
     None,
