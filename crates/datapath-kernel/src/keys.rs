@@ -600,6 +600,10 @@ pub fn decode_match(key: &[u8], mask: &[u8]) -> Option<Match> {
     let mut reader = Reader { key: Key::default(), fitness, is_mask: true };
     reader.layer(mask, 0)?;
     let mut mask = Mask(reader.key);
+    let ethertype = key.dl_type.get();
+    if mask.0.dl_type.get() != 0 && ethertype < ethertype::FIRST && ethertype != ethertype::NONE {
+        return None; // no packet has such a type
+    }
     // The kernel compares these without an attribute.
     mask.0.in_port = u32::MAX.into();
     mask.0.packet_type = u32::MAX.into();

@@ -223,7 +223,7 @@ mod tests {
         for (i, refusal) in Refusal::ALL.into_iter().enumerate() {
             assert_eq!(refusal as usize, i);
         }
-        assert_eq!(Refusal::CardOff as usize + 1, Refusal::ALL.len(), "the last one");
+        assert_eq!(Refusal::TagsOpen as usize + 1, Refusal::ALL.len(), "the last one");
         let names: BTreeSet<_> = Refusal::ALL.into_iter().map(Refusal::name).collect();
         assert_eq!(names.len(), Refusal::ALL.len());
         assert!(Refusal::ALL.into_iter().all(|r| !r.meaning().is_empty()));

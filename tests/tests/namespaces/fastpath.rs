@@ -149,7 +149,11 @@ fn an_interface_can_be_kept_in_userspace() {
     sees(&switch, &["in_port(h1)", "dp:tcx"]);
     switch.vsctl("set interface h1 other_config:tier=fast");
     let error = || switch.vsctl("get interface h1 error");
-    assert!(wait_until(SOON, || error().contains("auto, xdp, tcx and userspace")), "{}", error());
+    assert!(
+        wait_until(SOON, || error().contains("auto, tc, xdp, tcx and userspace")),
+        "{}",
+        error()
+    );
 }
 
 #[test]
