@@ -185,6 +185,19 @@ impl Match {
         rest
     }
 
+    /// Returns the first matched field whose prerequisites are not asked for (OpenFlow 1.5.1, 7.2.3.6).
+    pub fn unmet_prerequisite(&self) -> Option<Field> {
+        let is_used = |field: &Field| field.load(&self.mask.0) != 0;
+        let holds = |field: &Field| field.prerequisite().holds_for_match(self);
+        // Fields that share a place are each other's, so only a field that no other one of the same
+        // place stands in for is missing its prerequisites.
+        let stands_in = |field: &Field| {
+            let offset = field.def().position.offset;
+            Field::ALL.iter().any(|f| is_used(f) && f.def().position.offset == offset && holds(f))
+        };
+        Field::ALL.into_iter().find(|field| is_used(field) && !holds(field) && !stands_in(field))
+    }
+
     /// True when it asks for Ethernet packets by their packet type.
     pub fn asks_for_ethernet(&self) -> bool {
         !self.is_any(Field::PacketType) && self.key.packet_type.get() == 0

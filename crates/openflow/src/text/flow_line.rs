@@ -131,20 +131,8 @@ pub fn parse_flow(
     let names = |name: &str| port(name, ports).map(|p| p.0);
     out.matching =
         flow::text::parse_match(&fields, &names).map_err(|e| TextError(e.to_string()))?;
-    for field in flow::Field::ALL {
-        let used = field.load(&out.matching.mask().0) != 0;
-        // Fields that share a place are each other's, so only a field that no other one of the
-        // same place stands in for is missing its prerequisites.
-        let stands_in = || {
-            flow::Field::ALL.into_iter().any(|f| {
-                f.load(&out.matching.mask().0) != 0
-                    && f.def().position.offset == field.def().position.offset
-                    && f.prerequisite().holds_for_match(&out.matching)
-            })
-        };
-        if used && !field.prerequisite().holds_for_match(&out.matching) && !stands_in() {
-            return err(format!("prerequisites not met for setting {}", field.name()));
-        }
+    if let Some(field) = out.matching.unmet_prerequisite() {
+        return err(format!("prerequisites not met for setting {}", field.name()));
     }
     if let Some(actions) = actions {
         out.actions = Some(parse_actions(actions, version, ports)?);

@@ -5,7 +5,7 @@ use super::state::{BridgeState, Remarks};
 use super::vlan;
 use bridge::mirror::{MAX_MIRRORS, Mirror, MirrorOutput};
 use bridge::switch::Switch;
-use flow::{Field, Match, text};
+use flow::{Match, text};
 use ovsdb::{Replica, Row, Uuid};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -161,12 +161,10 @@ pub(super) fn sync(
 /// Reads a filter: a match in ovs-ofctl's syntax. Fails on a field without its prerequisites, too.
 fn filter(text: &str, ports: &dyn Fn(&str) -> Option<u32>) -> Result<Match, String> {
     let wanted = text::parse_match(text, ports).map_err(|error| error.to_string())?;
-    for field in Field::ALL {
-        if !wanted.is_any(field) && !field.prerequisite().holds_for_match(&wanted) {
-            return Err(format!("the prerequisites of {} are missing", field.name()));
-        }
+    match wanted.unmet_prerequisite() {
+        Some(field) => Err(format!("the prerequisites of {} are missing", field.name())),
+        None => Ok(wanted),
     }
-    Ok(wanted)
 }
 
 #[cfg(test)]
