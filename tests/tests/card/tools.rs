@@ -91,10 +91,12 @@ impl Site {
         text.ok().and_then(|text| text.trim().parse().ok()).expect("a number of the card")
     }
 
-    /// The verbose lines of the megaflows that hold all of `parts`.
+    /// The verbose lines of the megaflows that hold all of `parts`. Each ends with a comma, so that
+    /// `dp:tc,` is the card's and no part of `dp:tcx`.
     pub fn megaflows(&self, parts: &[&str]) -> Vec<String> {
         let text = self.switch.appctl("dpctl/dump-flows -m");
-        text.lines().filter(|l| parts.iter().all(|p| l.contains(p))).map(str::to_owned).collect()
+        let lines = text.lines().map(|line| format!("{line},"));
+        lines.filter(|line| parts.iter().all(|part| line.contains(part))).collect()
     }
 }
 
