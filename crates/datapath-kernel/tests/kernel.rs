@@ -11,9 +11,13 @@ use flow::{Field, Key, Mask, Match};
 use netdev::{Kind, OpenSpec, Opened, PacketPool};
 use packet::Packet;
 use packet::build::Frame;
+use random::random_packet;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use testing::{Netns, in_namespace_as_root, skip, wait_for};
+
+#[path = "support/packet.rs"]
+mod random;
 
 /// Time for a packet to go through.
 const ARRIVAL: Duration = Duration::from_secs(5);
@@ -213,36 +217,9 @@ fn injected_packets_and_action_upcalls() {
     });
 }
 
-/// A packet of few different values.
-fn random_packet(rng: &mut fastrand::Rng) -> Key {
-    let mut key = Key::default();
-    let byte = |rng: &mut fastrand::Rng| rng.choice([1, 2, 3]).unwrap_or(1);
-    key.dl_dst = [2, 0, 0, 0, 0, byte(rng)];
-    key.dl_src = [2, 0, 0, 0, 1, byte(rng)];
-    for tag in key.vlans.iter_mut().take(rng.usize(..=1)) {
-        tag.tpid = rng.choice([0x8100, 0x88a8]).unwrap_or(0x8100).into();
-        tag.tci = (flow::VLAN_CFI | u16::from(byte(rng)) << 13 | u16::from(byte(rng))).into();
-    }
-    let types = [0x0800, 0x0800, 0x86dd, 0x86dd, 0x0806, 0x8847, 0x1234];
-    key.dl_type = rng.choice(types).unwrap_or(0x0800).into();
-    key.nw_src = u32::from(byte(rng)).into();
-    key.nw_dst = u32::from(byte(rng)).into();
-    key.ipv6_src[15] = byte(rng);
-    key.ipv6_dst[15] = byte(rng);
-    key.nw_proto = rng.choice([1, 6, 17, 58, 132]).unwrap_or(6);
-    key.nw_tos = byte(rng);
-    key.nw_ttl = byte(rng);
-    key.nw_frag = rng.choice([0, 0, 1, 3]).unwrap_or(0);
-    key.tp_src = rng.choice([1, 2, 135, 136]).unwrap_or(1u16).into();
-    key.tp_dst = u16::from(byte(rng)).into();
-    key.tcp_flags = u16::from(byte(rng)).into();
-    key.arp_sha = [2, 0, 0, 0, 2, byte(rng)];
-    key.arp_tha = [2, 0, 0, 0, 3, byte(rng)];
-    key.nd_target[15] = byte(rng);
-    key.mpls[0] = (0x1100 | u32::from(byte(rng)) << 12).into();
-    let frame = flow::compose(&key, &flow::PAYLOAD);
-    let mut key = flow::extract::key_of(frame.data(), number(1).0);
-    key.recirc_id = rng.u32(..2).into();
+/// A packet of few different values, perhaps a tracked one.
+fn some_packet(rng: &mut fastrand::Rng) -> Key {
+    let mut key = random_packet(rng, 1, number(1).0);
     if rng.u8(..3) == 0 {
         key.ct_state = 0x22;
         key.ct_zone = rng.u16(..3).into();
@@ -296,7 +273,7 @@ fn the_kernel_takes_each_match_that_is_encoded_and_gives_it_back() {
         let mut rng = fastrand::Rng::with_seed(39);
         let (mut taken, mut unsupported) = (0, 0);
         for n in 0..3_000 {
-            let key = random_packet(&mut rng);
+            let key = some_packet(&mut rng);
             let matching = Match::new(&key, &random_mask(&key, &mut rng));
             let flow = Megaflow { ufid: Ufid(n), matching, actions: vec![Action::CtClear].into() };
             match datapath.install(&flow) {
