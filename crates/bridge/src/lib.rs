@@ -29,6 +29,7 @@ pub mod effect;
 pub mod event;
 pub mod group;
 mod ids;
+pub mod in_band;
 mod intern;
 mod learned_flow;
 pub mod mac_table;

@@ -122,7 +122,7 @@ impl Filter {
 #[derive(Clone, Debug)]
 pub(crate) struct NewRule {
     pub table: u8,
-    pub priority: u16,
+    pub priority: u32,
     pub matching: MiniMatch,
     pub cookie: u64,
     pub idle_timeout: u16,
@@ -340,23 +340,24 @@ impl Pipeline {
         out
     }
 
-    /// Removes the switch's own rules ([`Pipeline::add_hidden`]) except those of
-    /// [`INTERNAL_TABLE`].
-    pub fn remove_hidden(&mut self) -> Vec<Change> {
-        self.remove_if(|rule| rule.hidden && rule.table != INTERNAL_TABLE)
+    /// Returns true when a table has the switch's own rule ([`Pipeline::add_hidden`]) with this match
+    /// and priority.
+    pub fn has_hidden(&self, table: u8, priority: u32, matching: &flow::Match) -> bool {
+        self.hidden(table, priority, matching).is_some()
     }
 
-    fn remove_if(&mut self, goes: impl Fn(&Rule) -> bool) -> Vec<Change> {
-        let mut out = Vec::new();
-        for (id, table) in (0u8..=254).zip(&mut self.tables) {
-            self.touched.insert(id);
-            for rule in as_added(table.rules().iter().filter(|r| goes(r))) {
-                if table.remove(&rule) {
-                    out.push(Change::Removed { rule, reason: FlowRemovedReason::Delete });
-                }
-            }
+    /// Removes the switch's own rule with this match and priority, if it is there.
+    pub fn remove_hidden(&mut self, table: u8, priority: u32, matching: &flow::Match) {
+        if let Some(rule) = self.hidden(table, priority, matching)
+            && let Some(table) = self.table_mut(table)
+        {
+            table.remove(&rule);
         }
-        out
+    }
+
+    fn hidden(&self, table: u8, priority: u32, matching: &flow::Match) -> Option<Arc<Rule>> {
+        let rules = self.table(table)?.rules();
+        rules.find(&MiniMatch::new(matching), priority).filter(|rule| rule.hidden).map(Arc::clone)
     }
 
     fn replace(&mut self, rule: Arc<Rule>) -> Option<Arc<Rule>> {
@@ -368,7 +369,7 @@ impl Pipeline {
 fn learned(flow: &LearnedFlow, matching: MiniMatch, actions: Actions) -> NewRule {
     NewRule {
         table: flow.table,
-        priority: flow.priority,
+        priority: flow.priority.into(),
         matching,
         cookie: flow.cookie,
         idle_timeout: flow.idle_timeout,

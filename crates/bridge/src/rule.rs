@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Rules, the flow entries of OpenFlow.
 
-use crate::ids::INTERNAL_TABLE;
 use classifier::MiniMatch;
 use clock::Millis;
 use openflow::action::Actions;
@@ -107,8 +106,9 @@ pub struct Rule {
     pub id: u64,
     /// Table that holds the rule.
     pub table: u8,
-    /// OpenFlow priority. Of several rules that match, the one with the highest priority applies.
-    pub priority: u16,
+    /// The rule's place among others that match: the one with the highest priority applies. The
+    /// switch's own rules may be above every OpenFlow priority ([`IN_BAND`], [`FAIL_OPEN`]).
+    pub priority: u32,
     /// Match of the rule; its `in_port` is an OpenFlow port.
     pub matching: MiniMatch,
     /// OpenFlow cookie.
@@ -119,7 +119,7 @@ pub struct Rule {
     pub importance: u16,
     /// Flags that stay with the flow ([`FlowFlags::STATE`]).
     pub flags: FlowFlags,
-    /// Made by the switch itself; hidden from controllers (priority above 65535 in OVS).
+    /// Made by the switch itself; hidden from controllers.
     pub hidden: bool,
     /// Time at which the rule was added.
     pub created: Millis,
@@ -222,14 +222,18 @@ pub(crate) fn matches_frozen(matching: &flow::Match) -> bool {
     !(not_frozen && matching.is_any(flow::Field::DpHash))
 }
 
-/// Rank of the rule that forwards for absent controllers ("fail open"), as in OVS.
-const FAIL_OPEN: u32 = 0xf0_f0f0;
+/// Priority of the rule that forwards for absent controllers ("fail open"), as in OVS.
+pub const FAIL_OPEN: u32 = 0xf0_f0f0;
 
-/// Returns the rank of a rule in its table: hidden rules are above every OpenFlow priority, except
-/// the rules of [`INTERNAL_TABLE`], which holds no other rules.
-pub(crate) fn rank(table: u8, priority: u16, hidden: bool) -> u32 {
-    let above = if hidden && table != INTERNAL_TABLE { FAIL_OPEN - u32::from(u16::MAX) } else { 0 };
-    above + u32::from(priority)
+/// Lowest priority of the rules that connect the switch with its controllers
+/// ([`in_band`](crate::in_band)), as in OVS.
+pub const IN_BAND: u32 = 180_000;
+
+impl Rule {
+    /// Returns the priority for OpenFlow messages, which never have a rule of higher priority.
+    pub(crate) fn openflow_priority(&self) -> u16 {
+        u16::try_from(self.priority).unwrap_or(u16::MAX)
+    }
 }
 
 impl classifier::Entry for Rule {
@@ -238,7 +242,7 @@ impl classifier::Entry for Rule {
     }
 
     fn priority(&self) -> u32 {
-        rank(self.table, self.priority, self.hidden)
+        self.priority
     }
 
     fn is_conjunctive(&self) -> bool {

@@ -183,6 +183,8 @@ pub struct BridgeConfig {
     pub miss_send_len: u16,
     /// Packets with an expired TTL go to controllers (OFPC_INVALID_TTL_TO_CONTROLLER).
     pub invalid_ttl_to_controller: bool,
+    /// The bridge has in-band control: DHCP replies always reach its own port.
+    pub in_band: bool,
     /// A collector is configured for the packets of `sample` actions (Flow_Sample_Collector_Set).
     pub flow_sampling: bool,
 }

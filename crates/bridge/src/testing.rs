@@ -358,7 +358,7 @@ pub(crate) fn make_rule(
     Rule {
         id: ID.fetch_add(1, Ordering::Relaxed),
         table,
-        priority,
+        priority: priority.into(),
         matching: MiniMatch::new(matching),
         cookie,
         timeouts: Timeouts::new(0, 0),

@@ -67,6 +67,7 @@ mod finish;
 mod freeze;
 mod group;
 mod hash;
+mod in_band;
 mod learn;
 mod mirror;
 mod mpls;

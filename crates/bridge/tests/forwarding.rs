@@ -100,7 +100,7 @@ impl Bench {
     }
 
     /// Returns the numbers of packets that the rules have counted, by priority.
-    fn counts(&mut self) -> Vec<(u16, u64)> {
+    fn counts(&mut self) -> Vec<(u32, u64)> {
         self.switch.collect_statistics();
         let rules = self.switch.bridge(self.bridge).unwrap().pipeline.select(&Default::default());
         let mut out: Vec<_> = rules.iter().map(|r| (r.priority, r.stats.counts().0)).collect();

@@ -22,7 +22,7 @@
 //!
 //! # Known limitations
 //! NetFlow, sFlow, IPFIX, STP, RSTP, multicast snooping, bonds other than
-//! active-backup, LACP, QoS, BFD, CFM, LLDP and in-band control are later work: one WARN for each
+//! active-backup, LACP, QoS, BFD, CFM and LLDP are later work: one WARN for each
 //! row and column says that the setting is ignored.
 
 mod address;
@@ -37,6 +37,7 @@ mod device;
 mod fail;
 mod host;
 mod idle;
+mod in_band;
 mod interfaces;
 mod mirrors;
 mod offload;
@@ -179,7 +180,11 @@ impl Configuration {
     /// Returns the tables and columns that are read and written.
     pub fn monitor_spec() -> MonitorSpec {
         MonitorSpec::new("Open_vSwitch")
-            .table("Open_vSwitch", ["bridges", "datapaths", "ssl", "other_config", "next_cfg"])
+            .table(
+                "Open_vSwitch",
+                ["bridges", "datapaths", "manager_options", "ssl", "other_config", "next_cfg"],
+            )
+            .table("Manager", ["target", "connection_mode"])
             .written(
                 "Open_vSwitch",
                 [
@@ -432,12 +437,13 @@ impl Configuration {
         })
     }
 
-    /// Opens and closes bridges by the state of their controllers; part of a round of periodic
-    /// work, and of time that passes by command.
+    /// Opens and closes bridges by the state of their controllers, and keeps their rules for in-band
+    /// control; part of a round of periodic work, and of time that passes by command.
     pub fn run_fail_modes(&mut self, context: &mut Context<'_>) {
         let hold = !self.state.restored;
         for bridge in self.state.bridges.values_mut() {
             fail::tick(context, bridge, hold);
+            in_band::tick(context, bridge);
         }
     }
 

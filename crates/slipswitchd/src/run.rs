@@ -115,8 +115,8 @@ async fn run(args: Args, dirs: Dirs, process: &mut process::Daemon) -> Result<()
             "the limit of open files stays as it is, which may be too low for many ports ({error})"
         );
     }
-    tracing::info!(target: "vswitchd", "{VERSION_LINE}");
-    tracing::info!(target: "vswitchd", "Slipswitch {}", env!("CARGO_PKG_VERSION"));
+    // One line: scripts read its beginning, and skip it as a whole.
+    tracing::info!(target: "vswitchd", "{VERSION_LINE}, Slipswitch {}", env!("CARGO_PKG_VERSION"));
 
     if !args.ssl.too_old.is_empty() {
         tracing::warn!(

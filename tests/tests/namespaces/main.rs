@@ -9,6 +9,7 @@ mod flood;
 mod full;
 mod handover;
 mod host_nic;
+mod in_band;
 mod kernel_tunnels;
 mod lifecycle;
 mod mirrors;

@@ -187,7 +187,7 @@ impl Connections {
             0,
             Body::FlowRemoved(Box::new(FlowRemoved {
                 matching: rule.matching.expand(),
-                priority: rule.priority,
+                priority: rule.openflow_priority(),
                 cookie: rule.cookie,
                 reason: removed.reason,
                 table_id: Some(rule.table),

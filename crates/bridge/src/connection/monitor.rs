@@ -98,7 +98,7 @@ fn update(event: FlowUpdateEvent, rule: &Rule, flags: MonitorFlags) -> FlowUpdat
     FlowUpdate::Full(Box::new(FlowUpdateFull {
         event,
         table_id: rule.table,
-        priority: rule.priority,
+        priority: rule.openflow_priority(),
         cookie: rule.cookie,
         idle_timeout: rule.timeouts.idle(),
         hard_timeout: rule.timeouts.hard(),

@@ -129,7 +129,7 @@ pub(super) fn flow_stats(rule: &Rule, now: Millis) -> FlowStats {
     FlowStats {
         table_id: rule.table,
         matching: rule.matching.expand(),
-        priority: rule.priority,
+        priority: rule.openflow_priority(),
         cookie: rule.cookie,
         duration: Duration::from_millis(now.since(rule.created)),
         idle_timeout: rule.timeouts.idle(),

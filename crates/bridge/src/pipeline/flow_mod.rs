@@ -2,7 +2,7 @@
 //! Flow mods (OpenFlow 1.5 section 6.4; "Flow Table Modification Messages").
 
 use super::{Change, Filter, NewRule, Pipeline, as_added};
-use crate::rule::{Rule, RuleStats, matches_frozen, rank};
+use crate::rule::{Rule, RuleStats, matches_frozen};
 use crate::snapshot::INTERNAL_TABLE;
 use classifier::MiniMatch;
 use clock::Millis;
@@ -93,7 +93,8 @@ impl Pipeline {
         self.add(new, check_overlap, keep_counts, now)
     }
 
-    /// Adds a rule of the switch itself, above every OpenFlow priority and hidden from controllers.
+    /// Adds a rule of the switch itself, hidden from controllers. A `priority` above 65535 is above
+    /// every rule of a controller.
     ///
     /// # Errors
     ///
@@ -101,7 +102,7 @@ impl Pipeline {
     pub fn add_hidden(
         &mut self,
         table: u8,
-        priority: u16,
+        priority: u32,
         matching: flow::Match,
         actions: openflow::action::Actions,
         now: Millis,
@@ -136,7 +137,7 @@ impl Pipeline {
             m
         };
         let to_controllers = [crate::translate::miss_action()];
-        let rules: [(u16, flow::Match, &[openflow::Action]); 4] = [
+        let rules: [(u32, flow::Match, &[openflow::Action]); 4] = [
             (2, of(flow::Field::RecircId, 0), &[]),
             (0, of(flow::Field::Reg0, 1), &to_controllers),
             (0, of(flow::Field::Reg0, 2), &[]),
@@ -182,7 +183,7 @@ impl Pipeline {
         now: Millis,
     ) -> Result<Vec<Change>, OfError> {
         let table = self.table_mut(new.table).ok_or(OfError::OFPFMFC_BAD_TABLE_ID)?;
-        let priority = rank(new.table, new.priority, new.hidden);
+        let priority = new.priority;
         if let Some(old) = table.rules().find(&new.matching, priority) {
             let old = Arc::clone(old);
             // As in OVS its idle time goes on.
@@ -410,7 +411,7 @@ impl NewRule {
     pub(super) fn of(fm: &FlowMod, matching: MiniMatch, actions: Actions) -> NewRule {
         NewRule {
             table: added_to(fm),
-            priority: fm.priority,
+            priority: fm.priority.into(),
             matching,
             cookie: fm.new_cookie,
             idle_timeout: fm.idle_timeout,

@@ -3,7 +3,7 @@
 
 use super::{Change, EvictionConfig, Filter, Pipeline};
 use crate::learned_flow::LearnedFlow;
-use crate::rule::Rule;
+use crate::rule::{FAIL_OPEN, IN_BAND, Rule};
 use crate::snapshot::INTERNAL_TABLE;
 use clock::Millis;
 use flow::{Field, Match, Subfield};
@@ -493,7 +493,7 @@ fn learn_with_cookie(cookie: u64) -> openflow::action::Learn {
 #[test]
 fn deleting_all_rules_keeps_hidden_ones_and_takes_learned_ones_along() {
     let mut b = Bench::new();
-    b.p.add_hidden(0, 9, ip(1), [output(9)].as_slice().into(), b.now).unwrap();
+    b.p.add_hidden(0, IN_BAND, ip(1), [output(9)].as_slice().into(), b.now).unwrap();
     for dst in 1..100 {
         b.run(&FlowMod { idle_timeout: 9, ..add(5, ip(dst), &[output(1)]) }).unwrap();
     }
@@ -610,7 +610,7 @@ fn idle_time_counts_to_the_last_time_when_packets_were_counted() {
 fn the_internal_table_is_seen_by_name_and_never_changed() {
     let mut b = Bench::new();
     b.p.add_internal(b.now).unwrap();
-    b.p.add_hidden(0, u16::MAX, Match::ANY, [output(9)].as_slice().into(), b.now).unwrap();
+    b.p.add_hidden(0, FAIL_OPEN, Match::ANY, [output(9)].as_slice().into(), b.now).unwrap();
     let ranks = |b: &Bench, table: u8| -> Vec<u32> {
         let mut ranks: Vec<u32> =
             b.p.table(table)
@@ -657,7 +657,9 @@ fn the_internal_table_is_seen_by_name_and_never_changed() {
     let strict = FlowMod { table_id: TABLE_ALL, ..add(0, matching(&[(Field::Reg0, 1)]), &[]) };
     assert!(b.run(&with(FlowModCommand::DeleteStrict, strict)).unwrap().is_empty());
     assert_eq!(b.count(), 5);
-    b.p.remove_hidden();
+    assert!(b.p.has_hidden(0, FAIL_OPEN, &Match::ANY));
+    b.p.remove_hidden(0, FAIL_OPEN, &Match::ANY);
+    assert!(!b.p.has_hidden(0, FAIL_OPEN, &Match::ANY));
     b.p.clear_rules();
     assert_eq!(ranks(&b, INTERNAL_TABLE).len(), 4);
     assert_eq!(b.count(), 4);

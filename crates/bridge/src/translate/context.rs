@@ -253,6 +253,10 @@ impl<'a> Context<'a> {
                 ctx.first_table(0);
             }
         }
+        // A packet that comes back from the datapath has been looked at before.
+        if ctx.error.is_none() && original.recirc_id.get() == 0 {
+            ctx.output_dhcp_reply(&original);
+        }
         ctx.leave();
         if ctx.error.is_some() {
             ctx.out.clear();

@@ -5,7 +5,7 @@ use super::address;
 use super::context::Context;
 use super::desired::{Desired, DesiredBridge};
 use super::state::{BridgeState, Remarks, SwitchState};
-use super::{controllers, fail, interfaces, mirrors};
+use super::{controllers, fail, in_band, interfaces, mirrors};
 use crate::args::DummyLevel;
 use crate::openflow::SharedControl;
 use bridge::mirror::MirrorOutput;
@@ -85,6 +85,7 @@ pub(super) fn sync(
         tables(context, bridge, row);
         controllers::sync(control, context, bridge, row, files.as_ref(), hold, remarks);
         fail::sync(context, bridge, row, fresh.contains(name));
+        in_band::sync(context, bridge, &row.in_band);
     }
 }
 
@@ -102,6 +103,7 @@ fn create(context: &mut Context<'_>, row: &DesiredBridge) -> BridgeState {
         mac: Mac::default(),
         versions: Versions::NONE,
         fail: fail_state(row),
+        in_band: in_band::InBand::default(),
         tables: BTreeMap::new(),
         mac_table: None,
         services: BTreeMap::new(),

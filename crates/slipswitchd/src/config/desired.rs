@@ -5,6 +5,7 @@
 //! with a remark for the log.
 
 use super::address::{parse_datapath_id, parse_station};
+use super::in_band::{self, DesiredInBand};
 use super::mirrors::{self, DesiredMirror};
 use super::tracking::{self, DesiredTracking};
 use super::vlan;
@@ -177,6 +178,7 @@ pub(super) struct DesiredBridge {
     pub flood_vlans: Vec<u16>,
     pub tables: BTreeMap<u8, DesiredTable>,
     pub controllers: BTreeMap<String, DesiredController>,
+    pub in_band: DesiredInBand,
     /// Ports by name.
     pub ports: BTreeMap<String, DesiredPort>,
     /// Mirrors by row.
@@ -303,7 +305,7 @@ pub(super) fn read(replica: &Replica) -> Option<Desired> {
         } else if wanted.bridges.contains_key(name) {
             wanted.remarks.push(format!("bridge {name} specified twice"));
         } else {
-            let mut bridge = bridge(replica, uuid, row, &mut taken, &mut wanted.remarks);
+            let mut bridge = bridge(replica, root, uuid, row, &mut taken, &mut wanted.remarks);
             if !wanted.tunables.tcx_peer {
                 bridge.pass_devices();
             }
@@ -426,6 +428,7 @@ fn tls(replica: &Replica, root: &Row) -> Option<tls::Files> {
 
 fn bridge(
     replica: &Replica,
+    root: &Row,
     uuid: Uuid,
     row: &Row,
     taken: &mut Taken,
@@ -499,6 +502,7 @@ fn bridge(
         flood_vlans: row.ints("flood_vlans").filter_map(vlan::vlan).collect(),
         tables: tables(replica, name, row, remarks),
         controllers: controllers(replica, name, row, remarks),
+        in_band: in_band::read(replica, root, row),
         ports: ports(replica, name, row, taken, remarks),
         mirrors: mirrors::read(replica, name, row, remarks),
     }
@@ -560,12 +564,6 @@ fn controllers(
         if let Some(first) = controllers.get_mut(&target) {
             first.rows.push(uuid);
             continue;
-        }
-        if row.str("connection_mode") == "in-band" {
-            remarks.push(format!(
-                "bridge {bridge}: controller {target}: in-band control is not supported by this version, \
-                 the controller must be reachable without the bridge"
-            ));
         }
         if row.opt_str("local_ip").is_some() {
             remarks.push(ignored(&format!("bridge {bridge}: controller {target}"), "local_ip"));

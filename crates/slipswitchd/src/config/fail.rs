@@ -17,7 +17,7 @@ use super::controllers::is_active;
 use super::desired::{DesiredBridge, DesiredController, FailMode};
 use super::socket_policy;
 use super::state::{BridgeState, Fail, Open};
-use bridge::pipeline::Change;
+use bridge::rule::FAIL_OPEN;
 use bridge::snapshot::BridgeIndex;
 use openflow::action::Actions;
 use openflow::{Action, PortNo};
@@ -135,7 +135,7 @@ fn open(context: &mut Context<'_>, index: BridgeIndex, fail: &mut Fail, alone: u
     flush(context, index, fail, false);
     let now = context.clock.now();
     let Some(bridge) = context.switch.bridge_mut(index) else { return };
-    match bridge.pipeline.add_hidden(0, u16::MAX, flow::Match::ANY, normal(), now) {
+    match bridge.pipeline.add_hidden(0, FAIL_OPEN, flow::Match::ANY, normal(), now) {
         Ok(_) => fail.open = Some(Open { logged: alone, next_probe: now }),
         Err(error) => {
             tracing::warn!(target: "fail_open", "{}: cannot add the rule to fail open ({error})", bridge.name);
@@ -150,5 +150,5 @@ fn close(context: &mut Context<'_>, index: BridgeIndex, fail: &mut Fail) {
     }
     let Some(bridge) = context.switch.bridge_mut(index) else { return };
     tracing::info!(target: "fail_open", "{}: no longer in fail-open mode", bridge.name);
-    let _: Vec<Change> = bridge.pipeline.remove_hidden(); // controllers do not see hidden rules
+    bridge.pipeline.remove_hidden(0, FAIL_OPEN, &flow::Match::ANY); // controllers do not see it
 }

@@ -4,6 +4,7 @@
 use super::counts::Counts;
 use super::desired::{DesiredController, DesiredTable, FailMode, Map, Tunables};
 use super::device::Form;
+use super::in_band::InBand;
 use super::system_datapath::SystemDatapath;
 use super::tracking::{DesiredTracking, PolicyNumbers};
 use super::tunnel_helpers::TunnelHelpers;
@@ -90,6 +91,7 @@ pub(super) struct BridgeState {
     pub mac: Mac,
     pub versions: Versions,
     pub fail: Fail,
+    pub in_band: InBand,
     pub tables: BTreeMap<u8, DesiredTable>,
     pub mac_table: Option<(usize, u32, Vec<u16>)>,
     /// Listeners at `BRIDGE.mgmt` and `BRIDGE.snoop`, by the name after the dot. A socket that could

@@ -135,3 +135,25 @@ fn vlan_modes() {
     assert_eq!(w.dp(&zero), "3", "a trunk keeps it");
     assert_eq!(w.dp("in_port=5,dl_src=00:00:00:00:00:01,dl_type=0x1234"), "3", "there is none");
 }
+
+#[test]
+fn in_band_control_brings_dhcp_replies_to_the_bridges_own_port() {
+    const REPLY: &str = "in_port=1,udp,tp_src=67,tp_dst=68";
+    let output = |port: u32| Action::Output { port: PortNo(port), max_len: 0 };
+    let local = PortNo::LOCAL.0;
+    let mut w = World::new(3);
+    w.add_port(BridgeIndex(0), local);
+    w.rule("", [output(2)]);
+    assert_eq!(w.dp(REPLY), "2");
+    w.br0().config.in_band = true;
+    assert_eq!(w.dp(REPLY), format!("2,{local}"));
+    // The mask has one bit of a port that differs.
+    let other = w.translate(&key("in_port=1,udp,tp_src=53,tp_dst=68"));
+    assert_eq!((other.mask.0.tp_src.get(), other.mask.0.tp_dst.get()), (0x40, 0));
+    let other = w.translate(&key("in_port=1,udp,tp_src=67,tp_dst=1068"));
+    assert_eq!((other.mask.0.tp_src.get(), other.mask.0.tp_dst.get()), (0xffff, 0x400));
+    assert_eq!(w.dp("in_port=1,tcp,tp_src=67,tp_dst=68"), "2");
+    // It is not sent there twice.
+    w.rule("priority=40000", [output(2), output(local)]);
+    assert_eq!(w.dp(REPLY), format!("2,{local}"));
+}
