@@ -13,4 +13,5 @@
 //! A message that is not valid by its RFC changes nothing.
 #![forbid(unsafe_code)]
 
+pub mod bfd;
 pub mod membership;
