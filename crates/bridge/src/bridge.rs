@@ -4,6 +4,7 @@
 use crate::mac_table::MacTable;
 use crate::meter::MeterTable;
 use crate::mirror::{Mirror, Mirrors};
+use crate::multicast_table::MulticastTable;
 use crate::pipeline::Pipeline;
 use crate::port::{Bundle, Port};
 use crate::snapshot::{BridgeConfig, BridgeIndex, BridgeView, BundleView, PortView, TableArray};
@@ -38,6 +39,8 @@ pub struct Bridge {
     pub config: BridgeConfig,
     /// Learned MAC addresses.
     pub macs: Arc<MacTable>,
+    /// Multicast groups; `None` without multicast snooping.
+    pub multicast: Option<Arc<MulticastTable>>,
     /// Fields of the options of Geneve headers.
     pub tlv_table: Arc<flow::TlvTable>,
     /// Ports by OpenFlow number.
@@ -75,6 +78,7 @@ impl Bridge {
             meters: MeterTable::default(),
             config: BridgeConfig::default(),
             macs: Arc::new(MacTable::new(index)),
+            multicast: None,
             tlv_table: Arc::default(),
             ports: BTreeMap::new(),
             bundles: Vec::new(),
@@ -186,6 +190,7 @@ impl Bridge {
             groups: Arc::clone(self.pipeline.groups()),
             meters: self.meters.view(),
             macs: Arc::clone(&self.macs),
+            multicast: self.multicast.clone(),
             tlv_table: Arc::clone(&self.tlv_table),
             config: self.config.clone(),
         }

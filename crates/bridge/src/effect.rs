@@ -60,6 +60,20 @@ pub enum Effect {
         /// The packet was a gratuitous ARP (moves entries of locked bonds).
         gratuitous_arp: bool,
     },
+    /// The packet is an IGMP or MLD message. Only for the packet that was translated: each message
+    /// has its own translation.
+    LearnGroups {
+        /// The table of the bridge that snoops.
+        table: Arc<crate::multicast_table::MulticastTable>,
+        /// VLAN of the packet; 0 for none.
+        vlan: u16,
+        /// Port by which it came; the first of a bond.
+        port: PortNo,
+        /// Role of that port.
+        role: crate::multicast_table::SnoopingRole,
+        /// Consequences of the message.
+        messages: Arc<[protocols::membership::Membership]>,
+    },
     /// `learn` action: the flow to add or refresh.
     LearnFlow {
         /// Bridge of the flow.
@@ -179,6 +193,7 @@ pub fn apply(effects: &[Effect], seen: &FlowStats, events: &Sender) {
                 apply(effects, &FlowStats { bytes, tcp_flags: 0, ..*seen }, events);
             }
             Effect::Learn { .. }
+            | Effect::LearnGroups { .. }
             | Effect::LearnFlow { .. }
             | Effect::FinTimeout { .. }
             | Effect::UseNeighbour { .. }
@@ -201,7 +216,7 @@ pub(crate) fn apply_but_learning(effects: &[Effect], seen: &FlowStats, events: &
 /// Removes the effects that only the translated packet has, from those of its megaflow.
 pub(crate) fn keep_lasting(effects: &mut Vec<Effect>) {
     effects.retain_mut(|effect| match effect {
-        Effect::LearnNeighbour { .. } => false,
+        Effect::LearnNeighbour { .. } | Effect::LearnGroups { .. } => false,
         Effect::Encapsulated { effects, .. } => {
             keep_lasting(effects);
             !effects.is_empty()
@@ -231,6 +246,11 @@ fn apply_one(effect: &Effect, packets: u64, tcp_flags: u16, used: Millis, events
             let moved = packets > 0 && macs.learn(*vlan, *mac, *port, *gratuitous_arp, used);
             if moved {
                 events.send(Event::MacTableChanged(macs.bridge()));
+            }
+        }
+        Effect::LearnGroups { table, vlan, port, role, messages } => {
+            if packets > 0 && table.learn(*vlan, *port, *role, messages, used) {
+                events.send(Event::MacTableChanged(table.bridge()));
             }
         }
         Effect::LearnFlow { bridge, flow } if packets > 0 => {

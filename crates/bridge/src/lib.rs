@@ -35,6 +35,7 @@ pub mod mac_table;
 pub mod megaflows;
 mod meter;
 pub mod mirror;
+pub mod multicast_table;
 pub mod pipeline;
 pub mod port;
 pub mod recirc;

@@ -19,7 +19,8 @@ use clock::{Clock, Millis, OncePer};
 use datapath::scratch::Scratch;
 use datapath::shards::Groups;
 use datapath::{
-    Action, Actions, Datapath, DropReason, FlowStats, Megaflow, PortNo, Refusal, Ufid, exact_mask,
+    Action, Actions, Datapath, DropReason, FlowStats, Megaflow, PortNo, Refusal, Ufid, Userdata,
+    exact_mask,
 };
 use flow::{Field, Key, Mask, Match};
 use hashbrown::HashSet;
@@ -214,7 +215,10 @@ impl SlowPath {
     /// Returns the match and actions that a datapath needs to treat packets like `key` (a
     /// datapath's key) as `translation` does.
     pub fn megaflow(&self, key: &Key, translation: &Translation) -> Megaflow {
-        let actions = datapath_actions(translation.actions.clone(), translation.error.is_some());
+        let actions = match translation.slow_path {
+            Some(reason) => slow_path_actions(reason),
+            None => datapath_actions(translation.actions.clone(), translation.error.is_some()),
+        };
         self.megaflow_of(key, &translation.mask, actions.into())
     }
 
@@ -379,6 +383,11 @@ impl SlowPath {
             tracing::warn!(target: "tunnel", "receive tunnel port not found ({flow})");
         }
     }
+}
+
+/// Returns the actions of a megaflow whose packets each need a translation of their own.
+pub(crate) fn slow_path_actions(reason: &'static str) -> Vec<Action> {
+    vec![Action::Userspace(Userdata::SlowPath { reason })]
 }
 
 /// Returns a translation's actions in the form in which a datapath keeps them: an empty list

@@ -10,6 +10,7 @@ pub use crate::ids::{BridgeIndex, INTERNAL_TABLE};
 use crate::group::Group;
 use crate::mac_table::MacTable;
 use crate::mirror::Mirrors;
+use crate::multicast_table::{MulticastTable, SnoopingRole};
 use crate::rule::Rule;
 use crate::tunnel::{self, Tunnels};
 use classifier::Classifier;
@@ -69,6 +70,8 @@ pub struct BridgeView {
     pub meters: Arc<HashMap<u32, u32>>,
     /// Learned MAC addresses, shared by all snapshots of the bridge.
     pub macs: Arc<MacTable>,
+    /// Multicast groups; `None` without multicast snooping.
+    pub multicast: Option<Arc<MulticastTable>>,
     /// Fields of the options of Geneve headers.
     pub tlv_table: Arc<flow::TlvTable>,
     /// Port mirrors.
@@ -177,6 +180,9 @@ pub struct BridgeConfig {
     /// A table miss goes to controllers, else it is dropped; see
     /// `Connections::wants_packet_in_on_miss`.
     pub miss_to_controller: bool,
+    /// Multicast packets of unknown groups go to routers only
+    /// (`other_config:mcast-snooping-disable-flood-unregistered`).
+    pub unregistered_to_routers: bool,
     /// `OFPC_FRAG_*`: 0 normal, 1 drop, 2 reassemble (refused), 3 nx-match.
     pub frag_handling: u16,
     /// Bytes of a miss sent to controllers.
@@ -271,4 +277,6 @@ pub struct BundleView {
     pub members: Vec<PortNo>,
     /// Floods include the bundle: no member has NO_FLOOD.
     pub floodable: bool,
+    /// Role in multicast snooping.
+    pub snooping: SnoopingRole,
 }

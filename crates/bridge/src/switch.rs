@@ -314,6 +314,9 @@ impl Switch {
         let bridge = self.bridge_mut(index)?;
         let port = bridge.ports.remove(&number)?;
         let addresses = bridge.macs.close_port(number);
+        if let Some(multicast) = &bridge.multicast {
+            multicast.flush_port(number);
+        }
         // As in OVS other bridges forget them as well: the hosts may come back in another place.
         for other in self.bridges().filter(|other| other.index != index) {
             for (vlan, mac) in &addresses {
@@ -825,7 +828,8 @@ impl Switch {
         let timed = self.has_timeouts();
         // Only statistics show the time of a rule's last use.
         let rules = timed.then(|| self.clock.now());
-        self.bridges().filter_map(|b| b.macs.deadline()).chain(rules).min()
+        let multicast = self.bridges().filter_map(|b| b.multicast.as_ref()?.deadline());
+        self.bridges().filter_map(|b| b.macs.deadline()).chain(multicast).chain(rules).min()
     }
 
     /// Does periodic work: expires rules and MAC entries. Returns the removed rules by bridge, for
@@ -841,6 +845,7 @@ impl Switch {
         let credited = if timed { self.collect().min(now) } else { now };
         for bridge in self.bridges.iter_mut().flatten() {
             relearn |= bridge.macs.expire(now) > 0;
+            relearn |= bridge.multicast.as_ref().is_some_and(|table| table.expire(now));
             let gone = bridge.pipeline.expire(now, credited);
             if !gone.is_empty() {
                 // The expiry of a rule may also delete rules that it has learned.

@@ -46,6 +46,9 @@ pub struct Translation {
     pub effects: Vec<Effect>,
     /// Reason why the packet is dropped, when the pipeline could not be followed to its end.
     pub error: Option<TranslationError>,
+    /// Reason why each packet needs a translation of its own, as datapaths show it. The megaflow then
+    /// sends its packets here.
+    pub slow_path: Option<&'static str>,
     /// Pipelines that `actions` recirculate to or report from; the megaflow owns them.
     pub(crate) recirc_ids: Vec<RecircRef>,
 }

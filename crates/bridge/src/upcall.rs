@@ -15,7 +15,7 @@ use crate::intern::RecentInterner;
 use crate::megaflows::Entry;
 use crate::recirc::RecircRef;
 use crate::schedule::Tick;
-use crate::slow_path::{SlowPath, datapath_actions};
+use crate::slow_path::{SlowPath, datapath_actions, slow_path_actions};
 use crate::snapshot::Snapshot;
 use crate::translate::{self, Translation};
 use classifier::MiniMatch;
@@ -167,15 +167,26 @@ impl Handler {
         if translation.error.is_some() {
             slow.counters.errors.fetch_add(1, Ordering::Relaxed);
         }
-        let Translation { mask, mut effects, error, recirc_ids: recirc, .. } = translation;
+        let Translation { mask, mut effects, error, recirc_ids: recirc, slow_path, .. } =
+            translation;
         let bytes = upcall.packet.len() as u64;
-        let seen =
-            FlowStats { packets: 1, bytes, used: now, tcp_flags: upcall.key.tcp_flags.get() };
-        effect::apply(&effects, &seen, &slow.events);
+        let tcp_flags = upcall.key.tcp_flags.get();
+        let seen = FlowStats { packets: 1, bytes, used: now, tcp_flags };
+        match upcall.kind {
+            UpcallKind::Miss => effect::apply(&effects, &seen, &slow.events),
+            // The megaflow that sent the packet here counts it.
+            UpcallKind::Action(_) => {
+                effect::apply_uncounted(&effects, tcp_flags, now, &slow.events);
+            }
+        }
         self.learns |= effects.iter().any(|effect| learns_new_flow(effect, snapshot));
         let actions = datapath_actions(translation.actions, error.is_some());
         let actions = self.interner.share(actions);
-        let megaflow = slow.megaflow_of(upcall.key, &mask, Arc::clone(&actions));
+        let lasting = match slow_path {
+            Some(reason) => self.interner.share(slow_path_actions(reason)),
+            None => Arc::clone(&actions),
+        };
+        let megaflow = slow.megaflow_of(upcall.key, &mask, lasting);
         let version = self.snapshot.version();
         effect::keep_lasting(&mut effects);
         let is_wanted = upcall.kind == UpcallKind::Miss && !self.is_first(upcall, &megaflow, now);

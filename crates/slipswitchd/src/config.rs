@@ -21,7 +21,7 @@
 //! A port whose own device vanished is closed, and its number kept for its return.
 //!
 //! # Known limitations
-//! NetFlow, sFlow, IPFIX, STP, RSTP, multicast snooping, bonds other than
+//! NetFlow, sFlow, IPFIX, STP, RSTP, bonds other than
 //! active-backup, LACP, QoS, BFD, CFM, LLDP and in-band control are later work: one WARN for each
 //! row and column says that the setting is ignored.
 

@@ -14,11 +14,13 @@
 
 mod adoption;
 mod bench;
+mod bfd;
 mod connection_adoption;
 mod database;
 mod difference;
 mod flow_text;
 mod fragments;
+mod igmp_mld;
 mod input;
 mod kernel_datapath;
 mod netlink;
@@ -146,6 +148,14 @@ pub const TARGETS: &[Target] = &[
         words: words::none,
         longest: 2048,
     },
+    Target {
+        name: "igmp_mld",
+        run: igmp_mld::run,
+        seeds: igmp_mld::seeds,
+        words: words::none,
+        longest: 512,
+    },
+    Target { name: "bfd", run: bfd::run, seeds: bfd::seeds, words: words::none, longest: 2048 },
     Target {
         name: "tunnel",
         run: tunnel::run,

@@ -23,6 +23,7 @@ mod flows;
 mod found;
 mod megaflows;
 mod mirrors;
+mod multicast;
 mod normal;
 mod openflow;
 mod tunnels;

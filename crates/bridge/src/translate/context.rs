@@ -19,6 +19,7 @@ use flow::{Key, Mask, VLANS, Vlan};
 use openflow::PortNo;
 use openflow::action::{Action, Actions, Controller};
 use openflow::message::{PacketInReason, PortConfig};
+use packet::Packet;
 use std::sync::Arc;
 
 /// Bytes of stack that must be free for a table: enough for the nesting of its rule up to the next
@@ -100,6 +101,10 @@ pub(super) struct Context<'a> {
     pub out: Vec<DpAction>,
     emitted: usize,
     pub effects: Vec<Effect>,
+    /// Reason why each packet needs a translation of its own.
+    pub slow_path: Option<&'static str>,
+    /// The packet, when there is one: only effects may depend on it.
+    pub packet: Option<&'a Packet>,
     pub recirc_ids: Vec<RecircRef>,
 
     /// Table whose rule runs.
@@ -195,6 +200,8 @@ impl<'a> Context<'a> {
             out: Vec::new(),
             emitted: 0,
             effects: Vec::new(),
+            slow_path: None,
+            packet: request.packet,
             recirc_ids: Vec::new(),
             table: 0,
             rule: None,
@@ -265,6 +272,7 @@ impl<'a> Context<'a> {
             actions: without_last_clone(ctx.out),
             mask: final_mask(ctx.mask, &original),
             effects: ctx.effects,
+            slow_path: ctx.slow_path,
             error: ctx.error,
             recirc_ids: ctx.recirc_ids,
         }

@@ -30,7 +30,7 @@ pub(super) fn is_reserved(mac: &[u8; 6]) -> bool {
 }
 
 /// Input of a packet.
-enum Input<'a> {
+pub(super) enum Input<'a> {
     /// A bundle of the bridge, and its index.
     Bundle(usize, &'a BundleView),
     /// No port: a controller made the packet. Every VLAN is allowed, and nothing is learned.
@@ -115,6 +115,10 @@ impl Context<'_> {
             self.learn_source(b, vid, in_port, gratuitous);
         }
 
+        if self.is_snooped() {
+            self.snoop(&input, &vlans);
+            return;
+        }
         match self.place_of(vid, self.key.dl_dst) {
             Some(known) => match bridge.ports.get(&known).and_then(bundle) {
                 None => {
@@ -139,25 +143,31 @@ impl Context<'_> {
                 self.report(Kind::Detail, || {
                     "no learned MAC for destination, flooding".to_string()
                 });
-                let own = match input {
-                    Input::Bundle(i, _) => Some(i),
-                    Input::None => None,
-                };
-                let wanted = |(i, b): &(usize, &BundleView)| {
-                    let is_free = b.floodable && !bridge.mirrors.reserves(*i);
-                    Some(*i) != own && is_free && vlans.included_in(b)
-                };
-                let [outer, inner] = self.key.vlans;
-                let (now, pcp) = ([outer, inner, Vlan::default()], outer.tci.get());
-                let mut targets: Vec<&BundleView> =
-                    bridge.bundles.iter().enumerate().filter(wanted).map(|(_, b)| b).collect();
-                // Ports that take the packet's headers as they are come first: then the headers are
-                // changed once, and not back.
-                targets.sort_by_key(|b| vlans.output(b, pcp) != now);
-                for b in targets {
-                    self.output_bundle(b, &vlans);
-                }
+                self.flood_bundles(&input, &vlans);
             }
+        }
+    }
+
+    /// Outputs to all bundles of the packet's VLAN that floods include, except the input.
+    pub(super) fn flood_bundles(&mut self, input: &Input<'_>, vlans: &Vlans) {
+        let bridge = self.bridge;
+        let own = match input {
+            Input::Bundle(i, _) => Some(*i),
+            Input::None => None,
+        };
+        let wanted = |(i, b): &(usize, &BundleView)| {
+            let is_free = b.floodable && !bridge.mirrors.reserves(*i);
+            Some(*i) != own && is_free && vlans.included_in(b)
+        };
+        let [outer, inner] = self.key.vlans;
+        let (now, pcp) = ([outer, inner, Vlan::default()], outer.tci.get());
+        let mut targets: Vec<&BundleView> =
+            bridge.bundles.iter().enumerate().filter(wanted).map(|(_, b)| b).collect();
+        // Ports that take the packet's headers as they are come first: then the headers are changed
+        // once, and not back.
+        targets.sort_by_key(|b| vlans.output(b, pcp) != now);
+        for b in targets {
+            self.output_bundle(b, vlans);
         }
     }
 

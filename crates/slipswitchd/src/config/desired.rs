@@ -9,6 +9,7 @@ use super::mirrors::{self, DesiredMirror};
 use super::tracking::{self, DesiredTracking};
 use super::vlan;
 use bridge::connection::RateLimit;
+use bridge::multicast_table::MulticastSettings;
 use bridge::pipeline::EvictionConfig;
 use bridge::snapshot::BundleView;
 use flow::Subfield;
@@ -175,12 +176,22 @@ pub(super) struct DesiredBridge {
     pub mac_table_size: usize,
     pub forward_bpdu: bool,
     pub flood_vlans: Vec<u16>,
+    /// Multicast snooping; `None` when it is off.
+    pub snooping: Option<DesiredSnooping>,
     pub tables: BTreeMap<u8, DesiredTable>,
     pub controllers: BTreeMap<String, DesiredController>,
     /// Ports by name.
     pub ports: BTreeMap<String, DesiredPort>,
     /// Mirrors by row.
     pub mirrors: BTreeMap<Uuid, DesiredMirror>,
+}
+
+/// Multicast snooping of a bridge.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct DesiredSnooping {
+    pub settings: MulticastSettings,
+    /// `mcast-snooping-disable-flood-unregistered`.
+    pub unregistered_to_routers: bool,
 }
 
 /// A row of the Flow_Table table.
@@ -471,7 +482,6 @@ fn bridge(
         (row.opt_uuid("ipfix").is_some(), "ipfix"),
         (row.bool("stp_enable"), "stp_enable"),
         (row.bool("rstp_enable"), "rstp_enable"),
-        (row.bool("mcast_snooping_enable"), "mcast_snooping_enable"),
         (row.opt_uuid("auto_attach").is_some(), "auto_attach"),
     ] {
         if present {
@@ -497,10 +507,25 @@ fn bridge(
             .map_or(MAC_TABLE_SIZE, |n| n as usize),
         forward_bpdu: other.bool("forward-bpdu", false),
         flood_vlans: row.ints("flood_vlans").filter_map(vlan::vlan).collect(),
+        snooping: row.bool("mcast_snooping_enable").then(|| snooping(&other)),
         tables: tables(replica, name, row, remarks),
         controllers: controllers(replica, name, row, remarks),
         ports: ports(replica, name, row, taken, remarks),
         mirrors: mirrors::read(replica, name, row, remarks),
+    }
+}
+
+/// Reads the settings of multicast snooping.
+fn snooping(other: &StringMap<'_>) -> DesiredSnooping {
+    let default = MulticastSettings::default();
+    DesiredSnooping {
+        settings: MulticastSettings {
+            capacity: bounded(other.int("mcast-snooping-table-size"), 10, 1_000_000)
+                .map_or(default.capacity, |n| n as usize),
+            ageing: bounded(other.int("mcast-snooping-aging-time"), 15, 3600)
+                .unwrap_or(default.ageing),
+        },
+        unregistered_to_routers: other.bool("mcast-snooping-disable-flood-unregistered", false),
     }
 }
 

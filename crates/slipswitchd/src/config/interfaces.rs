@@ -529,7 +529,9 @@ pub(super) fn bundles(switch: &mut Switch, index: BridgeIndex, wanted: &DesiredB
         vlan::same(&a.settings, &b.settings) && a.interfaces == b.interfaces
     };
     if bridge.bundles.len() == bundles.len()
-        && bridge.bundles.iter().zip(&bundles).all(|(a, b)| same(a, b) && a.primary == b.primary)
+        && bridge.bundles.iter().zip(&bundles).all(|(a, b)| {
+            same(a, b) && a.primary == b.primary && a.settings.snooping == b.settings.snooping
+        })
     {
         return;
     }

@@ -646,7 +646,7 @@ fn effect_texts(effects: &[Effect]) -> Vec<String> {
         }
         Effect::UseNeighbour { device, address, .. } => format!("neighbour {device} {address}"),
         // Only for the packet itself.
-        Effect::LearnNeighbour { .. } => String::new(),
+        Effect::LearnNeighbour { .. } | Effect::LearnGroups { .. } => String::new(),
         Effect::Solicit { port, packet, .. } => format!("solicit {port} {:?}", packet.data()),
         Effect::ResolveNeighbour { device, address } => format!("resolve {device} {address}"),
     };
