@@ -15,3 +15,4 @@
 
 pub mod bfd;
 pub mod membership;
+pub mod stp;
