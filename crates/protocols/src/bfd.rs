@@ -171,7 +171,7 @@ impl Session {
         session
     }
 
-    /// Puts settings into force. A session that is up tells the other end by a poll.
+    /// Puts settings into force. A session that is up notifies the other end by a poll.
     pub fn configure(&mut self, settings: Settings, now: Millis) {
         if self.settings == settings {
             return;

@@ -149,7 +149,7 @@ pub struct Port {
     pub id: u16,
     /// Cost of a path through the port.
     pub cost: u32,
-    /// State.
+    /// State of the port: whether it learns and forwards.
     pub state: PortState,
     /// Root by the information of the LAN's designated bridge.
     pub designated_root: BridgeId,

@@ -126,7 +126,7 @@ pub struct ControlPacket {
     pub diagnostic: Diagnostic,
     /// State of the sender's session.
     pub state: State,
-    /// Flags.
+    /// Flags of the packet: `POLL` and `FINAL` are never both set.
     pub flags: Flags,
     /// Number of packets that may be lost in a row before the receiver ends the session.
     pub multiplier: u8,

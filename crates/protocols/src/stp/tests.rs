@@ -185,7 +185,7 @@ fn settings_have_bounds() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
-    /// What forwards after a minute has no loop, and everything that was connected still is.
+    /// The forwarding ports have no loop after a minute, and connect all that was connected.
     #[test]
     fn any_network_becomes_a_tree(lans in prop::collection::vec(prop::collection::btree_set(0usize..6, 1..4), 1..9)) {
         let lans: Vec<Vec<usize>> = lans.into_iter().map(|lan| lan.into_iter().collect()).collect();
