@@ -2,7 +2,9 @@
 //! The result of a translation.
 
 use crate::effect::Effect;
+use crate::protocol::Claim;
 use crate::recirc::RecircRef;
+use datapath::{Action, DropReason, Userdata};
 use flow::Mask;
 
 /// Reason for which a translation gave a drop. The limits are in [`crate::translate`].
@@ -46,6 +48,23 @@ pub struct Translation {
     pub effects: Vec<Effect>,
     /// Reason why the packet is dropped, when the pipeline could not be followed to its end.
     pub error: Option<TranslationError>,
+    /// Control protocols that take the packet. Then each packet needs an upcall, whose answer
+    /// `actions` are.
+    pub claims: Vec<Claim>,
     /// Pipelines that `actions` recirculate to or report from; the megaflow owns them.
     pub(crate) recirc_ids: Vec<RecircRef>,
+}
+
+impl Translation {
+    /// Returns the actions for the megaflow, which a datapath runs.
+    pub(crate) fn installed_actions(&self) -> Vec<Action> {
+        if let Some(claim) = self.claims.first() {
+            return vec![Action::Userspace(Userdata::SlowPath { reason: claim.protocol.reason() })];
+        }
+        match (self.actions.is_empty(), self.error.is_some()) {
+            (false, _) => self.actions.clone(),
+            (true, true) => vec![Action::Drop(DropReason::TranslationError)],
+            (true, false) => vec![Action::Drop(DropReason::Flow)],
+        }
+    }
 }

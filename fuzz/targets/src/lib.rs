@@ -21,6 +21,7 @@ mod flow_text;
 mod fragments;
 mod input;
 mod kernel_datapath;
+mod lacp;
 mod netlink;
 mod odp_text;
 mod openflow;
@@ -160,6 +161,7 @@ pub const TARGETS: &[Target] = &[
         words: words::options,
         longest: 512,
     },
+    Target { name: "lacp", run: lacp::run, seeds: lacp::seeds, words: words::none, longest: 1024 },
     Target {
         name: "tuple",
         run: tuple::run,

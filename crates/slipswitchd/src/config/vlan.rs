@@ -77,6 +77,7 @@ pub(super) fn settings(name: &str, row: &Row) -> (BundleView, Vec<String>) {
         priority_tags,
         protected: row.bool("protected"),
         members: Vec::new(),
+        bond: None,
         floodable: true,
     };
     (settings, remarks)
