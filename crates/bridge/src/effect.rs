@@ -8,6 +8,7 @@
 //! idle times follow the traffic that the slow path never sees. Nothing here blocks: work for the
 //! control thread goes through [`Sender`] as an [`Event`].
 
+use crate::bond::Buckets;
 use crate::event::{Event, Sender};
 use crate::group::{Count, Group};
 use crate::ids::BridgeIndex;
@@ -45,6 +46,8 @@ pub enum Effect {
     AllBuckets(Arc<Group>),
     /// Packets through one side of a patch or tunnel port.
     VirtualPort(Arc<[Count; 2]>, Direction),
+    /// A bucket of a bond's hash chose the member.
+    Bond(Arc<Buckets>, u8),
     /// A mirror got a copy.
     Mirror(Arc<Count>),
     /// NORMAL learned the location of a MAC address.
@@ -187,6 +190,7 @@ pub fn apply(effects: &[Effect], seen: &FlowStats, events: &Sender) {
                 count.credit(packets, bytes);
             }
             Effect::Mirror(count) => count.credit(packets, bytes),
+            Effect::Bond(buckets, bucket) => buckets.credit(*bucket, bytes),
             Effect::Encapsulated { added, effects } => {
                 let bytes = bytes.saturating_add(added.saturating_mul(packets));
                 // The outer frame is no TCP.

@@ -73,6 +73,10 @@ pub enum Event {
         /// Address of the neighbour.
         address: IpAddr,
     },
+    /// A control protocol has changed. The event only wakes the control thread:
+    /// [`crate::protocol::Protocols::take_changed`] reports the change even when the event found no
+    /// room.
+    ProtocolChanged,
     /// Routes, neighbours or addresses of the underlay have changed. The event only wakes the control
     /// thread: [`crate::switch::Switch::publish`] finds the change.
     UnderlayChanged,

@@ -7,10 +7,12 @@
 
 pub use crate::ids::{BridgeIndex, INTERNAL_TABLE};
 
+use crate::bond::BondView;
 use crate::group::Group;
 use crate::mac_table::MacTable;
 use crate::mirror::Mirrors;
 use crate::multicast_table::{MulticastTable, SnoopingRole};
+use crate::protocol::Protocol;
 use crate::rule::Rule;
 use crate::tunnel::{self, Tunnels};
 use classifier::Classifier;
@@ -216,8 +218,8 @@ pub struct PortView {
     pub up: bool,
     /// True when buckets that watch the port are live.
     pub live: bool,
-    /// True for the member of a bond that carries the bond's traffic; always false without a bond.
-    pub is_active: bool,
+    /// Control protocols that take packets from the port, in the order in which they are asked.
+    pub protocols: Arc<[Arc<dyn Protocol>]>,
     /// Ethernet address.
     pub mac: [u8; 6],
     /// MTU in bytes.
@@ -273,8 +275,10 @@ pub struct BundleView {
     pub priority_tags: PriorityTags,
     /// `Port:protected`: no traffic between protected ports.
     pub protected: bool,
-    /// OpenFlow ports of the bundle. Of several, the active one carries the traffic.
+    /// OpenFlow ports of the bundle.
     pub members: Vec<PortNo>,
+    /// The choice among several members; `None` for a single one.
+    pub bond: Option<Arc<BondView>>,
     /// Floods include the bundle: no member has NO_FLOOD.
     pub floodable: bool,
     /// Role in multicast snooping.

@@ -99,7 +99,7 @@ impl World {
             config: PortConfig::empty(),
             up: true,
             live: true,
-            is_active: false,
+            protocols: Arc::from([]),
             mac: [2, 0, 0, 0, 0, number as u8],
             mtu: 1500,
             virtual_stats: Arc::default(),

@@ -268,7 +268,7 @@ impl Tracer {
             "Datapath actions: {}",
             datapath::text::format(&translation.actions, style)
         );
-        if let Some(reason) = translation.slow_path {
+        if let Some(reason) = translation.slow_path_reason() {
             let _ = write!(
                 out,
                 "This flow is handled by the userspace slow path because it:\n  - {}.\n",

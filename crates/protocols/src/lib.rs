@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Control protocols of a switch: codecs and state machines.
+//! Control protocols between switches: codecs and state machines.
 //!
-//! # Task
-//! Each module has one protocol: its messages as values, and the state of one port or bridge where
-//! the protocol has one. The caller receives and sends the packets, and passes the time in.
+//! Nothing here opens a socket, reads a clock or starts a thread. The caller passes received bytes
+//! and the time, and sends the frames that a machine returns. `bridge::protocol` joins the machines
+//! with ports and runs them.
 //!
 //! # Invariants
-//! - No I/O, no clock, no thread.
 //! - Decoders are total: any bytes give a value or an error.
-//!
-//! # Which side it errs on
-//! A message that is not valid by its RFC changes nothing.
+//! - A machine is a plain value. The caller decides which thread may use it.
+//! - A received value never makes a machine grow: members and neighbours are those that the
+//!   configuration names.
 #![forbid(unsafe_code)]
+#![warn(unreachable_pub)]
 
 pub mod bfd;
+pub mod lacp;
 pub mod membership;
 pub mod stp;

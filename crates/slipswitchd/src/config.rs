@@ -21,11 +21,11 @@
 //! A port whose own device vanished is closed, and its number kept for its return.
 //!
 //! # Known limitations
-//! NetFlow, sFlow, IPFIX, STP, RSTP, bonds other than
-//! active-backup, LACP, QoS, BFD, CFM, LLDP and in-band control are later work: one WARN for each
-//! row and column says that the setting is ignored.
+//! NetFlow, sFlow, IPFIX, STP, RSTP, QoS, BFD, CFM, LLDP and in-band control are later work: one
+//! WARN for each row and column says that the setting is ignored.
 
 mod address;
+mod bonds;
 mod bridges;
 mod cards;
 mod connection_memory;
@@ -229,6 +229,7 @@ impl Configuration {
                     "bond_mode",
                     "bond_updelay",
                     "bond_downdelay",
+                    "bond_fake_iface",
                     "lacp",
                     "qos",
                 ],
@@ -267,6 +268,7 @@ impl Configuration {
                     "ifindex",
                     "status",
                     "statistics",
+                    "lacp_current",
                 ],
             )
             .table(

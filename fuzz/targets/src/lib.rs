@@ -23,6 +23,7 @@ mod fragments;
 mod igmp_mld;
 mod input;
 mod kernel_datapath;
+mod lacp;
 mod netlink;
 mod odp_text;
 mod openflow;
@@ -170,6 +171,7 @@ pub const TARGETS: &[Target] = &[
         words: words::options,
         longest: 512,
     },
+    Target { name: "lacp", run: lacp::run, seeds: lacp::seeds, words: words::none, longest: 1024 },
     Target {
         name: "tuple",
         run: tuple::run,

@@ -5,9 +5,12 @@
 //! with a remark for the log.
 
 use super::address::{parse_datapath_id, parse_station};
+use super::bonds;
 use super::mirrors::{self, DesiredMirror};
 use super::tracking::{self, DesiredTracking};
 use super::vlan;
+use bridge::aggregate::AggregateSettings;
+use bridge::bond;
 use bridge::connection::RateLimit;
 use bridge::multicast_table::MulticastSettings;
 use bridge::pipeline::EvictionConfig;
@@ -226,8 +229,10 @@ pub(super) struct DesiredPort {
     pub uuid: Option<Uuid>,
     pub settings: BundleView,
     pub interfaces: Vec<DesiredInterface>,
-    /// `other_config:bond-primary`.
-    pub primary: Option<String>,
+    /// Settings of the bond, where there are several interfaces.
+    pub bond: bond::Settings,
+    /// Settings of LACP; `None` where it is off.
+    pub lacp: Option<AggregateSettings>,
     /// Address of the active member that the row shows, from an earlier life of the daemon.
     pub active: Option<Mac>,
 }
@@ -667,26 +672,13 @@ fn ports(
         if row.opt_uuid("qos").is_some() {
             remarks.push(ignored(&format!("port {name}"), "qos"));
         }
-        if row.opt_str("lacp").is_some_and(|lacp| lacp != "off") {
-            remarks.push(ignored(&format!("port {name}"), "lacp"));
-        }
-        if interfaces.len() > 1 {
-            for column in ["bond_updelay", "bond_downdelay"] {
-                if row.int(column) > 0 {
-                    remarks.push(ignored(&format!("port {name}"), column));
-                }
-            }
-            let mode = row.opt_str("bond_mode").unwrap_or("active-backup");
-            if mode != "active-backup" {
-                let port = format!("port {name}");
-                remarks.push(
-                    ignored(&port, "bond_mode") + &format!(" ({mode}), active-backup is used"),
-                );
-            }
-        }
-        let primary = row.map("other_config").get("bond-primary").map(str::to_owned);
+        let lacp = bonds::lacp(name, row, remarks);
+        let bond = match interfaces.len() > 1 {
+            true => bonds::bond(name, row, remarks),
+            false => bond::Settings::default(),
+        };
         let active = row.opt_str("bond_active_slave").and_then(parse_station);
-        let port = DesiredPort { uuid: Some(uuid), settings, interfaces, primary, active };
+        let port = DesiredPort { uuid: Some(uuid), settings, interfaces, bond, lacp, active };
         ports.insert(name.to_owned(), port);
     }
     if !ports.values().any(|p: &DesiredPort| p.interfaces.iter().any(|i| i.name == bridge)) {
@@ -697,7 +689,8 @@ fn ports(
             uuid: None,
             settings,
             interfaces: Vec::new(),
-            primary: None,
+            bond: bond::Settings::default(),
+            lacp: None,
             active: None,
         };
         ports.entry(bridge.to_owned()).or_insert(port).interfaces.push(local);

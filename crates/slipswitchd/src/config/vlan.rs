@@ -78,6 +78,7 @@ pub(super) fn settings(name: &str, row: &Row) -> (BundleView, Vec<String>) {
         priority_tags,
         protected: row.bool("protected"),
         members: Vec::new(),
+        bond: None,
         floodable: true,
         snooping: SnoopingRole {
             floods: other.bool("mcast-snooping-flood", false),
