@@ -1,15 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 //! One bridge: the control thread's mutable state.
 
+use crate::aggregate::{self, Aggregate, AggregatePort};
+use crate::bond::{Bond, LacpStatus, Link};
 use crate::mac_table::MacTable;
 use crate::meter::MeterTable;
 use crate::mirror::{Mirror, Mirrors};
+use crate::multicast_table::MulticastTable;
 use crate::pipeline::Pipeline;
 use crate::port::{Bundle, Port};
+use crate::protocol::Protocol;
 use crate::snapshot::{BridgeConfig, BridgeIndex, BridgeView, BundleView, PortView, TableArray};
+use clock::Millis;
 use hashbrown::HashMap;
 use openflow::PortNo;
-use openflow::message::{PortConfig, SwitchDesc};
+use openflow::message::{PortConfig, PortDesc, SwitchDesc};
+use protocols::lacp::MemberSettings;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -38,6 +44,8 @@ pub struct Bridge {
     pub config: BridgeConfig,
     /// Learned MAC addresses.
     pub macs: Arc<MacTable>,
+    /// Multicast groups; `None` without multicast snooping.
+    pub multicast: Option<Arc<MulticastTable>>,
     /// Fields of the options of Geneve headers.
     pub tlv_table: Arc<flow::TlvTable>,
     /// Ports by OpenFlow number.
@@ -46,8 +54,10 @@ pub struct Bridge {
     pub bundles: Vec<Bundle>,
     /// Port mirrors, at most [`MAX_MIRRORS`](crate::mirror::MAX_MIRRORS).
     pub mirrors: Vec<Mirror>,
-    /// For each bond, by name: the member that carried the traffic in the last view.
-    active_members: HashMap<String, PortNo>,
+    /// State of each bond, by name.
+    bonds: BTreeMap<String, Bond>,
+    /// LACP of each bundle that has it, by name.
+    aggregates: BTreeMap<String, Arc<Aggregate>>,
     /// Start of the search for the next free port number, so that numbers are reused late.
     next_port: u32,
 }
@@ -75,11 +85,13 @@ impl Bridge {
             meters: MeterTable::default(),
             config: BridgeConfig::default(),
             macs: Arc::new(MacTable::new(index)),
+            multicast: None,
             tlv_table: Arc::default(),
             ports: BTreeMap::new(),
             bundles: Vec::new(),
             mirrors: Vec::new(),
-            active_members: HashMap::new(),
+            bonds: BTreeMap::new(),
+            aggregates: BTreeMap::new(),
             next_port: 1,
         }
     }
@@ -101,54 +113,176 @@ impl Bridge {
         Some(PortNo(n))
     }
 
-    /// Returns the bundles with more than one interface.
-    pub fn bonds(&self) -> impl Iterator<Item = &Bundle> {
-        self.bundles.iter().filter(|b| b.interfaces.len() > 1)
+    /// Returns the bundle called `name`.
+    pub fn bundle(&self, name: &str) -> Option<&Bundle> {
+        self.bundles.iter().find(|b| b.settings.name == name)
+    }
+
+    /// Returns the bonds with their names.
+    pub fn bonds(&self) -> impl Iterator<Item = (&str, &Bond)> {
+        self.bonds.iter().map(|(name, bond)| (name.as_str(), bond))
     }
 
     /// Returns the bond called `name`.
-    pub fn bond(&self, name: &str) -> Option<&Bundle> {
-        self.bonds().find(|b| b.settings.name == name)
+    pub fn bond(&self, name: &str) -> Option<&Bond> {
+        self.bonds.get(name)
     }
 
-    /// Returns the member that carries a bond's traffic. As in OVS the primary member is preferred
-    /// while it is up; then the previously active member while it is up; then the first member that
-    /// is up. `None` when no member is up.
-    pub fn active_member(&self, bond: &Bundle) -> Option<&Port> {
-        let members = bond.interfaces.iter().filter_map(|name| self.port_by_name(name));
-        let up: Vec<&Port> = members.filter(|p| p.is_up()).collect();
-        let primary = up.iter().find(|p| bond.primary.as_ref() == Some(&p.name));
-        let before = self.active_members.get(&bond.settings.name);
-        let same = || up.iter().find(|p| before == Some(&p.number));
-        primary.or_else(same).or(up.first()).copied()
+    pub(crate) fn bond_mut(&mut self, name: &str) -> Option<&mut Bond> {
+        self.bonds.get_mut(name)
+    }
+
+    /// Returns LACP of the bundles that have it, with their names.
+    pub fn aggregates(&self) -> impl Iterator<Item = (&str, &Arc<Aggregate>)> {
+        self.aggregates.iter().map(|(name, aggregate)| (name.as_str(), aggregate))
+    }
+
+    /// Returns true when some bundle is a bond or has LACP.
+    pub(crate) fn has_bonds(&self) -> bool {
+        let is_plain = |b: &Bundle| b.interfaces.len() < 2 && b.lacp.is_none();
+        !(self.bonds.is_empty() && self.aggregates.is_empty() && self.bundles.iter().all(is_plain))
+    }
+
+    /// Returns LACP of the bundle that the interface belongs to.
+    pub fn aggregate_of(&self, interface: &str) -> Option<&Arc<Aggregate>> {
+        let mut bundles = self.bundles.iter();
+        let bundle = bundles.find(|b| b.interfaces.iter().any(|name| name == interface))?;
+        self.aggregates.get(&bundle.settings.name)
     }
 
     /// Records the member with the address `mac` as the previously active member of the bond called
     /// `name`, from the database record of an earlier daemon process. Does nothing when this bridge
     /// already has an active member for the bond.
     pub fn recall_active_member(&mut self, name: &str, mac: [u8; 6]) {
-        if self.active_members.contains_key(name) {
-            return;
-        }
-        let members = self.bond(name).into_iter().flat_map(|bond| &bond.interfaces);
-        let mut ports = members.filter_map(|member| self.port_by_name(member));
-        let number = ports.find(|p| p.status.mac == mac).map(|p| p.number);
-        if let Some(number) = number {
-            self.active_members.insert(name.to_owned(), number);
+        let is_bond = self.bundle(name).is_some_and(|b| b.interfaces.len() > 1);
+        if is_bond {
+            self.bonds.entry(name.to_owned()).or_insert_with(|| Bond::new(name)).recall(mac);
         }
     }
 
-    /// Determines the active members of bonds for the next view. Returns the names of the bonds
-    /// with a changed active member.
-    pub(crate) fn select_active_members(&mut self) -> Vec<String> {
-        let selected =
-            |bond: &Bundle| Some((bond.settings.name.clone(), self.active_member(bond)?.number));
-        let now: Vec<(String, PortNo)> = self.bonds().filter_map(selected).collect();
-        let is_other =
-            |(name, number): &&(String, PortNo)| self.active_members.get(name) != Some(number);
-        let moved = now.iter().filter(is_other).map(|(name, _)| name.clone()).collect();
-        self.active_members = now.into_iter().collect();
-        moved
+    /// Brings LACP to the present settings and ports. Returns the machines, when there are others
+    /// than before, and whether one of them must run.
+    pub(crate) fn update_aggregates(&mut self, now: Millis) -> (Option<Vec<Arc<Aggregate>>>, bool) {
+        let mut all = BTreeMap::new();
+        let (mut is_due, mut is_other) = (false, false);
+        for bundle in &self.bundles {
+            let Some(wanted) = &bundle.lacp else { continue };
+            let name = &bundle.settings.name;
+            let old = self.aggregates.get(name).cloned();
+            is_other |= old.is_none();
+            let aggregate = old.unwrap_or_default();
+            let lowest = u16::MAX - u16::from(bundle.interfaces.len() > 1);
+            let settings = aggregate::Settings {
+                is_active: wanted.is_active,
+                is_fast: wanted.is_fast,
+                system_id: wanted.system_id.unwrap_or(self.config.mac),
+                system_priority: wanted.system_priority.unwrap_or(lowest),
+                falls_back: wanted.falls_back,
+            };
+            is_due |= aggregate.configure(&settings, self.aggregate_ports(bundle), now);
+            all.insert(name.clone(), aggregate);
+        }
+        is_other |= self.aggregates.len() != all.len();
+        self.aggregates = all;
+        let others = is_other.then(|| self.aggregates.values().cloned().collect());
+        (others, is_due)
+    }
+
+    fn aggregate_ports(&self, bundle: &Bundle) -> Vec<AggregatePort> {
+        let port = |(at, name): (usize, &String)| {
+            let port = self.port_by_name(name)?;
+            let wanted = bundle.lacp_ports.get(at).copied().unwrap_or_default();
+            // Numbers of ports have 16 bits, except those of reserved ones.
+            let number = u16::try_from(port.number.0).unwrap_or(u16::MAX);
+            let settings = MemberSettings {
+                number: port.number.0,
+                name: name.clone(),
+                port_id: wanted.port_id.unwrap_or(number),
+                port_priority: wanted.port_priority.unwrap_or(u16::MAX),
+                key: wanted.key,
+            };
+            Some(AggregatePort {
+                settings,
+                mac: port.status.mac,
+                has_carrier: port.is_up(),
+                carrier_changes: port.status.link_resets,
+            })
+        };
+        bundle.interfaces.iter().enumerate().filter_map(port).collect()
+    }
+
+    /// Sets for each port whether the protocols on it allow traffic. Returns the earlier
+    /// descriptions of the ports that changed.
+    pub(crate) fn update_allowed(&mut self) -> Vec<PortDesc> {
+        let mut changed = Vec::new();
+        let of: HashMap<PortNo, bool> = self
+            .ports
+            .values()
+            .map(|p| {
+                let aggregate = self.aggregate_of(&p.name);
+                (p.number, aggregate.is_none_or(|aggregate| aggregate.may_enable(p.number)))
+            })
+            .collect();
+        for port in self.ports.values_mut() {
+            let is_allowed = of.get(&port.number).copied().unwrap_or(true);
+            if port.is_allowed != is_allowed {
+                changed.push(port.desc());
+                port.is_allowed = is_allowed;
+            }
+        }
+        changed
+    }
+
+    /// Brings the bonds to the present settings, ports and time. Returns true when translation must
+    /// follow a change.
+    pub(crate) fn update_bonds(&mut self, now: Millis) -> bool {
+        let mut bonds = std::mem::take(&mut self.bonds);
+        let count = bonds.len();
+        let wanted = |name: &str| self.bundle(name).filter(|b| b.interfaces.len() > 1);
+        bonds.retain(|name, _| wanted(name).is_some());
+        let mut is_changed = bonds.len() != count;
+        for bundle in self.bundles.iter().filter(|b| b.interfaces.len() > 1) {
+            let name = &bundle.settings.name;
+            let lacp = self.aggregates.get(name).map_or(LacpStatus::Off, |a| a.status());
+            let links = bundle.interfaces.iter().filter_map(|name| self.port_by_name(name));
+            let links: Vec<Link> = links
+                .map(|p| Link {
+                    number: p.number,
+                    name: p.name.clone(),
+                    mac: p.status.mac,
+                    is_up: p.is_up(),
+                    may_enable: p.may_enable(),
+                })
+                .collect();
+            let bond = bonds.entry(name.clone()).or_insert_with(|| Bond::new(name));
+            is_changed |= bond.update(&bundle.bond, lacp, &links, now);
+        }
+        self.bonds = bonds;
+        is_changed
+    }
+
+    /// Returns the time at which a bond has something to do.
+    pub(crate) fn bond_deadline(&self) -> Option<Millis> {
+        self.bonds.values().filter_map(Bond::deadline).min()
+    }
+
+    /// Returns true when the load of a bond is to be balanced now.
+    pub(crate) fn is_rebalance_due(&self, now: Millis) -> bool {
+        self.bonds.values().any(|bond| bond.is_balanced() && now >= bond.next_rebalance())
+    }
+
+    /// Balances the loads of the bonds where that is due.
+    pub(crate) fn rebalance_bonds(&mut self, now: Millis) {
+        self.bonds.values_mut().for_each(|bond| bond.rebalance(now));
+    }
+
+    /// Returns the names of the bonds whose hosts must be announced to the other end.
+    pub(crate) fn take_announcements(&mut self) -> Vec<String> {
+        let due = self
+            .bonds
+            .iter_mut()
+            .filter_map(|(name, bond)| bond.take_announcement().then(|| name.clone()));
+        due.collect()
     }
 
     /// Returns the view for translation, with `tables` as the pipeline's part.
@@ -163,6 +297,7 @@ impl Bridge {
             }
             bundles.push(BundleView {
                 members: ports.iter().map(|p| p.number).collect(),
+                bond: self.bonds.get(&bundle.settings.name).map(|bond| Arc::new(bond.view())),
                 floodable: ports.iter().all(|p| !p.config.contains(PortConfig::NO_FLOOD)),
                 ..bundle.settings.clone()
             });
@@ -172,8 +307,11 @@ impl Bridge {
             let peer = port.peer.as_deref().and_then(resolve).and_then(|(bridge, number, back)| {
                 (back.as_deref() == Some(&port.name)).then_some((bridge, number))
             });
-            let is_active = self.active_members.values().any(|n| *n == port.number);
-            port.view(peer, bundle_of.get(port.name.as_str()).copied(), is_active)
+            let bundle = bundle_of.get(port.name.as_str()).copied();
+            let aggregate = bundle.and_then(|at| self.bundles.get(at));
+            let aggregate = aggregate.and_then(|b| self.aggregates.get(&b.settings.name));
+            let lacp = aggregate.map(|a| Arc::clone(a) as Arc<dyn Protocol>);
+            port.view(peer, bundle, lacp.into_iter().collect())
         };
         let ports: HashMap<PortNo, PortView> =
             self.ports.values().map(|p| (p.number, view(p))).collect();
@@ -186,6 +324,7 @@ impl Bridge {
             groups: Arc::clone(self.pipeline.groups()),
             meters: self.meters.view(),
             macs: Arc::clone(&self.macs),
+            multicast: self.multicast.clone(),
             tlv_table: Arc::clone(&self.tlv_table),
             config: self.config.clone(),
         }

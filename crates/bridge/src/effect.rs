@@ -8,6 +8,7 @@
 //! idle times follow the traffic that the slow path never sees. Nothing here blocks: work for the
 //! control thread goes through [`Sender`] as an [`Event`].
 
+use crate::bond::Buckets;
 use crate::event::{Event, Sender};
 use crate::group::{Count, Group};
 use crate::ids::BridgeIndex;
@@ -45,6 +46,8 @@ pub enum Effect {
     AllBuckets(Arc<Group>),
     /// Packets through one side of a patch or tunnel port.
     VirtualPort(Arc<[Count; 2]>, Direction),
+    /// A bucket of a bond's hash chose the member.
+    Bond(Arc<Buckets>, u8),
     /// A mirror got a copy.
     Mirror(Arc<Count>),
     /// NORMAL learned the location of a MAC address.
@@ -59,6 +62,20 @@ pub enum Effect {
         port: PortNo,
         /// The packet was a gratuitous ARP (moves entries of locked bonds).
         gratuitous_arp: bool,
+    },
+    /// The packet is an IGMP or MLD message. Only for the packet that was translated: each message
+    /// has its own translation.
+    LearnGroups {
+        /// The table of the bridge that snoops.
+        table: Arc<crate::multicast_table::MulticastTable>,
+        /// VLAN of the packet; 0 for none.
+        vlan: u16,
+        /// Port by which it came; the first of a bond.
+        port: PortNo,
+        /// Role of that port.
+        role: crate::multicast_table::SnoopingRole,
+        /// Consequences of the message.
+        messages: Arc<[protocols::membership::Membership]>,
     },
     /// `learn` action: the flow to add or refresh.
     LearnFlow {
@@ -173,12 +190,14 @@ pub fn apply(effects: &[Effect], seen: &FlowStats, events: &Sender) {
                 count.credit(packets, bytes);
             }
             Effect::Mirror(count) => count.credit(packets, bytes),
+            Effect::Bond(buckets, bucket) => buckets.credit(*bucket, bytes),
             Effect::Encapsulated { added, effects } => {
                 let bytes = bytes.saturating_add(added.saturating_mul(packets));
                 // The outer frame is no TCP.
                 apply(effects, &FlowStats { bytes, tcp_flags: 0, ..*seen }, events);
             }
             Effect::Learn { .. }
+            | Effect::LearnGroups { .. }
             | Effect::LearnFlow { .. }
             | Effect::FinTimeout { .. }
             | Effect::UseNeighbour { .. }
@@ -201,7 +220,7 @@ pub(crate) fn apply_but_learning(effects: &[Effect], seen: &FlowStats, events: &
 /// Removes the effects that only the translated packet has, from those of its megaflow.
 pub(crate) fn keep_lasting(effects: &mut Vec<Effect>) {
     effects.retain_mut(|effect| match effect {
-        Effect::LearnNeighbour { .. } => false,
+        Effect::LearnNeighbour { .. } | Effect::LearnGroups { .. } => false,
         Effect::Encapsulated { effects, .. } => {
             keep_lasting(effects);
             !effects.is_empty()
@@ -231,6 +250,11 @@ fn apply_one(effect: &Effect, packets: u64, tcp_flags: u16, used: Millis, events
             let moved = packets > 0 && macs.learn(*vlan, *mac, *port, *gratuitous_arp, used);
             if moved {
                 events.send(Event::MacTableChanged(macs.bridge()));
+            }
+        }
+        Effect::LearnGroups { table, vlan, port, role, messages } => {
+            if packets > 0 && table.learn(*vlan, *port, *role, messages, used) {
+                events.send(Event::MacTableChanged(table.bridge()));
             }
         }
         Effect::LearnFlow { bridge, flow } if packets > 0 => {

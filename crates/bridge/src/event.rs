@@ -73,10 +73,14 @@ pub enum Event {
         /// Address of the neighbour.
         address: IpAddr,
     },
+    /// A control protocol has changed. The event only wakes the control thread:
+    /// [`crate::protocol::Protocols::take_changed`] reports the change even when the event found no
+    /// room.
+    ProtocolChanged,
     /// Routes, neighbours or addresses of the underlay have changed. The event only wakes the control
     /// thread: [`crate::switch::Switch::publish`] finds the change.
     UnderlayChanged,
-    /// A MAC table has changed, and megaflows must be translated again. The event only wakes the
+    /// A MAC or multicast table has changed, and megaflows must be translated again. The event only wakes the
     /// control thread: [`Sender::take_moves`] reports the change even when the event found no room.
     MacTableChanged(BridgeIndex),
 }

@@ -20,8 +20,9 @@
 #![forbid(unsafe_code)]
 #![warn(unreachable_pub)]
 
+pub mod aggregate;
 mod barrier_budget;
-mod bond;
+pub mod bond;
 pub mod bridge;
 pub mod connection;
 mod control_counters;
@@ -36,8 +37,10 @@ pub mod mac_table;
 pub mod megaflows;
 mod meter;
 pub mod mirror;
+pub mod multicast_table;
 pub mod pipeline;
 pub mod port;
+pub mod protocol;
 pub mod recirc;
 pub mod revalidator;
 pub mod revalidator_state;

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Ports and bundles of one bridge: the control thread's copy.
 
+use crate::aggregate::{AggregateSettings, PortSettings};
+use crate::bond;
 use crate::group::Count;
+use crate::protocol::Protocol;
 use crate::snapshot::{BridgeIndex, BundleView, PortView};
 use crate::tunnel;
 use clock::Millis;
@@ -34,6 +37,8 @@ pub struct Port {
     pub status: Status,
     /// Time at which the port was added.
     pub created: Millis,
+    /// The protocols on the port allow traffic. Without any it is true.
+    pub is_allowed: bool,
     /// Packets and bytes through a patch or tunnel port: rx, tx.
     pub virtual_stats: Arc<[Count; 2]>,
 }
@@ -76,11 +81,16 @@ impl Port {
             && (self.device.is_none() || self.status.admin_up && self.status.link_up)
     }
 
+    /// Returns true when the port is up and the protocols on it allow traffic.
+    pub fn may_enable(&self) -> bool {
+        self.is_up() && self.is_allowed
+    }
+
     /// Returns the OpenFlow port state (OFPPS_*).
     pub fn state(&self) -> PortState {
         let mut state = PortState::empty();
         if self.is_virtual() || self.status.link_up {
-            state |= PortState::LIVE;
+            state.set(PortState::LIVE, self.is_allowed);
         } else {
             state |= PortState::LINK_DOWN;
         }
@@ -135,13 +145,13 @@ impl Port {
     }
 
     /// Returns the view for translation. `peer` is the other end of a patch port. `bundle` is the
-    /// index of the port's bundle in the bridge. `is_active` is true for the member that carries a
-    /// bond's traffic.
+    /// index of the port's bundle in the bridge. `protocols` take packets from the
+    /// port.
     pub(crate) fn view(
         &self,
         peer: Option<(BridgeIndex, PortNo)>,
         bundle: Option<usize>,
-        is_active: bool,
+        protocols: Arc<[Arc<dyn Protocol>]>,
     ) -> PortView {
         PortView {
             number: self.number,
@@ -153,8 +163,8 @@ impl Port {
             bundle,
             config: self.config,
             up: self.is_up(),
-            live: self.is_up(),
-            is_active,
+            live: self.may_enable(),
+            protocols,
             mac: self.status.mac,
             mtu: self.status.mtu,
             virtual_stats: Arc::clone(&self.virtual_stats),
@@ -187,6 +197,10 @@ pub struct Bundle {
     pub settings: BundleView,
     /// Interface names, in the order of the database.
     pub interfaces: Vec<String>,
-    /// Interface of a bond that carries the traffic whenever it is up; `None` for no preference.
-    pub primary: Option<String>,
+    /// Settings of the bond, where there are several interfaces.
+    pub bond: bond::Settings,
+    /// Settings of LACP; `None` where it is off.
+    pub lacp: Option<AggregateSettings>,
+    /// Settings of LACP on each interface; missing ones are the default.
+    pub lacp_ports: Vec<PortSettings>,
 }

@@ -9,6 +9,7 @@
 use crate::effect::{self, Effect};
 use crate::event::Sender;
 use crate::megaflows::{Entry, Megaflows};
+use crate::protocol::Protocols;
 use crate::recirc::RecircTable;
 use crate::revalidator_state::RevalidatorState;
 use crate::snapshot::Snapshot;
@@ -18,9 +19,7 @@ use crate::wakeup::Wakeup;
 use clock::{Clock, Millis, OncePer};
 use datapath::scratch::Scratch;
 use datapath::shards::Groups;
-use datapath::{
-    Action, Actions, Datapath, DropReason, FlowStats, Megaflow, PortNo, Refusal, Ufid, exact_mask,
-};
+use datapath::{Actions, Datapath, FlowStats, Megaflow, PortNo, Refusal, Ufid, exact_mask};
 use flow::{Field, Key, Mask, Match};
 use hashbrown::HashSet;
 use packet::Packet;
@@ -109,6 +108,8 @@ pub struct SlowPath {
     pub megaflows_enabled: AtomicBool,
     /// Counters of upcalls and the revalidator.
     pub counters: UpcallCounters,
+    /// Control protocols on ports.
+    pub protocols: Protocols,
     /// Settings and measurements of the revalidator.
     pub revalidator: RevalidatorState,
     /// Megaflows that the switch has no record of are left alone; see
@@ -173,6 +174,7 @@ impl SlowPath {
             flow_limit: AtomicUsize::new(flow_limit),
             megaflows_enabled: AtomicBool::new(true),
             counters: UpcallCounters::default(),
+            protocols: Protocols::default(),
             revalidator: RevalidatorState::default(),
             is_revalidation_held: AtomicBool::new(false),
             unknown_flows: UnknownFlows::default(),
@@ -214,8 +216,7 @@ impl SlowPath {
     /// Returns the match and actions that a datapath needs to treat packets like `key` (a
     /// datapath's key) as `translation` does.
     pub fn megaflow(&self, key: &Key, translation: &Translation) -> Megaflow {
-        let actions = datapath_actions(translation.actions.clone(), translation.error.is_some());
-        self.megaflow_of(key, &translation.mask, actions.into())
+        self.megaflow_of(key, &translation.mask, translation.installed_actions().into())
     }
 
     /// Does the same as [`SlowPath::megaflow`] for a translation's mask and the datapath's actions.
@@ -378,15 +379,5 @@ impl SlowPath {
             let flow = flow::text::format_key(key, &|_| None);
             tracing::warn!(target: "tunnel", "receive tunnel port not found ({flow})");
         }
-    }
-}
-
-/// Returns a translation's actions in the form in which a datapath keeps them: an empty list
-/// becomes a drop with its reason. `failed` means that the translation has an error.
-pub(crate) fn datapath_actions(actions: Vec<Action>, failed: bool) -> Vec<Action> {
-    match (actions.is_empty(), failed) {
-        (false, _) => actions,
-        (true, true) => vec![Action::Drop(DropReason::TranslationError)],
-        (true, false) => vec![Action::Drop(DropReason::Flow)],
     }
 }

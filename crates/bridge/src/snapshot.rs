@@ -7,9 +7,12 @@
 
 pub use crate::ids::{BridgeIndex, INTERNAL_TABLE};
 
+use crate::bond::BondView;
 use crate::group::Group;
 use crate::mac_table::MacTable;
 use crate::mirror::Mirrors;
+use crate::multicast_table::{MulticastTable, SnoopingRole};
+use crate::protocol::Protocol;
 use crate::rule::Rule;
 use crate::tunnel::{self, Tunnels};
 use classifier::Classifier;
@@ -69,6 +72,8 @@ pub struct BridgeView {
     pub meters: Arc<HashMap<u32, u32>>,
     /// Learned MAC addresses, shared by all snapshots of the bridge.
     pub macs: Arc<MacTable>,
+    /// Multicast groups; `None` without multicast snooping.
+    pub multicast: Option<Arc<MulticastTable>>,
     /// Fields of the options of Geneve headers.
     pub tlv_table: Arc<flow::TlvTable>,
     /// Port mirrors.
@@ -177,6 +182,9 @@ pub struct BridgeConfig {
     /// A table miss goes to controllers, else it is dropped; see
     /// `Connections::wants_packet_in_on_miss`.
     pub miss_to_controller: bool,
+    /// Multicast packets of unknown groups go to routers only
+    /// (`other_config:mcast-snooping-disable-flood-unregistered`).
+    pub unregistered_to_routers: bool,
     /// `OFPC_FRAG_*`: 0 normal, 1 drop, 2 reassemble (refused), 3 nx-match.
     pub frag_handling: u16,
     /// Bytes of a miss sent to controllers.
@@ -212,8 +220,8 @@ pub struct PortView {
     pub up: bool,
     /// True when buckets that watch the port are live.
     pub live: bool,
-    /// True for the member of a bond that carries the bond's traffic; always false without a bond.
-    pub is_active: bool,
+    /// Control protocols that take packets from the port, in the order in which they are asked.
+    pub protocols: Arc<[Arc<dyn Protocol>]>,
     /// Ethernet address.
     pub mac: [u8; 6],
     /// MTU in bytes.
@@ -269,8 +277,12 @@ pub struct BundleView {
     pub priority_tags: PriorityTags,
     /// `Port:protected`: no traffic between protected ports.
     pub protected: bool,
-    /// OpenFlow ports of the bundle. Of several, the active one carries the traffic.
+    /// OpenFlow ports of the bundle.
     pub members: Vec<PortNo>,
+    /// The choice among several members; `None` for a single one.
+    pub bond: Option<Arc<BondView>>,
     /// Floods include the bundle: no member has NO_FLOOD.
     pub floodable: bool,
+    /// Role in multicast snooping.
+    pub snooping: SnoopingRole,
 }

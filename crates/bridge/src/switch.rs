@@ -5,7 +5,7 @@
 //! [`Switch::publish`], which the control loop calls after each batch of work.
 
 use crate::barrier_budget::{self, WaitBudget};
-use crate::bond;
+use crate::bond::announcement::announcements;
 use crate::bridge::Bridge;
 use crate::effect::{self, Effect};
 use crate::event::Sender;
@@ -13,6 +13,7 @@ use crate::learned_flow::LearnedFlow;
 use crate::meter::MeterIds;
 use crate::pipeline::{Change, Pipeline, PreparedAdd};
 use crate::port::Port;
+use crate::protocol::ProtocolThread;
 use crate::revalidator::{Pass, Revalidator};
 use crate::slow_path::SlowPath;
 use crate::snapshot::{BridgeIndex, BridgeView, Snapshot};
@@ -33,6 +34,7 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 use underlay::Underlay;
 
+mod bonds;
 mod tunnels;
 
 pub use crate::control_counters::{ControlCounters, Revalidations};
@@ -83,16 +85,19 @@ pub struct Switch {
     tunnel_output: tunnel::Output,
     source_ports: SourcePorts,
     revalidator: Option<Revalidator>,
+    protocols: Option<ProtocolThread>,
     /// Time budget for waits until megaflows follow.
     wait_budget: WaitBudget,
     /// Number of flows of `learn` actions, new or known, since the last publication.
     learned: u64,
-    /// Bonds with a new active member that the other end is not notified of yet.
-    moved_bonds: Vec<(BridgeIndex, String)>,
+    /// Earlier descriptions of ports that control protocols have changed.
+    port_changes: Vec<(BridgeIndex, PortDesc)>,
+    /// Time of the next run of the control protocols, where they have no thread.
+    protocols_due: Option<Millis>,
     /// A port went up or down since the last publication.
     is_port_toggled: bool,
-    /// A bond has another active member since the last publication.
-    is_bond_moved: bool,
+    /// A bond has changed since the last publication.
+    is_bond_changed: bool,
     clock: Clock,
 }
 
@@ -126,6 +131,8 @@ impl Switch {
             slow.learns_here();
         }
         let revalidator = if threads { Some(Revalidator::start(Arc::clone(&slow))?) } else { None };
+        let protocols =
+            if threads { Some(ProtocolThread::start(Arc::clone(&slow))?) } else { None };
         Ok(Switch {
             counters: ControlCounters::default(),
             slow,
@@ -141,11 +148,13 @@ impl Switch {
             tunnel_output: tunnel::Output::default(),
             source_ports: SourcePorts::default(),
             revalidator,
+            protocols,
             wait_budget: WaitBudget::new(Instant::now()),
             learned: 0,
-            moved_bonds: Vec::new(),
+            protocols_due: None,
+            port_changes: Vec::new(),
             is_port_toggled: false,
-            is_bond_moved: false,
+            is_bond_changed: false,
             clock,
         })
     }
@@ -224,6 +233,7 @@ impl Switch {
         let Some(mut bridge) = self.bridges.get_mut(index.0).and_then(Option::take) else {
             return Vec::new();
         };
+        self.slow.protocols.register(index, Vec::new());
         mark(&mut self.dirty, index, Dirty::All);
         let changes = bridge.pipeline.clear();
         let all = openflow::message::MeterMod {
@@ -298,6 +308,7 @@ impl Switch {
             config: PortConfig::empty(),
             status: Status::default(),
             created: now,
+            is_allowed: true,
             virtual_stats: Arc::default(),
         };
         port.refresh();
@@ -314,6 +325,9 @@ impl Switch {
         let bridge = self.bridge_mut(index)?;
         let port = bridge.ports.remove(&number)?;
         let addresses = bridge.macs.close_port(number);
+        if let Some(multicast) = &bridge.multicast {
+            multicast.flush_port(number);
+        }
         // As in OVS other bridges forget them as well: the hosts may come back in another place.
         for other in self.bridges().filter(|other| other.index != index) {
             for (vlan, mac) in &addresses {
@@ -455,6 +469,7 @@ impl Switch {
         let (bytes, tcp_flags) = (packet.len() as u64, key.tcp_flags.get());
         let seen = FlowStats { packets: 1, bytes, used: now, tcp_flags };
         effect::apply_but_learning(&translation.effects, &seen, &self.slow.events);
+        self.slow.deliver(&translation.claims, &packet, now);
         let dp_in = snapshot.bridge(index).map_or(datapath::PortNo::NONE, |b| b.origin_of(in_port));
         let mut dp_key = flow::extract::key_of(packet.data(), dp_in.0);
         dp_key.set_connection(&key);
@@ -587,6 +602,7 @@ impl Switch {
 
     fn publish_changes(&mut self) {
         self.follow_underlay();
+        self.follow_protocols();
         if self.dirty.is_empty() {
             return;
         }
@@ -601,7 +617,7 @@ impl Switch {
         self.dirty.clear();
         let is_port_toggled = std::mem::take(&mut self.is_port_toggled);
         let causes = &mut self.counters.revalidations;
-        *match (std::mem::take(&mut self.is_bond_moved), is_port_toggled, all) {
+        *match (std::mem::take(&mut self.is_bond_changed), is_port_toggled, all) {
             (true, _, _) => &mut causes.bond,
             (false, true, _) => &mut causes.port_toggled,
             (false, false, true) => &mut causes.reconfigured,
@@ -627,14 +643,7 @@ impl Switch {
         let dirty = std::mem::take(&mut self.dirty);
         for (index, dirty) in &dirty {
             let bridge = self.bridges.get_mut(index.0).and_then(Option::as_mut);
-            let tables = bridge.map(|bridge| {
-                if *dirty == Dirty::All {
-                    let moved = bridge.select_active_members();
-                    self.is_bond_moved |= !moved.is_empty();
-                    self.moved_bonds.extend(moved.into_iter().map(|name| (*index, name)));
-                }
-                bridge.pipeline.view()
-            });
+            let tables = bridge.map(|bridge| bridge.pipeline.view());
             let before = old.bridge(*index).filter(|_| *dirty == Dirty::Rules);
             let view = match (self.bridge(*index), tables, before) {
                 (Some(bridge), Some(tables), Some(before)) => {
@@ -664,21 +673,25 @@ impl Switch {
         next
     }
 
-    /// Announces the present location of hosts to the other ends of bonds with a new active member
-    /// since the last call; see `bond.rs`. Returns the changes to rules by flows that the frames
-    /// made (past patch ports).
+    /// Announces the present location of hosts to the other ends of bonds that have changed since
+    /// the last call; see `bond/announcement.rs`. Returns the changes to rules by flows that the
+    /// frames made (past patch ports).
     pub fn announce_bonds(&mut self) -> Vec<(BridgeIndex, Vec<Change>)> {
         let mut learned = Vec::new();
-        let mut moved = std::mem::take(&mut self.moved_bonds);
-        moved.dedup();
+        let moved: Vec<(BridgeIndex, String)> = self
+            .bridges
+            .iter_mut()
+            .flatten()
+            .flat_map(|b| b.take_announcements().into_iter().map(|name| (b.index, name)))
+            .collect();
         for (index, name) in moved {
-            let announced =
-                self.bridge(index).and_then(|b| bond::announcements(b, &name, self.now()));
-            let Some((port, frames)) = announced else { continue };
-            tracing::info!(target: "bond", "bond {name}: active member is now {}", port.name);
-            let actions = [Action::Output { port: port.number, max_len: 0 }];
+            let frames = match self.bridge(index) {
+                Some(bridge) => announcements(bridge, &name, self.now()),
+                None => continue,
+            };
             let any = flow::Match::ANY;
-            for frame in frames {
+            for (port, frame) in frames {
+                let actions = [Action::Output { port, max_len: 0 }];
                 // A frame whose translation loops past a patch port is left out.
                 let made = self.packet_out(index, frame.packet(), &any, PortNo::NONE, &actions);
                 for (bridge, changes) in made.unwrap_or_default() {
@@ -825,7 +838,10 @@ impl Switch {
         let timed = self.has_timeouts();
         // Only statistics show the time of a rule's last use.
         let rules = timed.then(|| self.clock.now());
-        self.bridges().filter_map(|b| b.macs.deadline()).chain(rules).min()
+        let macs = self.bridges().filter_map(|b| b.macs.deadline());
+        let multicast = self.bridges().filter_map(|b| b.multicast.as_ref()?.deadline());
+        let bonds = self.bridges().filter_map(Bridge::bond_deadline);
+        macs.chain(multicast).chain(bonds).chain(self.protocols_due).chain(rules).min()
     }
 
     /// Does periodic work: expires rules and MAC entries. Returns the removed rules by bridge, for
@@ -835,12 +851,14 @@ impl Switch {
         let now = self.clock.now();
         let mut out = Vec::new();
         let mut relearn = false;
+        self.rebalance_bonds(now);
         let timed = self.has_timeouts();
         self.slow.revalidator.is_awaited.store(timed, Ordering::Relaxed);
         // Idle times count from the last packet to the last time at which all packets were counted.
         let credited = if timed { self.collect().min(now) } else { now };
         for bridge in self.bridges.iter_mut().flatten() {
             relearn |= bridge.macs.expire(now) > 0;
+            relearn |= bridge.multicast.as_ref().is_some_and(|table| table.expire(now));
             let gone = bridge.pipeline.expire(now, credited);
             if !gone.is_empty() {
                 // The expiry of a rule may also delete rules that it has learned.

@@ -268,10 +268,25 @@ impl Tracer {
             "Datapath actions: {}",
             datapath::text::format(&translation.actions, style)
         );
+        if let Some(reason) = translation.slow_path_reason() {
+            let _ = write!(
+                out,
+                "This flow is handled by the userspace slow path because it:\n  - {}.\n",
+                slow_path_text(reason)
+            );
+        }
         if let Some(error) = translation.error {
             let _ = writeln!(out, "Translation failed ({error}), packet is dropped.");
         }
         out
+    }
+}
+
+/// Returns the sentence for a reason of the slow path, as OVS has it.
+fn slow_path_text(reason: &str) -> String {
+    match reason {
+        "action" => "Uses action(s) not supported by datapath".to_owned(),
+        protocol => format!("Consists of {} packets", protocol.to_uppercase()),
     }
 }
 

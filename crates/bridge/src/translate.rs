@@ -42,6 +42,7 @@
 //! | `commit` | datapath actions for what changed since the last output |
 //! | `output` | ports, flooding, patch ports, controllers |
 //! | `normal`, `vlan` | NORMAL |
+//! | `multicast` | NORMAL with multicast snooping |
 //! | `mirror` | mirrored packets |
 //! | `group` | groups |
 //! | `learn` | `learn` |
@@ -71,6 +72,7 @@ mod in_band;
 mod learn;
 mod mirror;
 mod mpls;
+mod multicast;
 mod normal;
 mod output;
 #[cfg(test)]

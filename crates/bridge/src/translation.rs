@@ -2,7 +2,9 @@
 //! The result of a translation.
 
 use crate::effect::Effect;
+use crate::protocol::Claim;
 use crate::recirc::RecircRef;
+use datapath::{Action, DropReason, Userdata};
 use flow::Mask;
 
 /// Reason for which a translation gave a drop. The limits are in [`crate::translate`].
@@ -46,6 +48,36 @@ pub struct Translation {
     pub effects: Vec<Effect>,
     /// Reason why the packet is dropped, when the pipeline could not be followed to its end.
     pub error: Option<TranslationError>,
+    /// Reason why each packet needs a translation of its own, as datapaths show it. The megaflow then
+    /// sends its packets here.
+    pub slow_path: Option<&'static str>,
+    /// Control protocols that take the packet. Then each packet needs an upcall, whose answer
+    /// `actions` are.
+    pub claims: Vec<Claim>,
     /// Pipelines that `actions` recirculate to or report from; the megaflow owns them.
     pub(crate) recirc_ids: Vec<RecircRef>,
+}
+
+impl Translation {
+    /// Returns the reason why each packet needs an upcall, as datapaths show it.
+    pub fn slow_path_reason(&self) -> Option<&'static str> {
+        self.claims.first().map(|claim| claim.protocol.reason()).or(self.slow_path)
+    }
+
+    /// Returns true when each packet needs an upcall.
+    pub(crate) fn needs_slow_path(&self) -> bool {
+        self.slow_path_reason().is_some()
+    }
+
+    /// Returns the actions for the megaflow, which a datapath runs.
+    pub(crate) fn installed_actions(&self) -> Vec<Action> {
+        if let Some(reason) = self.slow_path_reason() {
+            return vec![Action::Userspace(Userdata::SlowPath { reason })];
+        }
+        match (self.actions.is_empty(), self.error.is_some()) {
+            (false, _) => self.actions.clone(),
+            (true, true) => vec![Action::Drop(DropReason::TranslationError)],
+            (true, false) => vec![Action::Drop(DropReason::Flow)],
+        }
+    }
 }

@@ -15,7 +15,7 @@ use crate::intern::RecentInterner;
 use crate::megaflows::Entry;
 use crate::recirc::RecircRef;
 use crate::schedule::Tick;
-use crate::slow_path::{SlowPath, datapath_actions};
+use crate::slow_path::SlowPath;
 use crate::snapshot::Snapshot;
 use crate::translate::{self, Translation};
 use classifier::MiniMatch;
@@ -145,7 +145,8 @@ impl Handler {
     /// Returns the actions for the packet, and the megaflow to be made for packets that follow.
     fn answer<'a>(&mut self, upcall: &Upcall<'a>) -> (Actions, Option<New<'a>>) {
         match upcall.kind {
-            UpcallKind::Miss | UpcallKind::Action(Userdata::SlowPath { .. }) => self.miss(upcall),
+            UpcallKind::Miss => self.miss(upcall),
+            UpcallKind::Action(Userdata::SlowPath { .. }) => (self.slow_path(upcall), None),
             UpcallKind::Action(userdata @ Userdata::Controller { .. }) => {
                 self.controller(upcall, userdata);
                 (Arc::new([]), None)
@@ -167,21 +168,46 @@ impl Handler {
         if translation.error.is_some() {
             slow.counters.errors.fetch_add(1, Ordering::Relaxed);
         }
-        let Translation { mask, mut effects, error, recirc_ids: recirc, .. } = translation;
+        let actions = translation.installed_actions();
+        let needs_slow_path = translation.needs_slow_path();
+        let Translation { mask, mut effects, recirc_ids: recirc, .. } = translation;
+        if needs_slow_path {
+            effect::keep_lasting(&mut effects); // the upcall of the slow path has the others
+        }
         let bytes = upcall.packet.len() as u64;
         let seen =
             FlowStats { packets: 1, bytes, used: now, tcp_flags: upcall.key.tcp_flags.get() };
         effect::apply(&effects, &seen, &slow.events);
         self.learns |= effects.iter().any(|effect| learns_new_flow(effect, snapshot));
-        let actions = datapath_actions(translation.actions, error.is_some());
         let actions = self.interner.share(actions);
         let megaflow = slow.megaflow_of(upcall.key, &mask, Arc::clone(&actions));
         let version = self.snapshot.version();
         effect::keep_lasting(&mut effects);
-        let is_wanted = upcall.kind == UpcallKind::Miss && !self.is_first(upcall, &megaflow, now);
+        let is_wanted = !self.is_first(upcall, &megaflow, now);
         let key = upcall.key;
         let new = New { key, megaflow, effects, recirc, version, now };
         (actions, is_wanted.then_some(new))
+    }
+
+    /// Serves one packet of a megaflow that needs an upcall for each packet: hands it to the control
+    /// protocols that take it, or translates it by itself. The megaflow, whose packets the datapath
+    /// counts, has the counters among the effects.
+    fn slow_path(&mut self, upcall: &Upcall<'_>) -> Actions {
+        let slow = &self.slow;
+        let snapshot = self.snapshot.read();
+        let now = slow.clock.now();
+        let translation = slow.translate(snapshot, upcall.key, Some(upcall.packet), now);
+        let Some(translation) = translation else {
+            return Arc::new([Action::Drop(DropReason::UnknownPort)]);
+        };
+        if !translation.needs_slow_path() {
+            return translation.installed_actions().into(); // its reason is gone meanwhile
+        }
+        slow.deliver(&translation.claims, upcall.packet, now);
+        let Translation { actions, effects, .. } = translation;
+        effect::apply_uncounted(&effects, upcall.key.tcp_flags.get(), now, &slow.events);
+        self.learns |= effects.iter().any(|effect| learns_new_flow(effect, snapshot));
+        actions.into()
     }
 
     /// Blocks until the flows that packets of a batch made are in the tables, as in OVS: replies to

@@ -257,7 +257,8 @@ fn bonded(primary: Option<&str>) -> Bench {
     let settings = BundleView { name: "bond0".to_string(), ..BundleView::default() };
     let interfaces = vec!["p2".to_string(), "p3".to_string()];
     let primary = primary.map(str::to_string);
-    bundles.push(bridge::port::Bundle { settings, interfaces, primary });
+    let bond = bridge::bond::Settings { primary, ..Default::default() };
+    bundles.push(bridge::port::Bundle { settings, interfaces, bond, ..Default::default() });
     b
 }
 

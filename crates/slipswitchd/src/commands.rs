@@ -12,13 +12,14 @@
 //!
 //! | module | commands |
 //! |---|---|
-//! | `absent` | objects that cannot exist here yet: `bfd/`, `cfm/`, `lacp/`, `stp/`, … |
+//! | `absent` | objects that cannot exist here yet: `bfd/`, `cfm/`, `stp/`, … |
 //! | `bond` | `bond/` |
 //! | `bridges` | `bridge/`, `ofproto/list`, `dpif/` |
 //! | `coverage` | `coverage/`, `memory/` |
 //! | `dpctl` | `dpctl/` |
 //! | `dummy` | `netdev-dummy/`, `time/` (dummy mode only) |
 //! | `fdb` | `fdb/`, `mdb/` |
+//! | `lacp` | `lacp/` |
 //! | `neighbours` | `tnl/arp/`, `tnl/neigh/` |
 //! | `packet_threads` | `dpif-netdev/` |
 //! | `routes` | `ovs/route/` |
@@ -35,6 +36,7 @@ mod dummy;
 mod explain;
 mod fdb;
 mod flow_line;
+mod lacp;
 mod neighbours;
 mod packet_threads;
 mod ports;
@@ -67,6 +69,7 @@ pub fn register(registry: &Registry, daemon: &Shared) {
     });
     absent::register(&commands);
     bond::register(&commands);
+    lacp::register(&commands);
     bridges::register(&commands);
     coverage::register(&commands);
     dpctl::register(&commands);

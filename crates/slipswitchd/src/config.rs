@@ -21,11 +21,11 @@
 //! A port whose own device vanished is closed, and its number kept for its return.
 //!
 //! # Known limitations
-//! NetFlow, sFlow, IPFIX, STP, RSTP, multicast snooping, bonds other than
-//! active-backup, LACP, QoS, BFD, CFM and LLDP are later work: one WARN for each
-//! row and column says that the setting is ignored.
+//! NetFlow, sFlow, IPFIX, STP, RSTP, QoS, BFD, CFM and LLDP are later work: one
+//! WARN for each row and column says that the setting is ignored.
 
 mod address;
+mod bonds;
 mod bridges;
 mod cards;
 mod connection_memory;
@@ -234,6 +234,7 @@ impl Configuration {
                     "bond_mode",
                     "bond_updelay",
                     "bond_downdelay",
+                    "bond_fake_iface",
                     "lacp",
                     "qos",
                 ],
@@ -272,6 +273,7 @@ impl Configuration {
                     "ifindex",
                     "status",
                     "statistics",
+                    "lacp_current",
                 ],
             )
             .table(

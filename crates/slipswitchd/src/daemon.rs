@@ -177,7 +177,7 @@ impl Daemon {
                 Event::ResolveNeighbour { device, address } => {
                     self.neighbour_keeper.resolve(&self.underlay, &device, address);
                 }
-                Event::MacTableChanged(_) | Event::UnderlayChanged => {}
+                Event::MacTableChanged(_) | Event::UnderlayChanged | Event::ProtocolChanged => {}
             }
         }
         if self.switch.slow_path().events.take_moves() {
@@ -218,6 +218,9 @@ impl Daemon {
     pub fn publish_and_wake(&mut self) {
         self.drain_events();
         self.switch.publish();
+        self.switch.run_protocols();
+        self.switch.publish();
+        self.report_port_changes();
         for (bridge, changes) in self.switch.announce_bonds() {
             self.changed(bridge, changes);
         }
@@ -226,6 +229,17 @@ impl Daemon {
         self.switch.publish();
         self.services.wake(&self.connections);
         self.stir();
+    }
+
+    /// Reports to OpenFlow peers the ports that control protocols have changed.
+    fn report_port_changes(&mut self) {
+        for (bridge, before) in self.switch.take_port_changes() {
+            let port = self.switch.bridge(bridge).and_then(|b| b.ports.get(&before.port_no));
+            if let Some(after) = port.map(bridge::port::Port::desc) {
+                let event = PortEvent::Modified { before: &before, after: &after };
+                self.connections.port_status(bridge, event);
+            }
+        }
     }
 
     /// Wakes the tasks that go by the clock: work may be due for them.
@@ -238,6 +252,7 @@ impl Daemon {
     /// Does periodic work: timeouts, ages, probes.
     pub fn tick(&mut self) {
         self.underlay.expire();
+        self.switch.run_protocols();
         self.switch.revalidate_inline();
         self.expire();
         self.run_connections();

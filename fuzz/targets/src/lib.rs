@@ -14,13 +14,16 @@
 
 mod adoption;
 mod bench;
+mod bfd;
 mod connection_adoption;
 mod database;
 mod difference;
 mod flow_text;
 mod fragments;
+mod igmp_mld;
 mod input;
 mod kernel_datapath;
+mod lacp;
 mod netlink;
 mod odp_text;
 mod openflow;
@@ -147,6 +150,14 @@ pub const TARGETS: &[Target] = &[
         longest: 2048,
     },
     Target {
+        name: "igmp_mld",
+        run: igmp_mld::run,
+        seeds: igmp_mld::seeds,
+        words: words::none,
+        longest: 512,
+    },
+    Target { name: "bfd", run: bfd::run, seeds: bfd::seeds, words: words::none, longest: 2048 },
+    Target {
         name: "tunnel",
         run: tunnel::run,
         seeds: seeds::tunnels,
@@ -160,6 +171,7 @@ pub const TARGETS: &[Target] = &[
         words: words::options,
         longest: 512,
     },
+    Target { name: "lacp", run: lacp::run, seeds: lacp::seeds, words: words::none, longest: 1024 },
     Target {
         name: "tuple",
         run: tuple::run,

@@ -2,6 +2,7 @@
 //! Real packets between network namespaces on plain veth pairs, nothing switched on or off by
 //! hand but where XDP is asked for (`xdp`). Needs root; without it each test says SKIPPED.
 
+mod bonds;
 mod conntrack;
 mod explanations;
 mod fastpath;
@@ -18,6 +19,7 @@ mod overlay;
 mod ovn;
 mod path_mtu;
 mod peer;
+mod snooping;
 mod survival;
 mod taps;
 mod tools;

@@ -15,6 +15,7 @@ macro_rules! scenarios {
 }
 
 mod actions;
+mod bonds;
 mod commands;
 mod connections;
 mod conntrack;
@@ -23,6 +24,7 @@ mod flows;
 mod found;
 mod megaflows;
 mod mirrors;
+mod multicast;
 mod normal;
 mod openflow;
 mod tunnels;

@@ -7,6 +7,7 @@ use super::{EffectsMode, MAX_ACTIONS, MAX_DEPTH, MAX_RESUBMITS, MAX_STACK_BYTES}
 use super::{Request, Translation, TranslationError};
 use crate::effect::Effect;
 use crate::mirror::MirrorSet;
+use crate::protocol::Claim;
 use crate::recirc::{FrozenPacketIn, FrozenStep, RecircRef, RecircTable, StackEntry};
 use crate::rule::Rule;
 use crate::snapshot::{BridgeIndex, BridgeView, INTERNAL_TABLE, PortView, Snapshot, TableMiss};
@@ -19,6 +20,7 @@ use flow::{Key, Mask, VLANS, Vlan};
 use openflow::PortNo;
 use openflow::action::{Action, Actions, Controller};
 use openflow::message::{PacketInReason, PortConfig};
+use packet::Packet;
 use std::sync::Arc;
 
 /// Bytes of stack that must be free for a table: enough for the nesting of its rule up to the next
@@ -100,6 +102,12 @@ pub(super) struct Context<'a> {
     pub out: Vec<DpAction>,
     emitted: usize,
     pub effects: Vec<Effect>,
+    /// Reason why each packet needs a translation of its own.
+    pub slow_path: Option<&'static str>,
+    /// The packet, when there is one: only effects may depend on it.
+    pub packet: Option<&'a Packet>,
+    /// Control protocols that take the packet.
+    pub claims: Vec<Claim>,
     pub recirc_ids: Vec<RecircRef>,
 
     /// Table whose rule runs.
@@ -195,6 +203,9 @@ impl<'a> Context<'a> {
             out: Vec::new(),
             emitted: 0,
             effects: Vec::new(),
+            slow_path: None,
+            packet: request.packet,
+            claims: Vec::new(),
             recirc_ids: Vec::new(),
             table: 0,
             rule: None,
@@ -269,6 +280,8 @@ impl<'a> Context<'a> {
             actions: without_last_clone(ctx.out),
             mask: final_mask(ctx.mask, &original),
             effects: ctx.effects,
+            slow_path: ctx.slow_path,
+            claims: ctx.claims,
             error: ctx.error,
             recirc_ids: ctx.recirc_ids,
         }
@@ -283,7 +296,7 @@ impl<'a> Context<'a> {
         let allowed = may_receive && self.decapsulate_ecn();
         let names = self.names();
         self.enter(Kind::Table, || found.text(found.table(), names));
-        let allowed = !self.is_input_reserved() && allowed;
+        let allowed = !self.is_claimed(in_port) && !self.is_input_reserved() && allowed;
         if allowed {
             self.mirror_input();
         }
@@ -322,6 +335,18 @@ impl<'a> Context<'a> {
         self.mask.set_exact(flow::Field::EthDst);
         let is_stp = self.key.dl_dst == STP_MAC;
         !config.contains(if is_stp { PortConfig::NO_RECV_STP } else { PortConfig::NO_RECV })
+    }
+
+    /// Returns true when a control protocol of `port` takes the packet: then no rule handles it.
+    pub(super) fn is_claimed(&mut self, port: PortNo) -> bool {
+        let protocols = self.port(port).map_or(&[][..], |p| &p.protocols);
+        for protocol in protocols {
+            if protocol.claims(&self.key, &mut self.mask) {
+                self.claims.push(Claim { protocol: Arc::clone(protocol), port });
+                return true;
+            }
+        }
+        false
     }
 
     /// Returns the port of the present bridge with this number.

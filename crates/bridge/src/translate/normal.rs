@@ -2,14 +2,17 @@
 //! NORMAL: forwarding as a VLAN-aware learning switch.
 
 use super::context::Context;
+use super::hash::hash_fields;
 use super::vlan::Vlans;
+use crate::bond::{Choice, Verdict, source_hash};
 use crate::effect::Effect;
 use crate::snapshot::{BundleView, PortView, PriorityTags};
 use crate::trace::Kind;
 use datapath::Action as DpAction;
-use flow::{VLAN_CFI, VLANS, Vlan};
+use flow::{Field, VLAN_CFI, VLANS, Vlan};
 use openflow::PortNo;
-use packet::ethertype;
+use openflow::action::HashFields;
+use packet::{Mac, ethertype};
 use std::sync::Arc;
 
 /// ARP opcodes (RFC 826).
@@ -30,7 +33,7 @@ pub(super) fn is_reserved(mac: &[u8; 6]) -> bool {
 }
 
 /// Input of a packet.
-enum Input<'a> {
+pub(super) enum Input<'a> {
     /// A bundle of the bridge, and its index.
     Bundle(usize, &'a BundleView),
     /// No port: a controller made the packet. Every VLAN is allowed, and nothing is learned.
@@ -100,21 +103,33 @@ impl Context<'_> {
             return;
         }
 
-        // The other end of a bond sends packets to an inactive member only when it floods them, or
-        // when it reflects packets of this end.
-        if let Input::Bundle(_, b) = &input
-            && b.members.len() > 1
-            && self.active_member(b) != Some(in_port)
-        {
+        let verdict = match &input {
+            Input::Bundle(_, BundleView { bond: Some(bond), .. }) => {
+                bond.verdict(in_port, Mac(self.key.dl_dst))
+            }
+            _ => Verdict::Accept,
+        };
+        if verdict == Verdict::Drop {
             self.report(Kind::Detail, || "bonding refused admissibility, dropping".to_string());
             return;
         }
-
         let gratuitous = self.is_gratuitous_arp();
+        if let (Verdict::DropIfMoved, Input::Bundle(i, _)) = (verdict, &input)
+            && self.is_sent_back(*i, vid, gratuitous)
+        {
+            self.report(Kind::Detail, || {
+                "SLB bond thinks this packet looped back, dropping".to_string()
+            });
+            return;
+        }
         if let Input::Bundle(_, b) = &input {
             self.learn_source(b, vid, in_port, gratuitous);
         }
 
+        if self.is_snooped() {
+            self.snoop(&input, &vlans);
+            return;
+        }
         match self.place_of(vid, self.key.dl_dst) {
             Some(known) => match bridge.ports.get(&known).and_then(bundle) {
                 None => {
@@ -139,25 +154,31 @@ impl Context<'_> {
                 self.report(Kind::Detail, || {
                     "no learned MAC for destination, flooding".to_string()
                 });
-                let own = match input {
-                    Input::Bundle(i, _) => Some(i),
-                    Input::None => None,
-                };
-                let wanted = |(i, b): &(usize, &BundleView)| {
-                    let is_free = b.floodable && !bridge.mirrors.reserves(*i);
-                    Some(*i) != own && is_free && vlans.included_in(b)
-                };
-                let [outer, inner] = self.key.vlans;
-                let (now, pcp) = ([outer, inner, Vlan::default()], outer.tci.get());
-                let mut targets: Vec<&BundleView> =
-                    bridge.bundles.iter().enumerate().filter(wanted).map(|(_, b)| b).collect();
-                // Ports that take the packet's headers as they are come first: then the headers are
-                // changed once, and not back.
-                targets.sort_by_key(|b| vlans.output(b, pcp) != now);
-                for b in targets {
-                    self.output_bundle(b, &vlans);
-                }
+                self.flood_bundles(&input, &vlans);
             }
+        }
+    }
+
+    /// Outputs to all bundles of the packet's VLAN that floods include, except the input.
+    pub(super) fn flood_bundles(&mut self, input: &Input<'_>, vlans: &Vlans) {
+        let bridge = self.bridge;
+        let own = match input {
+            Input::Bundle(i, _) => Some(*i),
+            Input::None => None,
+        };
+        let wanted = |(i, b): &(usize, &BundleView)| {
+            let is_free = b.floodable && !bridge.mirrors.reserves(*i);
+            Some(*i) != own && is_free && vlans.included_in(b)
+        };
+        let [outer, inner] = self.key.vlans;
+        let (now, pcp) = ([outer, inner, Vlan::default()], outer.tci.get());
+        let mut targets: Vec<&BundleView> =
+            bridge.bundles.iter().enumerate().filter(wanted).map(|(_, b)| b).collect();
+        // Ports that take the packet's headers as they are come first: then the headers are changed
+        // once, and not back.
+        targets.sort_by_key(|b| vlans.output(b, pcp) != now);
+        for b in targets {
+            self.output_bundle(b, vlans);
         }
     }
 
@@ -175,7 +196,7 @@ impl Context<'_> {
 
     /// Learns the port of the packet's source address.
     fn learn_source(&mut self, bundle: &BundleView, vlan: u16, port: PortNo, gratuitous: bool) {
-        let bond = bundle.members.len() > 1;
+        let bond = bundle.bond.is_some();
         let mac = self.key.dl_src;
         let macs = &self.bridge.macs;
         // The other end of a bond reflects a gratuitous ARP that was received on a single port. So
@@ -224,19 +245,46 @@ impl Context<'_> {
         }
     }
 
-    /// Returns the member that carries a bundle's traffic: the active one, else the first that is
-    /// up. When none is up it is the first member, whose device drops.
-    fn active_member(&self, bundle: &BundleView) -> Option<PortNo> {
-        let first = |wanted: fn(&PortView) -> bool| {
-            bundle.members.iter().find(|p| self.port(**p).is_some_and(wanted))
+    /// Returns true when a packet that came in by bundle `own` is one that this end has sent: its
+    /// source address is learned elsewhere, and no gratuitous ARP shows that the host has moved.
+    fn is_sent_back(&self, own: usize, vlan: u16, gratuitous: bool) -> bool {
+        let mac = self.key.dl_src;
+        let is_elsewhere = self
+            .place_of(vlan, mac)
+            .is_some_and(|known| self.port(known).is_none_or(|port| port.bundle != Some(own)));
+        is_elsewhere && (!gratuitous || self.bridge.macs.is_locked(vlan, mac, self.now))
+    }
+
+    /// Returns the member by which a packet in VLAN `vlan` leaves a bundle; `None` when no member is
+    /// enabled.
+    fn member(&mut self, bundle: &BundleView, vlan: u16) -> Option<PortNo> {
+        let Some(bond) = &bundle.bond else { return bundle.members.first().copied() };
+        let hash = match bond.choice() {
+            Choice::Fixed(member) => return member,
+            Choice::SourceHash => {
+                self.mask.set_exact(Field::EthSrc);
+                for v in &mut self.mask.0.vlans {
+                    v.tci.set(v.tci.get() | VLAN_CFI | 0x0fff);
+                }
+                source_hash(Mac(self.key.dl_src), vlan, bond.basis)
+            }
+            Choice::TupleHash => {
+                let fields = HashFields::SymmetricL3L4Udp;
+                hash_fields(fields, bond.basis, &self.key, &mut self.mask)
+            }
         };
-        let active = first(|p| p.is_active).or_else(|| first(|p| p.up));
-        active.or(bundle.members.first()).copied()
+        let bucket = hash as u8; // one of 256
+        let member = bond.member(bucket)?;
+        self.effect(|| Effect::Bond(Arc::clone(&bond.buckets), bucket));
+        Some(member)
     }
 
     /// Outputs to a bundle, with the VLAN headers that its mode requires.
     pub(super) fn output_bundle(&mut self, bundle: &BundleView, vlans: &Vlans) {
-        let Some(member) = self.active_member(bundle) else { return };
+        let Some(member) = self.member(bundle, vlans.vid()) else {
+            self.report(Kind::Detail, || "no member of the bond is enabled".to_string());
+            return;
+        };
         let old = self.key.vlans;
         let pcp = old[0].tci.get();
         if bundle.priority_tags != PriorityTags::Never || vlans.has_priority_tag() {

@@ -187,7 +187,7 @@ impl<'a> Context<'a> {
         self.key.metadata = U64::ZERO;
         self.key.actset_output.set(PortNo::UNSET.0);
         self.key.in_port.set(port.0);
-        if self.may_receive(port) {
+        if !self.is_claimed(port) && self.may_receive(port) {
             self.isolated(|ctx| {
                 if ctx.was_mpls {
                     // The peer's rules may match fields under the stack.

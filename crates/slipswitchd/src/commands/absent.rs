@@ -14,8 +14,6 @@ pub(super) fn register(commands: &Commands<'_>) {
     for (name, usage, error) in [
         ("bfd/show", "[interface]", "no such bfd object"),
         ("cfm/show", "[interface]", "no such CFM object"),
-        ("lacp/show", "[port]", "no such lacp object"),
-        ("lacp/show-stats", "[port]", "no such lacp object"),
         ("stp/show", "[bridge]", "no such stp object"),
         ("rstp/show", "[bridge]", "No such RSTP object"),
     ] {

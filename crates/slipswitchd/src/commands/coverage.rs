@@ -90,6 +90,12 @@ fn counters(daemon: &Daemon) -> Vec<Counter> {
         ("mac_learning_evicted", learned(|stats| stats.evicted)),
         ("mac_learning_moved", learned(|stats| stats.moved)),
     ]);
+    let tables = daemon.switch.bridges().filter_map(|bridge| bridge.multicast.as_ref());
+    let (joined, left) = tables.fold((0, 0), |(joined, left), table| {
+        let (more_joined, more_left) = table.counters();
+        (joined + more_joined, left + more_left)
+    });
+    out.extend([("mcast_snooping_learned", joined), ("mcast_snooping_expired", left)]);
     out.extend(Refusal::ALL.into_iter().map(|r| (refusal_counters(r).put, upcalls.refusals(r))));
     let offload = |reason| daemon.placed.as_ref().map_or(0, |p| p.refusals(reason));
     out.extend(Refusal::ALL.into_iter().map(|r| (refusal_counters(r).offload, offload(r))));

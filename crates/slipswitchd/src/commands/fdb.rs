@@ -6,6 +6,7 @@ use super::ports::openflow_text;
 use crate::daemon::Daemon;
 use bridge::bridge::Bridge;
 use bridge::mac_table::{MacEntry, StaticAdd};
+use bridge::multicast_table::MulticastEntry;
 use packet::Mac;
 use std::fmt::Write as _;
 
@@ -74,15 +75,23 @@ pub(super) fn register(commands: &Commands<'_>) {
         Ok(CLEARED.to_owned())
     });
     commands.show("mdb/show", "bridge", 1, 1, |daemon, call| {
-        bridge(daemon, call.arg(0))?;
-        Err(NO_SNOOPING.to_owned())
+        let bridge = bridge(daemon, call.arg(0))?;
+        let table = bridge.multicast.as_ref().ok_or(NO_SNOOPING)?;
+        Ok(groups_text(&table.entries(daemon.clock.now())))
     });
-    commands.show("mdb/flush", "[bridge]", 0, 1, |daemon, call| match call.arg(0) {
-        Some(name) => {
-            bridge(daemon, Some(name))?;
-            Err(NO_SNOOPING.to_owned())
+    commands.change("mdb/flush", "[bridge]", 0, 1, |daemon, call| {
+        let mut changed = false;
+        for bridge in selected(daemon, call.arg(0))? {
+            match &bridge.multicast {
+                Some(table) => changed |= table.flush(),
+                None if call.arg(0).is_some() => return Err(NO_SNOOPING.to_owned()),
+                None => {}
+            }
         }
-        None => Ok(FLUSHED.to_owned()),
+        if changed {
+            daemon.switch.mac_tables_changed();
+        }
+        Ok(FLUSHED.to_owned())
     });
 }
 
@@ -123,6 +132,22 @@ fn entries_text(entries: &[MacEntry]) -> String {
             entry.vlan,
             Mac(entry.mac)
         ); // a String takes all writes
+    }
+    out
+}
+
+fn groups_text(entries: &[MulticastEntry]) -> String {
+    let mut out = " port  VLAN  GROUP                Age\n".to_owned();
+    for MulticastEntry { port, vlan, group, age } in entries {
+        let port = openflow_text(*port);
+        // As in OVS the columns move with the length of a group.
+        let _ = match group {
+            Some(group) => {
+                let group = group.to_canonical();
+                writeln!(out, "{port:>5}  {vlan:>4}  {group}         {age:>3}")
+            }
+            None => writeln!(out, "{port:>5}  {vlan:>4}  querier             {age:>3}"),
+        }; // a String takes all writes
     }
     out
 }

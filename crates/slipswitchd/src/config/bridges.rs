@@ -9,11 +9,13 @@ use super::{controllers, fail, in_band, interfaces, mirrors};
 use crate::args::DummyLevel;
 use crate::openflow::SharedControl;
 use bridge::mirror::MirrorOutput;
+use bridge::multicast_table::MulticastTable;
 use bridge::switch::Switch;
 use openflow::PortNo;
 use openflow::message::Versions;
 use packet::Mac;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// Returns true when a bridge of this type can be made.
 fn is_known_type(datapath_type: &str, dummy: DummyLevel) -> bool {
@@ -106,6 +108,7 @@ fn create(context: &mut Context<'_>, row: &DesiredBridge) -> BridgeState {
         in_band: in_band::InBand::default(),
         tables: BTreeMap::new(),
         mac_table: None,
+        snooping: None,
         services: BTreeMap::new(),
         controllers: BTreeMap::new(),
         interfaces: BTreeMap::new(),
@@ -175,6 +178,7 @@ fn settings(
         b.description.serial_number = serial;
         b.description.datapath = description;
     }
+    snooping(context.switch, bridge, row);
     let mac_table = (row.mac_table_size, row.mac_ageing, row.flood_vlans.clone());
     if bridge.mac_table.as_ref() != Some(&mac_table) {
         let macs = context.switch.bridge(bridge.index).map(|b| b.macs.clone());
@@ -183,6 +187,24 @@ fn settings(
         }
         bridge.mac_table = Some(mac_table);
     }
+}
+
+/// Starts, stops and configures multicast snooping.
+fn snooping(switch: &mut Switch, bridge: &mut BridgeState, row: &DesiredBridge) {
+    if bridge.snooping == row.snooping {
+        return;
+    }
+    let Some(b) = switch.bridge_mut(bridge.index) else { return };
+    bridge.snooping.clone_from(&row.snooping);
+    let Some(wanted) = &row.snooping else {
+        b.multicast = None;
+        b.config.unregistered_to_routers = false;
+        return;
+    };
+    b.config.unregistered_to_routers = wanted.unregistered_to_routers;
+    let index = b.index;
+    let table = b.multicast.get_or_insert_with(|| Arc::new(MulticastTable::new(index)));
+    table.configure(&wanted.settings);
 }
 
 /// Returns the lowest address that the bridge may take from its ports. Each row of the Port table

@@ -5,11 +5,15 @@
 //! with a remark for the log.
 
 use super::address::{parse_datapath_id, parse_station};
+use super::bonds;
 use super::in_band::{self, DesiredInBand};
 use super::mirrors::{self, DesiredMirror};
 use super::tracking::{self, DesiredTracking};
 use super::vlan;
+use bridge::aggregate::AggregateSettings;
+use bridge::bond;
 use bridge::connection::RateLimit;
+use bridge::multicast_table::MulticastSettings;
 use bridge::pipeline::EvictionConfig;
 use bridge::snapshot::BundleView;
 use flow::Subfield;
@@ -176,6 +180,8 @@ pub(super) struct DesiredBridge {
     pub mac_table_size: usize,
     pub forward_bpdu: bool,
     pub flood_vlans: Vec<u16>,
+    /// Multicast snooping; `None` when it is off.
+    pub snooping: Option<DesiredSnooping>,
     pub tables: BTreeMap<u8, DesiredTable>,
     pub controllers: BTreeMap<String, DesiredController>,
     pub in_band: DesiredInBand,
@@ -183,6 +189,14 @@ pub(super) struct DesiredBridge {
     pub ports: BTreeMap<String, DesiredPort>,
     /// Mirrors by row.
     pub mirrors: BTreeMap<Uuid, DesiredMirror>,
+}
+
+/// Multicast snooping of a bridge.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct DesiredSnooping {
+    pub settings: MulticastSettings,
+    /// `mcast-snooping-disable-flood-unregistered`.
+    pub unregistered_to_routers: bool,
 }
 
 /// A row of the Flow_Table table.
@@ -217,8 +231,10 @@ pub(super) struct DesiredPort {
     pub uuid: Option<Uuid>,
     pub settings: BundleView,
     pub interfaces: Vec<DesiredInterface>,
-    /// `other_config:bond-primary`.
-    pub primary: Option<String>,
+    /// Settings of the bond, where there are several interfaces.
+    pub bond: bond::Settings,
+    /// Settings of LACP; `None` where it is off.
+    pub lacp: Option<AggregateSettings>,
     /// Address of the active member that the row shows, from an earlier life of the daemon.
     pub active: Option<Mac>,
 }
@@ -474,7 +490,6 @@ fn bridge(
         (row.opt_uuid("ipfix").is_some(), "ipfix"),
         (row.bool("stp_enable"), "stp_enable"),
         (row.bool("rstp_enable"), "rstp_enable"),
-        (row.bool("mcast_snooping_enable"), "mcast_snooping_enable"),
         (row.opt_uuid("auto_attach").is_some(), "auto_attach"),
     ] {
         if present {
@@ -500,11 +515,26 @@ fn bridge(
             .map_or(MAC_TABLE_SIZE, |n| n as usize),
         forward_bpdu: other.bool("forward-bpdu", false),
         flood_vlans: row.ints("flood_vlans").filter_map(vlan::vlan).collect(),
+        snooping: row.bool("mcast_snooping_enable").then(|| snooping(&other)),
         tables: tables(replica, name, row, remarks),
         controllers: controllers(replica, name, row, remarks),
         in_band: in_band::read(replica, root, row),
         ports: ports(replica, name, row, taken, remarks),
         mirrors: mirrors::read(replica, name, row, remarks),
+    }
+}
+
+/// Reads the settings of multicast snooping.
+fn snooping(other: &StringMap<'_>) -> DesiredSnooping {
+    let default = MulticastSettings::default();
+    DesiredSnooping {
+        settings: MulticastSettings {
+            capacity: bounded(other.int("mcast-snooping-table-size"), 10, 1_000_000)
+                .map_or(default.capacity, |n| n as usize),
+            ageing: bounded(other.int("mcast-snooping-aging-time"), 15, 3600)
+                .unwrap_or(default.ageing),
+        },
+        unregistered_to_routers: other.bool("mcast-snooping-disable-flood-unregistered", false),
     }
 }
 
@@ -640,26 +670,13 @@ fn ports(
         if row.opt_uuid("qos").is_some() {
             remarks.push(ignored(&format!("port {name}"), "qos"));
         }
-        if row.opt_str("lacp").is_some_and(|lacp| lacp != "off") {
-            remarks.push(ignored(&format!("port {name}"), "lacp"));
-        }
-        if interfaces.len() > 1 {
-            for column in ["bond_updelay", "bond_downdelay"] {
-                if row.int(column) > 0 {
-                    remarks.push(ignored(&format!("port {name}"), column));
-                }
-            }
-            let mode = row.opt_str("bond_mode").unwrap_or("active-backup");
-            if mode != "active-backup" {
-                let port = format!("port {name}");
-                remarks.push(
-                    ignored(&port, "bond_mode") + &format!(" ({mode}), active-backup is used"),
-                );
-            }
-        }
-        let primary = row.map("other_config").get("bond-primary").map(str::to_owned);
+        let lacp = bonds::lacp(name, row, remarks);
+        let bond = match interfaces.len() > 1 {
+            true => bonds::bond(name, row, remarks),
+            false => bond::Settings::default(),
+        };
         let active = row.opt_str("bond_active_slave").and_then(parse_station);
-        let port = DesiredPort { uuid: Some(uuid), settings, interfaces, primary, active };
+        let port = DesiredPort { uuid: Some(uuid), settings, interfaces, bond, lacp, active };
         ports.insert(name.to_owned(), port);
     }
     if !ports.values().any(|p: &DesiredPort| p.interfaces.iter().any(|i| i.name == bridge)) {
@@ -670,7 +687,8 @@ fn ports(
             uuid: None,
             settings,
             interfaces: Vec::new(),
-            primary: None,
+            bond: bond::Settings::default(),
+            lacp: None,
             active: None,
         };
         ports.entry(bridge.to_owned()).or_insert(port).interfaces.push(local);

@@ -6,6 +6,7 @@
 //! an interface can move from one bridge to another in one step.
 
 use super::address::{from_row, of_name};
+use super::bonds;
 use super::context::Context;
 use super::desired::{DesiredBridge, DesiredInterface};
 use super::device::{self, Form};
@@ -522,14 +523,21 @@ pub(super) fn bundles(switch: &mut Switch, index: BridgeIndex, wanted: &DesiredB
         .map(|port| Bundle {
             settings: port.settings.clone(),
             interfaces: port.interfaces.iter().map(|i| i.name.clone()).collect(),
-            primary: port.primary.clone(),
+            bond: port.bond.clone(),
+            lacp: port.lacp.clone(),
+            lacp_ports: port.interfaces.iter().map(|i| bonds::lacp_port(&i.other_config)).collect(),
         })
         .collect();
     let same = |a: &Bundle, b: &Bundle| {
         vlan::same(&a.settings, &b.settings) && a.interfaces == b.interfaces
     };
+    let same_bond = |a: &Bundle, b: &Bundle| {
+        (&a.bond, &a.lacp, &a.lacp_ports) == (&b.bond, &b.lacp, &b.lacp_ports)
+    };
     if bridge.bundles.len() == bundles.len()
-        && bridge.bundles.iter().zip(&bundles).all(|(a, b)| same(a, b) && a.primary == b.primary)
+        && bridge.bundles.iter().zip(&bundles).all(|(a, b)| {
+            same(a, b) && same_bond(a, b) && a.settings.snooping == b.settings.snooping
+        })
     {
         return;
     }

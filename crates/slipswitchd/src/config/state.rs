@@ -94,6 +94,8 @@ pub(super) struct BridgeState {
     pub in_band: InBand,
     pub tables: BTreeMap<u8, DesiredTable>,
     pub mac_table: Option<(usize, u32, Vec<u16>)>,
+    /// Multicast snooping, as put into force.
+    pub snooping: Option<super::desired::DesiredSnooping>,
     /// Listeners at `BRIDGE.mgmt` and `BRIDGE.snoop`, by the name after the dot. A socket that could
     /// not be opened has no entry.
     pub services: BTreeMap<&'static str, Listener>,

@@ -144,6 +144,7 @@ impl<'a> Writer<'a> {
             "mac_in_use",
             "mtu",
             "ifindex",
+            "lacp_current",
         ] {
             self.set("Interface", row, column, Datum::empty());
         }
@@ -178,6 +179,8 @@ impl<'a> Writer<'a> {
         self.set("Interface", row, "mtu", mtu);
         self.set("Interface", row, "ifindex", i64::from(s.ifindex.unwrap_or(0)));
         self.set("Interface", row, "status", Datum::map(status(context, port)));
+        let lacp = bridge.aggregate_of(&port.name).map(|a| a.is_current(port.number));
+        self.set("Interface", row, "lacp_current", lacp.map_or_else(Datum::empty, Datum::from));
         let unwritten = self
             .replica
             .row("Interface", row)
@@ -191,7 +194,7 @@ impl<'a> Writer<'a> {
     /// OVS.
     fn bond(&mut self, bridge: &Bridge, name: &str, row: Uuid) {
         let Some(bond) = bridge.bond(name) else { return };
-        let active = bridge.active_member(bond).map(|port| Mac(port.status.mac));
+        let active = bond.active().map(|member| Mac(member.mac));
         let column = "bond_active_slave";
         let had_one = self.replica.row("Port", row).is_some_and(|r| r.opt_str(column).is_some());
         if active.is_some() || had_one {

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! VLAN settings of a row of the Port table.
+//! Settings of a row of the Port table that decide where NORMAL forwards: VLANs and multicast.
 //!
 //! Follows `ovs-vswitchd.conf.db(5)`, "Port TABLE: VLAN Configuration": a mode that is not given
 //! follows from `tag`; a native VLAN is trunked, whatever `trunks` says, unless it is 0.
 
+use bridge::multicast_table::SnoopingRole;
 use bridge::snapshot::{BundleView, PriorityTags, VlanMode};
 use ovsdb::Row;
 use std::sync::Arc;
@@ -77,7 +78,12 @@ pub(super) fn settings(name: &str, row: &Row) -> (BundleView, Vec<String>) {
         priority_tags,
         protected: row.bool("protected"),
         members: Vec::new(),
+        bond: None,
         floodable: true,
+        snooping: SnoopingRole {
+            floods: other.bool("mcast-snooping-flood", false),
+            gets_reports: other.bool("mcast-snooping-flood-reports", false),
+        },
     };
     (settings, remarks)
 }

@@ -450,16 +450,14 @@ fn settings_that_are_ignored_are_said() {
          -- set bridge br0 stp_enable=true \
          -- set interface p1 ingress_policing_kpkts_rate=5 cfm_mpid=1 \
          -- set interface p1 bfd:enable=true lldp:enable=true \
-         -- add-bond br0 bond0 b1 b2 -- set port bond0 bond_updelay=100 bond_downdelay=200",
+         -- add-bond br0 bond0 b1 b2 -- set port bond0 bond_fake_iface=true",
     ));
     rig.vsctl_ok(&["set", "controller", "br0", "local_ip=192.0.2.1"]);
     let log = rig.log();
     for what in [
         "bridge br0: column stp_enable",
         "port p1: column qos",
-        "port p1: column lacp",
-        "port bond0: column bond_updelay",
-        "port bond0: column bond_downdelay",
+        "port bond0: column bond_fake_iface",
         "interface p1: column ingress_policing_kpkts_rate",
         "interface p1: column bfd",
         "interface p1: column cfm_mpid",

@@ -2,6 +2,7 @@
 //! NORMAL: learning, gratuitous ARP and the VLAN modes of ports.
 
 use super::*;
+use crate::bond::{BondView, LacpStatus, Mode};
 
 #[test]
 fn normal_learns_and_forwards() {
@@ -26,10 +27,12 @@ fn normal_learns_and_forwards() {
     assert_eq!(w.dp("in_port=1,dl_src=00:00:00:00:00:01"), "3");
     // An address that the packet itself shows to be behind its own port.
     assert_eq!(w.dp("in_port=1"), "drop");
-    // Two members: the first that is up carries all, and none is sent back to the other.
-    w.bundle(3, |b| b.members = vec![PortNo(3), PortNo(2)]);
+    // Two members: the active one carries all, and none is sent back to the other.
+    w.bundle(3, |b| {
+        b.members = vec![PortNo(3), PortNo(2)];
+        b.bond = Some(Arc::new(bond(Mode::ActiveBackup, LacpStatus::Off, 2, &[2, 3])));
+    });
     w.port(2, |p| p.bundle = Some(2));
-    w.port(3, |p| p.up = false);
     assert_eq!(w.dp("in_port=1,dl_src=00:00:00:00:00:01"), "2");
     assert_eq!(w.dp("in_port=2,dl_src=00:00:00:00:00:01"), "1,4");
     assert_eq!(w.dp("in_port=controller"), "1,2,2,4".replace("2,2", "2"));
@@ -42,19 +45,106 @@ fn a_bond_takes_packets_by_its_active_member_only() {
     w.bundle(2, |b| b.members = vec![PortNo(2), PortNo(3)]);
     w.bundle(3, |b| b.floodable = false);
     w.port(3, |p| p.bundle = Some(1));
+    let set = |w: &mut World, view: BondView| w.bundle(2, |b| b.bond = Some(Arc::new(view)));
+    set(&mut w, bond(Mode::ActiveBackup, LacpStatus::Off, 2, &[2, 3]));
     let reflected = "in_port=3,dl_src=00:00:00:00:00:01,dl_dst=ff:ff:ff:ff:ff:ff";
     let t = w.translate(&key(reflected));
     assert!(t.actions.is_empty(), "{:?}", t.actions);
     assert!(!t.effects.iter().any(|e| matches!(e, Effect::Learn { .. })), "it is not there");
     assert_eq!(w.dp(&reflected.replace("in_port=3", "in_port=2")), "1,4");
-    w.port(3, |p| p.is_active = true);
-    assert_eq!(w.dp(reflected), "1,4", "not the first that is up");
-    w.port(3, |p| p.is_active = false);
-    w.port(2, |p| p.up = false);
+    set(&mut w, bond(Mode::ActiveBackup, LacpStatus::Off, 3, &[2, 3]));
     assert_eq!(w.dp(reflected), "1,4");
     assert_eq!(w.dp(&reflected.replace("in_port=3", "in_port=2")), "drop");
-    w.port(3, |p| p.up = false);
+    // No member is enabled: neither in nor out.
+    set(&mut w, BondView { active: None, ..bond(Mode::ActiveBackup, LacpStatus::Off, 3, &[]) });
     assert_eq!(w.dp(reflected), "drop");
+    assert_eq!(w.dp("in_port=4,dl_src=00:00:00:00:00:02,dl_dst=ff:ff:ff:ff:ff:ff"), "1");
+}
+
+/// Returns a bond with this active member and these enabled ones.
+fn bond(mode: Mode, lacp: LacpStatus, active: u32, enabled: &[u32]) -> BondView {
+    let enabled: Vec<PortNo> = enabled.iter().map(|n| PortNo(*n)).collect();
+    let view = BondView {
+        mode,
+        lacp,
+        active: Some(PortNo(active)),
+        usable: enabled.clone(),
+        enabled: enabled.clone(),
+        ..BondView::default()
+    };
+    enabled.into_iter().for_each(|member| view.buckets.enable(member));
+    view
+}
+
+/// Returns a world of 4 ports where ports 2 and 3 are a bond. All packets are forwarded by NORMAL.
+fn bonded(view: BondView) -> World {
+    let mut w = World::new(4);
+    w.rule("", normal());
+    w.bundle(2, |b| {
+        b.members = vec![PortNo(2), PortNo(3)];
+        b.bond = Some(Arc::new(view));
+    });
+    w.bundle(3, |b| b.floodable = false);
+    w.port(3, |p| p.bundle = Some(1));
+    w
+}
+
+#[test]
+fn an_slb_bond_spreads_by_the_source_address() {
+    let w = bonded(bond(Mode::BalanceSlb, LacpStatus::Off, 2, &[2, 3]));
+    let from = |host: u32| format!("in_port=1,tcp,dl_src=00:00:00:00:00:{host:02x}");
+    let first = w.dp(&from(1));
+    let mut seen: Vec<String> = (1..40).map(|host| w.dp(&from(host))).collect();
+    assert_eq!(seen.first(), Some(&first), "the bucket keeps its member");
+    assert_eq!(w.dp(&format!("{},tp_src=7,tp_dst=8", from(1))), first, "ports do not matter");
+    seen.sort();
+    seen.dedup();
+    assert_eq!(seen, ["2,4", "3,4"]);
+    let t = w.translate(&key(&from(1)));
+    assert_eq!(t.mask.0.dl_src, [0xff; 6]);
+    assert!(t.effects.iter().any(|e| matches!(e, Effect::Bond(..))), "its bytes are counted");
+}
+
+#[test]
+fn an_slb_bond_drops_what_the_other_end_sends_back() {
+    let w = bonded(bond(Mode::BalanceSlb, LacpStatus::Off, 2, &[2, 3]));
+    let learned = w.translate(&key("in_port=1,dl_src=00:00:00:00:00:01"));
+    let events = crate::event::Sender::new(|_| true);
+    let seen = datapath::FlowStats { packets: 1, bytes: 60, used: Millis(5), tcp_flags: 0 };
+    apply(&learned.effects, &seen, &events);
+    let back = "in_port=2,dl_src=00:00:00:00:00:01,dl_dst=00:00:00:00:00:09";
+    assert_eq!(w.dp(back), "drop");
+    assert_eq!(w.dp(&back.replace("src=00:00:00:00:00:01", "src=00:00:00:00:00:02")), "1,4");
+    let broadcast = back.replace("dl_dst=00:00:00:00:00:09", "dl_dst=ff:ff:ff:ff:ff:ff");
+    let other = broadcast.replace("src=00:00:00:00:00:01", "src=00:00:00:00:00:03");
+    assert_eq!(w.dp(&other), "1,4");
+    assert_eq!(w.dp(&other.replace("in_port=2", "in_port=3")), "drop", "not the active member");
+}
+
+#[test]
+fn a_tcp_bond_needs_lacp_and_spreads_by_the_5_tuple() {
+    let flow = |port: u32| {
+        format!(
+            "in_port=1,tcp,dl_src=00:00:00:00:00:01,nw_src=10.0.0.1,nw_dst=10.0.0.2,tp_src={port},tp_dst=80"
+        )
+    };
+    for (lacp, out) in [(LacpStatus::Off, "4"), (LacpStatus::Configured, "4")] {
+        let w = bonded(bond(Mode::BalanceTcp, lacp, 2, &[2, 3]));
+        assert_eq!(w.dp(&flow(1)), out, "{lacp}");
+        assert_eq!(w.dp("in_port=2,dl_src=00:00:00:00:00:01"), "drop", "{lacp}");
+    }
+    let w = bonded(bond(Mode::BalanceTcp, LacpStatus::Negotiated, 2, &[2, 3]));
+    let mut seen: Vec<String> = (1..40).map(|port| w.dp(&flow(port))).collect();
+    seen.sort();
+    seen.dedup();
+    assert_eq!(seen, ["2,4", "3,4"]);
+    let mask = w.translate(&key(&flow(1))).mask;
+    assert_eq!((mask.0.tp_src.get(), mask.0.nw_dst.get()), (u16::MAX, u32::MAX));
+    assert_eq!(w.dp("in_port=3,dl_src=00:00:00:00:00:09,dl_dst=ff:ff:ff:ff:ff:ff"), "1,4");
+    let falls_back =
+        BondView { falls_back: true, ..bond(Mode::BalanceTcp, LacpStatus::Configured, 3, &[2, 3]) };
+    let w = bonded(falls_back);
+    assert_eq!(w.dp(&flow(1)), "3,4", "active-backup without a partner");
 }
 
 #[test]

@@ -636,6 +636,7 @@ fn effect_texts(effects: &[Effect]) -> Vec<String> {
         Effect::AllBuckets(group) => format!("group {}", group.id),
         Effect::VirtualPort(_, direction) => format!("virtual {direction:?}"),
         Effect::Mirror(_) => "mirror".to_owned(),
+        Effect::Bond(_, bucket) => format!("bucket {bucket} of a bond"),
         Effect::Learn { vlan, mac, port, gratuitous_arp, .. } => {
             format!("mac {vlan} {mac:?} {port} {gratuitous_arp}")
         }
@@ -646,7 +647,7 @@ fn effect_texts(effects: &[Effect]) -> Vec<String> {
         }
         Effect::UseNeighbour { device, address, .. } => format!("neighbour {device} {address}"),
         // Only for the packet itself.
-        Effect::LearnNeighbour { .. } => String::new(),
+        Effect::LearnNeighbour { .. } | Effect::LearnGroups { .. } => String::new(),
         Effect::Solicit { port, packet, .. } => format!("solicit {port} {:?}", packet.data()),
         Effect::ResolveNeighbour { device, address } => format!("resolve {device} {address}"),
     };
