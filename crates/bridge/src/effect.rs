@@ -92,8 +92,7 @@ pub enum Effect {
         /// Its address.
         address: IpAddr,
     },
-    /// A packet showed a neighbour of the underlay. Only for the packet that was translated: its
-    /// megaflow may have packets of others.
+    /// A packet showed a neighbour of the underlay.
     LearnNeighbour {
         /// Table of the neighbours.
         underlay: Arc<Underlay>,
@@ -103,6 +102,9 @@ pub enum Effect {
         address: IpAddr,
         /// Its Ethernet address.
         mac: Mac,
+        /// All packets of the megaflow show it; else it may have packets of others, too, and the
+        /// effect is for the packet that was translated alone.
+        is_lasting: bool,
     },
     /// A neighbour of the underlay is not known: the packet asks for it.
     Solicit {
@@ -201,7 +203,7 @@ pub(crate) fn apply_but_learning(effects: &[Effect], seen: &FlowStats, events: &
 /// Removes the effects that only the translated packet has, from those of its megaflow.
 pub(crate) fn keep_lasting(effects: &mut Vec<Effect>) {
     effects.retain_mut(|effect| match effect {
-        Effect::LearnNeighbour { .. } => false,
+        Effect::LearnNeighbour { is_lasting, .. } => *is_lasting,
         Effect::Encapsulated { effects, .. } => {
             keep_lasting(effects);
             !effects.is_empty()
@@ -244,7 +246,7 @@ fn apply_one(effect: &Effect, packets: u64, tcp_flags: u16, used: Millis, events
         Effect::UseNeighbour { underlay, device, address } if packets > 0 => {
             let _ = underlay.neighbour(device, *address); // its time starts again
         }
-        Effect::LearnNeighbour { underlay, device, address, mac } if packets > 0 => {
+        Effect::LearnNeighbour { underlay, device, address, mac, .. } if packets > 0 => {
             underlay.learn(device, *address, *mac);
         }
         Effect::Solicit { bridge, port, packet } if packets > 0 => {

@@ -25,7 +25,7 @@ use crate::snapshot::{BridgeIndex, BridgeView, PortView, Snapshot};
 use crate::trace::Kind;
 use crate::translation::Translation;
 use crate::tunnel::{Config, HostDevice, OrFlow, Outer, Output, PacketTypeMode, Tos, Ttl};
-use ::tunnel::{Header, Metadata, Payload, Request, flags};
+use ::tunnel::{Header, HeaderParts, Metadata, OuterIp, Payload, Request, flags};
 use clock::OncePer;
 use datapath::{Action as DpAction, DropReason, PortNo as DpPort, TunnelKind};
 use flow::tun_metadata::Wide;
@@ -199,6 +199,35 @@ pub(crate) fn from_host(snapshot: &Snapshot, key: &Key) -> Option<Translation> {
     };
     let action = backing.map_or(DpAction::Drop(DropReason::NoTunnel), DpAction::TunnelPop);
     Some(Translation { actions: vec![action], mask, ..Translation::default() })
+}
+
+/// Takes the next hops' addresses in the headers that `actions` push for those of neighbours that are
+/// not known, where the path is still the one that the headers are for. An earlier daemon knew them.
+pub(crate) fn suppose_neighbours(snapshot: &Snapshot, actions: &[DpAction]) {
+    let Some(underlay) = &snapshot.tunnels.underlay else { return };
+    for action in actions {
+        match action {
+            DpAction::TunnelPush { header, .. } => {
+                suppose_neighbour(snapshot, underlay, header.parts());
+            }
+            DpAction::Clone(nested) => suppose_neighbours(snapshot, nested),
+            _ => {}
+        }
+    }
+}
+
+fn suppose_neighbour(snapshot: &Snapshot, underlay: &Underlay, header: &HeaderParts) {
+    let (source, destination) = match header.ip {
+        OuterIp::V4 { src, dst, .. } => (IpAddr::V4(src), IpAddr::V4(dst)),
+        OuterIp::V6 { src, dst, .. } => (IpAddr::V6(src), IpAddr::V6(dst)),
+    };
+    let query = Query { destination, source: Some(source), mark: 0 };
+    let Some(found) = underlay.lookup(&query) else { return };
+    let Some(exit) = Exit::of(snapshot, &found) else { return };
+    if exit.mac() == header.eth_src {
+        let hop = found.neighbour(destination);
+        underlay.suppose(exit.neighbours(), hop, Mac(header.eth_dst));
+    }
 }
 
 impl<'a> Context<'a> {
@@ -574,6 +603,9 @@ impl<'a> Context<'a> {
             self.solicit(underlay, &found, hop, exit);
             return None;
         };
+        if underlay.is_supposed(exit.neighbours(), hop) {
+            self.solicit(underlay, &found, hop, exit);
+        }
         let device: Arc<str> = Arc::from(exit.neighbours());
         self.effect(|| Effect::UseNeighbour {
             underlay: Arc::clone(underlay),
@@ -589,7 +621,9 @@ impl<'a> Context<'a> {
         Some(Path { exit, source, next_hop, mtu })
     }
 
-    /// Asks for the Ethernet address of the next hop.
+    /// Asks for the Ethernet address of the next hop. The kernel asks as well where the bridge has the
+    /// host's address: the flow that takes answers to the host may run in the kernel, so that no packet
+    /// thread sees them.
     fn solicit(&mut self, underlay: &Underlay, found: &Found, hop: IpAddr, exit: Exit<'_>) {
         let shown = address_text(hop);
         let (bridge_index, bridge, port) = match exit {
@@ -618,6 +652,8 @@ impl<'a> Context<'a> {
                 packet: Arc::new(packet),
             });
         }
+        let device: Arc<str> = Arc::from(exit.device());
+        self.effect(|| Effect::ResolveNeighbour { device, address: hop });
     }
 
     /// Returns the header to push.
@@ -713,7 +749,8 @@ impl<'a> Context<'a> {
         if let Some((address, mac)) = neighbour {
             let device: Arc<str> = Arc::from(self.bridge.name.as_str());
             let underlay = Arc::clone(underlay);
-            self.effect(|| Effect::LearnNeighbour { underlay, device, address, mac });
+            let is_lasting = backing.is_none(); // the fields of an announcement are exact
+            self.effect(|| Effect::LearnNeighbour { underlay, device, address, mac, is_lasting });
         }
         backing
     }
