@@ -31,6 +31,7 @@ mod packet;
 mod rewrite;
 pub mod seeds;
 mod session;
+mod tlv_table;
 mod tracking;
 mod translation;
 mod tunnel;
@@ -159,6 +160,13 @@ pub const TARGETS: &[Target] = &[
         seeds: seeds::options,
         words: words::options,
         longest: 512,
+    },
+    Target {
+        name: "tlv_table",
+        run: tlv_table::run,
+        seeds: tlv_table::seeds,
+        words: words::none,
+        longest: 1024,
     },
     Target {
         name: "tuple",
