@@ -328,7 +328,11 @@ impl<'a> Context<'a> {
         let saved_ethernet = (self.key.dl_src, self.key.dl_dst, self.key.dl_type, self.key.vlans);
         self.leave_layer2(config);
         self.outer_fields(config);
-        if self.received.is_some_and(|r| r.destination == self.key.tunnel.destination()) {
+        // A packet that came out of no tunnel has no destination, as one whose flow sets none.
+        let none = Tunnel::NONE.destination();
+        let received = self.received.map_or(none, |outer| outer.destination);
+        let is_own = received == self.key.tunnel.destination();
+        if is_own {
             self.report(Kind::Warning, || "Not tunneling to our own address".to_string());
         } else {
             self.effect(|| Effect::VirtualPort(Arc::clone(&port.virtual_stats), Direction::Tx));
@@ -350,8 +354,12 @@ impl<'a> Context<'a> {
                 }
             }
         }
+        let refused = self.key.tunnel;
         (self.key.tunnel, self.key.nw_tos, self.key.packet_type) = saved;
         (self.key.dl_src, self.key.dl_dst, self.key.dl_type, self.key.vlans) = saved_ethernet;
+        if is_own {
+            self.key.tunnel = refused; // the packet keeps the fields, as in Open vSwitch
+        }
     }
 
     /// Takes the Ethernet header off for a layer-3 vport, or gives a packet without one a header of
