@@ -109,8 +109,7 @@ pub enum Effect {
         /// Its address.
         address: IpAddr,
     },
-    /// A packet showed a neighbour of the underlay. Only for the packet that was translated: its
-    /// megaflow may have packets of others.
+    /// A packet showed a neighbour of the underlay.
     LearnNeighbour {
         /// Table of the neighbours.
         underlay: Arc<Underlay>,
@@ -120,6 +119,9 @@ pub enum Effect {
         address: IpAddr,
         /// Its Ethernet address.
         mac: Mac,
+        /// All packets of the megaflow show it; else it may have packets of others, too, and the
+        /// effect is for the packet that was translated alone.
+        is_lasting: bool,
     },
     /// A neighbour of the underlay is not known: the packet asks for it.
     Solicit {
@@ -220,7 +222,8 @@ pub(crate) fn apply_but_learning(effects: &[Effect], seen: &FlowStats, events: &
 /// Removes the effects that only the translated packet has, from those of its megaflow.
 pub(crate) fn keep_lasting(effects: &mut Vec<Effect>) {
     effects.retain_mut(|effect| match effect {
-        Effect::LearnNeighbour { .. } | Effect::LearnGroups { .. } => false,
+        Effect::LearnNeighbour { is_lasting, .. } => *is_lasting,
+        Effect::LearnGroups { .. } => false,
         Effect::Encapsulated { effects, .. } => {
             keep_lasting(effects);
             !effects.is_empty()
@@ -268,7 +271,7 @@ fn apply_one(effect: &Effect, packets: u64, tcp_flags: u16, used: Millis, events
         Effect::UseNeighbour { underlay, device, address } if packets > 0 => {
             let _ = underlay.neighbour(device, *address); // its time starts again
         }
-        Effect::LearnNeighbour { underlay, device, address, mac } if packets > 0 => {
+        Effect::LearnNeighbour { underlay, device, address, mac, .. } if packets > 0 => {
             underlay.learn(device, *address, *mac);
         }
         Effect::Solicit { bridge, port, packet } if packets > 0 => {

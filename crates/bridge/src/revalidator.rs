@@ -33,6 +33,7 @@ use crate::revalidator_state::{LEAST_REST, LONGEST_PAUSE};
 use crate::schedule::Tick;
 use crate::slow_path::SlowPath;
 use crate::snapshot::Snapshot;
+use crate::translate::suppose_neighbours;
 use crate::wakeup::{Wakeup, Woken};
 use classifier::MiniMatch;
 use clock::Millis;
@@ -357,6 +358,7 @@ impl SlowPath {
         if recirc != 0 && self.recirc.state(recirc).is_none() {
             return Explained::NotYet;
         }
+        suppose_neighbours(round.snapshot, &dump.flow.actions);
         let Some(mut translation) = self.translate(round.snapshot, key, None, round.now) else {
             return Explained::Wrong;
         };

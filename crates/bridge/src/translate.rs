@@ -85,7 +85,7 @@ pub use crate::translation::{Translation, TranslationError};
 pub(crate) use context::miss_action;
 pub use freeze::{LocateError, Located, locate};
 pub(crate) use freeze::{controller_packet_in, of_packet_in};
-pub(crate) use tunnel::{from_host, without_vport};
+pub(crate) use tunnel::{from_host, suppose_neighbours, without_vport};
 pub(crate) use vlan::header_on;
 
 use crate::recirc::{FrozenState, RecircTable};

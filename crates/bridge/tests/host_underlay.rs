@@ -161,7 +161,14 @@ fn packets_leave_by_a_hidden_port_once_the_kernel_has_resolved_the_neighbour() {
     site.resolve("eth0", [2, 0, 0, 0, 0, 9]);
     assert_eq!(site.send("eth0")[0].data()[..6], [2, 0, 0, 0, 0, 9]);
     let gone = |underlay: &Underlay| underlay.set_kernel_neighbour("eth0", THERE.into(), None);
+    // The kernel has lost the neighbour: packets go on while the kernel asks again.
     gone(&site.underlay);
+    site.events.lock().unwrap().clear();
+    site.switch.publish();
+    assert_eq!(site.send("eth0")[0].data()[..6], [2, 0, 0, 0, 0, 9]);
+    site.switch.collect_statistics();
+    assert!(site.events.lock().unwrap().iter().any(asks));
+    site.underlay.flush_neighbours();
     site.switch.publish();
     assert!(site.send("eth0").is_empty());
 }

@@ -15,8 +15,8 @@ use std::time::{Duration, Instant};
 use tokio::io::unix::{AsyncFd, AsyncFdReadyGuard};
 use underlay::Underlay;
 
-/// Time between two requests to the kernel to keep the neighbours of the underlay at devices of the
-/// host. The kernel does not see the packets that go to them; it asks a neighbour again when the
+/// Time between two requests to the kernel to keep the neighbours of the underlay that it has found.
+/// The kernel does not see the packets that go to them; it asks a neighbour again when the
 /// entry is older than about 30 s (`base_reachable_time`).
 const KEEP_NEIGHBOURS: Duration = Duration::from_secs(30);
 /// Time from an error to the next attempt.
@@ -132,7 +132,7 @@ async fn follow(daemon: &Shared) -> io::Result<Infallible> {
     }
 }
 
-/// Makes the kernel ask for the neighbours of tunnels at devices of the host.
+/// Makes the kernel ask for the neighbours of tunnels at devices with addresses of the host.
 #[derive(Debug, Default)]
 pub(crate) struct NeighbourKeeper {
     client: Option<LinkClient>,
@@ -160,7 +160,7 @@ impl NeighbourKeeper {
     }
 }
 
-/// Keeps the neighbours of tunnels at devices of the host fresh, as long as packets go to them.
+/// Keeps the neighbours of tunnels that the kernel has found fresh, as long as packets go to them.
 pub(crate) async fn keep_neighbours(daemon: Shared) {
     if !daemon.borrow().follows_kernel_routes {
         return;
@@ -169,12 +169,8 @@ pub(crate) async fn keep_neighbours(daemon: Shared) {
         tokio::time::sleep(KEEP_NEIGHBOURS).await;
         let mut d = daemon.borrow_mut();
         let d = &mut *d;
-        let snapshot = d.switch.slow_path().published.newest();
-        let hosts = &snapshot.tunnels.hosts;
         for (device, address) in d.underlay.questions() {
-            if hosts.named(&device).is_some() {
-                d.neighbour_keeper.resolve(&d.underlay, &device, address);
-            }
+            d.neighbour_keeper.resolve(&d.underlay, &device, address);
         }
     }
 }

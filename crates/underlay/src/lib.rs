@@ -15,7 +15,9 @@
 //! the follower reads them by rtnetlink. A user's routes and rules come from `ovs/route/`. In dummy
 //! mode, addresses of devices make routes ([`Underlay::add_address`]).
 //!
-//! Neighbours come from packets ([`snoop`]), from `tnl/neigh/set`, and from the kernel's table.
+//! Neighbours come from packets ([`snoop`]), from `tnl/neigh/set`, and from the kernel's table. The
+//! address of a neighbour that was known a moment ago is supposed to be right while the neighbour is
+//! asked ([`Underlay::suppose`]).
 //! [`Underlay::record_path_mtu`] keeps what routers report about the path to a remote.
 //!
 //! # Choice of a route
@@ -211,9 +213,22 @@ impl Underlay {
     }
 
     /// Returns the Ethernet address of the neighbour `address` at `device` (a bridge's name for the
-    /// LOCAL port): a learned one, whose time starts again, or else the kernel's.
+    /// LOCAL port): a learned one, whose time starts again, or else the kernel's, or else a supposed
+    /// one.
     pub fn neighbour(&self, device: &str, address: IpAddr) -> Option<Mac> {
         self.neighbours().find(device, address, self.clock.now())
+    }
+
+    /// Takes `mac` for the address of a neighbour that is not known, for ten seconds at most: it had
+    /// this address a moment ago. The neighbour is to be asked meanwhile.
+    pub fn suppose(&self, device: &str, address: IpAddr, mac: Mac) {
+        let now = self.clock.now();
+        self.change_neighbours(|all| all.suppose(device, address, mac, now));
+    }
+
+    /// Returns true when the address that [`Underlay::neighbour`] returns is a supposed one.
+    pub fn is_supposed(&self, device: &str, address: IpAddr) -> bool {
+        self.neighbours().is_supposed(device, address, self.clock.now())
     }
 
     /// Returns the neighbours that were asked for within the aging time and that no learned entry
@@ -230,7 +245,8 @@ impl Underlay {
 
     /// Sets the entry of the kernel's table for a neighbour; `None`: it has none that is usable.
     pub fn set_kernel_neighbour(&self, device: &str, address: IpAddr, mac: Option<Mac>) {
-        self.change_neighbours(|all| all.set_kernel(device, address, mac));
+        let now = self.clock.now();
+        self.change_neighbours(|all| all.set_kernel(device, address, mac, now));
     }
 
     /// Replaces all of the kernel's neighbours.

@@ -10,6 +10,10 @@ use std::time::Duration;
 /// How long a learned neighbour stays after its last use, unless it is configured.
 const DEFAULT_AGING: Duration = Duration::from_secs(900);
 
+/// How long the address that a neighbour had is taken for its address while the neighbour is asked.
+/// Several questions fit: the kernel asks three times, a second apart.
+const SUPPOSED: Duration = Duration::from_secs(10);
+
 /// Most learned neighbours, and most questions that are remembered. Hosts of the underlay are few;
 /// a flood of ARP replies must not grow the table without end.
 const MOST: usize = 65_536;
@@ -44,6 +48,8 @@ struct Entry {
     expires: Millis,
     /// It was the answer to a question.
     is_used: bool,
+    /// Nothing has confirmed it yet.
+    is_supposed: bool,
 }
 
 /// A value for each device and address.
@@ -87,20 +93,52 @@ fn in_millis(duration: Duration) -> i64 {
 }
 
 impl Neighbours {
-    /// Returns the address of a neighbour. The time of a learned one starts again.
+    /// Returns the address of a neighbour: a learned one, whose time starts again, or the kernel's,
+    /// or a supposed one.
     pub(crate) fn find(&mut self, device: &str, address: IpAddr, now: Millis) -> Option<Mac> {
         let expires = now + in_millis(self.aging);
         let learned = self.learned.get_mut(device).and_then(|at| at.get_mut(&address));
+        let mut supposed = None;
         if let Some(entry) = learned.filter(|e| e.expires > now) {
-            (entry.expires, entry.is_used) = (expires, true);
-            return Some(entry.mac);
+            entry.is_used = true;
+            if !entry.is_supposed {
+                entry.expires = expires;
+                return Some(entry.mac);
+            }
+            supposed = Some(entry.mac);
         }
-        let mac = self.kernel.get(device).and_then(|at| at.get(&address)).copied();
+        let kernel = self.kernel.get(device).and_then(|at| at.get(&address)).copied();
+        let mac = kernel.or(supposed);
         self.remember(device, address, expires);
         if mac.is_none() {
             self.counters.misses += 1;
         }
         mac
+    }
+
+    /// Returns true when the address that [`Neighbours::find`] returns is a supposed one.
+    pub(crate) fn is_supposed(&self, device: &str, address: IpAddr, now: Millis) -> bool {
+        let learned = self.learned.get(device).and_then(|at| at.get(&address));
+        learned.is_some_and(|entry| entry.is_supposed && entry.expires > now)
+            && self.kernel.get(device).is_none_or(|at| !at.contains_key(&address))
+    }
+
+    /// Takes `mac` for the address of a neighbour that is not known, for a while. Returns true when
+    /// the neighbour is not known.
+    pub(crate) fn suppose(&mut self, device: &str, address: IpAddr, mac: Mac, now: Millis) -> bool {
+        let is_known =
+            |table: &ByDevice<Mac>| table.get(device).is_some_and(|at| at.contains_key(&address));
+        let at = entry_of(&mut self.learned, device);
+        let before = at.get(&address).copied();
+        let is_learned = before.is_some_and(|entry| entry.expires > now);
+        if is_learned || is_known(&self.kernel) || (before.is_none() && self.count >= MOST) {
+            return false;
+        }
+        let expires = now + in_millis(self.aging.min(SUPPOSED));
+        at.insert(address, Entry { mac, expires, is_used: true, is_supposed: true });
+        self.count += usize::from(before.is_none());
+        self.next_expiry = Some(self.next_expiry.map_or(expires, |t| t.min(expires)));
+        true
     }
 
     /// Notes a question that the kernel's table decided.
@@ -132,14 +170,14 @@ impl Neighbours {
         let mut is_used = false;
         let at = entry_of(&mut self.learned, device);
         if let Some(entry) = at.get_mut(&address) {
-            let is_same = entry.mac == mac && entry.expires > now;
+            let is_same = entry.mac == mac && entry.expires > now && !entry.is_supposed;
             is_used = entry.is_used;
-            *entry = Entry { mac, expires, is_used };
+            *entry = Entry { mac, expires, is_used, is_supposed: false };
             if is_same {
                 return false;
             }
         } else if self.count < MOST {
-            at.insert(address, Entry { mac, expires, is_used });
+            at.insert(address, Entry { mac, expires, is_used, is_supposed: false });
             self.count += 1;
         } else {
             self.counters.refused += 1;
@@ -151,7 +189,15 @@ impl Neighbours {
     }
 
     /// Sets or removes an entry of the kernel's table. Returns true when it changed and was asked for.
-    pub(crate) fn set_kernel(&mut self, device: &str, address: IpAddr, mac: Option<Mac>) -> bool {
+    /// The address of an entry that was asked for and is removed is supposed to be right until the
+    /// neighbour is asked again.
+    pub(crate) fn set_kernel(
+        &mut self,
+        device: &str,
+        address: IpAddr,
+        mac: Option<Mac>,
+        now: Millis,
+    ) -> bool {
         let at = entry_of(&mut self.kernel, device);
         let before = match mac {
             Some(mac) => at.insert(address, mac),
@@ -160,7 +206,11 @@ impl Neighbours {
         if at.is_empty() {
             self.kernel.remove(device);
         }
-        before != mac && self.was_asked(device, address)
+        let was_asked = self.was_asked(device, address);
+        if let (Some(before), None, true) = (before, mac, was_asked) {
+            self.suppose(device, address, before, now);
+        }
+        before != mac && was_asked
     }
 
     /// Replaces the kernel's table. Returns true when an entry changed that was asked for.
@@ -184,13 +234,14 @@ impl Neighbours {
         })
     }
 
-    /// Returns the learned neighbours, by their addresses.
+    /// Returns the learned neighbours, by their addresses, without supposed ones.
     pub(crate) fn learned(&self, now: Millis) -> Vec<Neighbour> {
         let mut all: Vec<Neighbour> = self
             .learned
             .iter()
             .flat_map(|(device, at)| {
-                at.iter().map(|(address, entry)| Neighbour {
+                let learned = at.iter().filter(|(_, entry)| !entry.is_supposed);
+                learned.map(|(address, entry)| Neighbour {
                     address: *address,
                     mac: entry.mac,
                     device: device.to_string(),

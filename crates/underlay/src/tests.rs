@@ -389,3 +389,44 @@ fn a_flood_of_neighbours_is_bounded() {
     underlay.set_kernel_neighbour("br1", ip("255.0.0.1"), Some(mac(1)));
     assert_ne!(underlay.sequence(), before, "not all questions are remembered");
 }
+
+#[test]
+fn an_address_that_was_known_is_supposed_while_the_neighbour_is_asked() {
+    let (clock, underlay) = stopped();
+    let (here, there) = ("br0", ip("10.0.0.9"));
+    underlay.suppose(here, there, mac(9));
+    assert_eq!(underlay.neighbour(here, there), Some(mac(9)));
+    assert!(underlay.is_supposed(here, there) && underlay.learned().is_empty());
+    // Its use does not keep it.
+    clock.advance(9_000);
+    assert_eq!(underlay.neighbour(here, there), Some(mac(9)));
+    clock.advance(2_000);
+    assert_eq!(underlay.neighbour(here, there), None);
+    let before = underlay.sequence();
+    underlay.expire();
+    assert_ne!(underlay.sequence(), before);
+    // An answer replaces it, from a packet or from the kernel; what is known is not replaced.
+    underlay.suppose(here, there, mac(9));
+    let before = underlay.sequence();
+    underlay.learn(here, there, mac(9));
+    assert_ne!(underlay.sequence(), before, "nobody needs to ask any more");
+    underlay.suppose(here, there, mac(8));
+    assert_eq!(underlay.neighbour(here, there), Some(mac(9)));
+    assert!(!underlay.is_supposed(here, there));
+    underlay.flush_neighbours();
+    underlay.suppose(here, there, mac(9));
+    underlay.set_kernel_neighbour(here, there, Some(mac(7)));
+    assert_eq!(underlay.neighbour(here, there), Some(mac(7)));
+    assert!(!underlay.is_supposed(here, there));
+    // The kernel forgets it, and again while it is supposed.
+    underlay.flush_neighbours();
+    let before = underlay.sequence();
+    underlay.set_kernel_neighbour(here, there, None);
+    assert_ne!(underlay.sequence(), before);
+    assert_eq!(underlay.neighbour(here, there), Some(mac(7)));
+    assert!(underlay.is_supposed(here, there));
+    // A neighbour that no translation has asked for is not kept.
+    underlay.set_kernel_neighbour(here, ip("10.0.0.8"), Some(mac(8)));
+    underlay.set_kernel_neighbour(here, ip("10.0.0.8"), None);
+    assert_eq!(underlay.neighbour(here, ip("10.0.0.8")), None);
+}

@@ -34,6 +34,7 @@ mod packet;
 mod rewrite;
 pub mod seeds;
 mod session;
+mod tlv_table;
 mod tracking;
 mod translation;
 mod tunnel;
@@ -172,6 +173,13 @@ pub const TARGETS: &[Target] = &[
         longest: 512,
     },
     Target { name: "lacp", run: lacp::run, seeds: lacp::seeds, words: words::none, longest: 1024 },
+    Target {
+        name: "tlv_table",
+        run: tlv_table::run,
+        seeds: tlv_table::seeds,
+        words: words::none,
+        longest: 1024,
+    },
     Target {
         name: "tuple",
         run: tuple::run,

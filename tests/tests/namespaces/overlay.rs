@@ -186,6 +186,38 @@ fn the_next_daemon_takes_over_flows_out_of_tunnels() {
     }
 }
 
+/// A new daemon has learned no neighbour of the underlay, and the flow that takes the neighbour's answers
+/// to the host runs in the kernel. The flows that the daemon adopts push the address that the one before
+/// had learned, and go on while the neighbour is asked.
+#[test]
+fn a_restart_loses_no_packet_in_a_tunnel() {
+    let Some([mut a, b]) = sites([Kind::under_test(), Kind::under_test()], VXLAN) else { return };
+    assert!(a.host.reaches(&inner(2), SOON), "the tunnel carries nothing");
+    acquainted(&a.host, &b.host);
+    runs_at_tcx(&a, || {
+        a.host.ping(&inner(2), 3);
+    });
+    sees(&a.switch, &PUSHES);
+    // Longer than an address is supposed to be right.
+    let ping = a.host.pinging(&inner(2), 14);
+    a.switch.kill_daemon();
+    a.switch.netns().sh("ip neigh flush dev phy");
+    a.switch.start_daemon();
+    let echoes = ping.join().expect("fping runs");
+    assert_eq!(echoes.lost(), 0, "{}\n{}", echoes.said, a.switch.story());
+    let known = a.switch.appctl("tnl/neigh/show") + &a.switch.netns().sh("ip neigh show dev phy");
+    assert!(known.contains(&outer(2)), "{known}");
+    sees(&a.switch, &PUSHES);
+    // The host forgets neighbours.
+    let ping = a.host.pinging(&inner(2), 2);
+    for _ in 0..5 {
+        a.switch.netns().sh("ip neigh flush dev phy");
+        std::thread::sleep(std::time::Duration::from_millis(300));
+    }
+    let echoes = ping.join().expect("fping runs");
+    assert_eq!(echoes.lost(), 0, "{}\n{}", echoes.said, a.switch.story());
+}
+
 #[test]
 fn hosts_talk_with_those_of_open_vswitch() {
     if without_tool(&["ethtool"]) {

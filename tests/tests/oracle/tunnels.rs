@@ -211,6 +211,17 @@ scenarios! {
     an_error_quotes_the_whole_flow: r#"
         appctl dpctl/add-flow "tunnel(dst=10.1.1.1$(yes ,dst=10.1.1.1 | head -n 8192 | tr -d '\n'))" 2 2>&1 | sed 's/,dst=10.1.1.1//g'
     "#;
+    a_destination_that_no_flow_sets: underlay!(r#"
+        vsctl add-port over a -- set interface a type=vxlan options:remote_ip=flow options:key=flow ofport_request=1
+        vsctl add-port over b -- set interface b type=geneve options:remote_ip=flow options:local_ip=flow options:key=3 ofport_request=2
+        ofctl add-flow over in_port=LOCAL,actions=1,2
+        ofctl add-flow over 'in_port=5,actions=set_field:172.31.1.2->tun_dst,1,set_field:0.0.0.0->tun_dst,2'
+        ovs-appctl ofproto/trace over in_port=LOCAL
+        ovs-appctl ofproto/trace over in_port=5
+        appctl dpif/set-dp-features br0 tnl_push_pop false
+        ovs-appctl ofproto/trace over in_port=LOCAL
+        ovs-appctl ofproto/trace over in_port=5
+    "#);
     settings: r#"
         appctl tnl/egress_port_range
         appctl tnl/egress_port_range 2000 1000

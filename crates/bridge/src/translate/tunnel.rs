@@ -25,7 +25,7 @@ use crate::snapshot::{BridgeIndex, BridgeView, PortView, Snapshot};
 use crate::trace::Kind;
 use crate::translation::Translation;
 use crate::tunnel::{Config, HostDevice, OrFlow, Outer, Output, PacketTypeMode, Tos, Ttl};
-use ::tunnel::{Header, Metadata, Payload, Request, flags};
+use ::tunnel::{Header, HeaderParts, Metadata, OuterIp, Payload, Request, flags};
 use clock::OncePer;
 use datapath::{Action as DpAction, DropReason, PortNo as DpPort, TunnelKind};
 use flow::tun_metadata::Wide;
@@ -201,6 +201,35 @@ pub(crate) fn from_host(snapshot: &Snapshot, key: &Key) -> Option<Translation> {
     Some(Translation { actions: vec![action], mask, ..Translation::default() })
 }
 
+/// Takes the next hops' addresses in the headers that `actions` push for those of neighbours that are
+/// not known, where the path is still the one that the headers are for. An earlier daemon knew them.
+pub(crate) fn suppose_neighbours(snapshot: &Snapshot, actions: &[DpAction]) {
+    let Some(underlay) = &snapshot.tunnels.underlay else { return };
+    for action in actions {
+        match action {
+            DpAction::TunnelPush { header, .. } => {
+                suppose_neighbour(snapshot, underlay, header.parts());
+            }
+            DpAction::Clone(nested) => suppose_neighbours(snapshot, nested),
+            _ => {}
+        }
+    }
+}
+
+fn suppose_neighbour(snapshot: &Snapshot, underlay: &Underlay, header: &HeaderParts) {
+    let (source, destination) = match header.ip {
+        OuterIp::V4 { src, dst, .. } => (IpAddr::V4(src), IpAddr::V4(dst)),
+        OuterIp::V6 { src, dst, .. } => (IpAddr::V6(src), IpAddr::V6(dst)),
+    };
+    let query = Query { destination, source: Some(source), mark: 0 };
+    let Some(found) = underlay.lookup(&query) else { return };
+    let Some(exit) = Exit::of(snapshot, &found) else { return };
+    if exit.mac() == header.eth_src {
+        let hop = found.neighbour(destination);
+        underlay.suppose(exit.neighbours(), hop, Mac(header.eth_dst));
+    }
+}
+
 impl<'a> Context<'a> {
     /// Gives the packet the congestion mark of its outer header (RFC 6040, 4.2). Returns false for a
     /// packet that has the mark and may not: it is dropped.
@@ -299,7 +328,11 @@ impl<'a> Context<'a> {
         let saved_ethernet = (self.key.dl_src, self.key.dl_dst, self.key.dl_type, self.key.vlans);
         self.leave_layer2(config);
         self.outer_fields(config);
-        if self.received.is_some_and(|r| r.destination == self.key.tunnel.destination()) {
+        // A packet that came out of no tunnel has no destination, as one whose flow sets none.
+        let none = Tunnel::NONE.destination();
+        let received = self.received.map_or(none, |outer| outer.destination);
+        let is_own = received == self.key.tunnel.destination();
+        if is_own {
             self.report(Kind::Warning, || "Not tunneling to our own address".to_string());
         } else {
             self.effect(|| Effect::VirtualPort(Arc::clone(&port.virtual_stats), Direction::Tx));
@@ -321,8 +354,12 @@ impl<'a> Context<'a> {
                 }
             }
         }
+        let refused = self.key.tunnel;
         (self.key.tunnel, self.key.nw_tos, self.key.packet_type) = saved;
         (self.key.dl_src, self.key.dl_dst, self.key.dl_type, self.key.vlans) = saved_ethernet;
+        if is_own {
+            self.key.tunnel = refused; // the packet keeps the fields, as in Open vSwitch
+        }
     }
 
     /// Takes the Ethernet header off for a layer-3 vport, or gives a packet without one a header of
@@ -574,6 +611,9 @@ impl<'a> Context<'a> {
             self.solicit(underlay, &found, hop, exit);
             return None;
         };
+        if underlay.is_supposed(exit.neighbours(), hop) {
+            self.solicit(underlay, &found, hop, exit);
+        }
         let device: Arc<str> = Arc::from(exit.neighbours());
         self.effect(|| Effect::UseNeighbour {
             underlay: Arc::clone(underlay),
@@ -589,7 +629,9 @@ impl<'a> Context<'a> {
         Some(Path { exit, source, next_hop, mtu })
     }
 
-    /// Asks for the Ethernet address of the next hop.
+    /// Asks for the Ethernet address of the next hop. The kernel asks as well where the bridge has the
+    /// host's address: the flow that takes answers to the host may run in the kernel, so that no packet
+    /// thread sees them.
     fn solicit(&mut self, underlay: &Underlay, found: &Found, hop: IpAddr, exit: Exit<'_>) {
         let shown = address_text(hop);
         let (bridge_index, bridge, port) = match exit {
@@ -618,6 +660,8 @@ impl<'a> Context<'a> {
                 packet: Arc::new(packet),
             });
         }
+        let device: Arc<str> = Arc::from(exit.device());
+        self.effect(|| Effect::ResolveNeighbour { device, address: hop });
     }
 
     /// Returns the header to push.
@@ -713,7 +757,8 @@ impl<'a> Context<'a> {
         if let Some((address, mac)) = neighbour {
             let device: Arc<str> = Arc::from(self.bridge.name.as_str());
             let underlay = Arc::clone(underlay);
-            self.effect(|| Effect::LearnNeighbour { underlay, device, address, mac });
+            let is_lasting = backing.is_none(); // the fields of an announcement are exact
+            self.effect(|| Effect::LearnNeighbour { underlay, device, address, mac, is_lasting });
         }
         backing
     }

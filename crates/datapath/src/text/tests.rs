@@ -90,7 +90,7 @@ const SAME: [&str; 80] = [
     "tnl_push(tnl_port(8),header(size=94,type=112,eth(dst=f8:bc:12:44:34:b6,src=f8:bc:12:46:58:e0,dl_type=0x86dd),ipv6(src=2001:cafe::88,dst=2001:cafe::92,label=0,proto=43,tclass=0x0,hlimit=64),srv6(segments_left=1,segs(2001:cafe::90,2001:cafe::91))),out_port(1))",
     "tnl_push(tnl_port(9),header(size=42,type=111,eth(dst=f8:bc:12:44:34:b6,src=f8:bc:12:46:58:e0,dl_type=0x0800),ipv4(src=1.1.2.88,dst=1.1.2.92,proto=17,tos=0,ttl=64,frag=0x4000),udp(src=0,dst=6635,csum=0x0),bareudp()),out_port(1))",
     "set(tunnel(tun_id=0x7b,src=1.1.1.1,dst=2.2.2.2,tos=0x3,ttl=64,tp_src=1,tp_dst=4789,geneve({class=0xffff,type=0x80,len=4,0xa}{class=0xffff,type=0,len=4,0}),flags(df|csum|key))),1",
-    "set(tunnel(tun_id=0,ipv6_src=2001:cafe::1,ipv6_dst=2001:cafe::2,ttl=64,vxlan(gbp(id=7,flags=0x8)),flags(oam|key))),1",
+    "set(tunnel(tun_id=0x0,ipv6_src=2001:cafe::1,ipv6_dst=2001:cafe::2,ttl=64,vxlan(gbp(id=7,flags=0x8)),flags(oam|key))),1",
     "set(tunnel(dst=2.2.2.2,ttl=64,erspan(ver=2,dir=1,hwid=0x7),flags(0))),set(tunnel(ipv6_dst=::1,ttl=9,erspan(ver=1,idx=0x7),flags(df))),set(tunnel(dst=2.2.2.2,ttl=64,gtpu(flags=0x30,msgtype=255),flags(csum))),1",
 ];
 

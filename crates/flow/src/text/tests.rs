@@ -526,7 +526,7 @@ fn tunnels_of_datapath_texts() {
         "dst=1.1.2.92,ttl=64,erspan(ver=1,idx=0x7/0xfffff),flags(0)",
         "dst=1.1.2.92,ttl=64,erspan(ver=2,dir=1,hwid=0x7),flags(0)",
         "dst=1.1.2.92,ttl=64,gtpu(flags=0x30,msgtype=255),flags(0)",
-        "tun_id=0,dst=1.1.2.92,ttl=64,tp_dst=6081,geneve({class=0xffff,type=0x80,len=4,0xa/0xf}{class=0xffff,type=0,len=4}{class=0x2/0xff,type=0x1,len=8,0x1234567890abcdef}),flags(+key)",
+        "tun_id=0x0,dst=1.1.2.92,ttl=64,tp_dst=6081,geneve({class=0xffff,type=0x80,len=4,0xa/0xf}{class=0xffff,type=0,len=4}{class=0x2/0xff,type=0x1,len=8,0x1234567890abcdef}),flags(+key)",
     ] {
         let whole = format!("tunnel({text}),recirc_id(0),in_port(1),eth(),eth_type(0x1234)");
         let (key, mask) = odp::parse(&whole, &no_numbers).unwrap();

@@ -646,6 +646,9 @@ fn effect_texts(effects: &[Effect]) -> Vec<String> {
             format!("encapsulated {added} [{}]", effect_texts(effects).join(", "))
         }
         Effect::UseNeighbour { device, address, .. } => format!("neighbour {device} {address}"),
+        Effect::LearnNeighbour { address, mac, is_lasting: true, .. } => {
+            format!("learn {address} {mac}")
+        }
         // Only for the packet itself.
         Effect::LearnNeighbour { .. } | Effect::LearnGroups { .. } => String::new(),
         Effect::Solicit { port, packet, .. } => format!("solicit {port} {:?}", packet.data()),

@@ -271,6 +271,12 @@ fn neighbours_are_learned_from_replies_to_the_host() {
     let reply = "arp,arp_op=2,arp_spa=10.0.0.9,arp_tpa=10.0.0.1,arp_sha=f8:bc:12:44:34:01";
     assert_eq!(learned(reply), Some(("10.0.0.9".to_owned(), 1)));
     assert_eq!(learned(&reply.replace("arp_tpa=10.0.0.1", "arp_tpa=10.0.0.4")), None);
+    // The replies of its megaflow are seen by their count alone.
+    let mut key = key(reply);
+    key.in_port.set(102);
+    let mut effects = w.translate_dp(&key).unwrap().effects;
+    crate::effect::keep_lasting(&mut effects);
+    assert!(effects.iter().any(|e| matches!(e, Effect::LearnNeighbour { .. })), "{effects:?}");
 }
 
 #[test]

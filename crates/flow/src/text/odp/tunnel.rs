@@ -25,8 +25,9 @@ pub fn format_tunnel(key: &Tunnel, mask: Option<&Tunnel>, verbose: bool) -> Stri
     let mut a = Attribute::new(verbose);
     let has_key = k.id.get() != 0 || k.flags.get() & Tunnel::KEY != 0;
     if has_key {
-        let mask = CHex(m.id.get());
-        a.field("tun_id", CHex(k.id.get()), m.id.get().into(), u64::MAX.into(), &mask);
+        // Zero is 0x0 here, unlike in other fields.
+        let [value, mask] = [k.id.get(), m.id.get()].map(|id| format!("{id:#x}"));
+        a.field("tun_id", value, m.id.get().into(), u64::MAX.into(), &mask);
     }
     if k.src.get() != 0 {
         a.ipv4("src", k.src.get(), m.src.get());
