@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! One bridge: the control thread's mutable state.
 
+use crate::export::Exports;
 use crate::mac_table::MacTable;
 use crate::meter::MeterTable;
 use crate::mirror::{Mirror, Mirrors};
@@ -46,6 +47,8 @@ pub struct Bridge {
     pub bundles: Vec<Bundle>,
     /// Port mirrors, at most [`MAX_MIRRORS`](crate::mirror::MAX_MIRRORS).
     pub mirrors: Vec<Mirror>,
+    /// Export of traffic to collectors.
+    pub exports: Exports,
     /// For each bond, by name: the member that carried the traffic in the last view.
     active_members: HashMap<String, PortNo>,
     /// Start of the search for the next free port number, so that numbers are reused late.
@@ -79,6 +82,7 @@ impl Bridge {
             ports: BTreeMap::new(),
             bundles: Vec::new(),
             mirrors: Vec::new(),
+            exports: Exports::default(),
             active_members: HashMap::new(),
             next_port: 1,
         }
@@ -187,6 +191,7 @@ impl Bridge {
             meters: self.meters.view(),
             macs: Arc::clone(&self.macs),
             tlv_table: Arc::clone(&self.tlv_table),
+            exports: self.exports.clone(),
             config: self.config.clone(),
         }
     }

@@ -9,11 +9,13 @@
 //! control thread goes through [`Sender`] as an [`Event`].
 
 use crate::event::{Event, Sender};
+use crate::export::NetFlow;
 use crate::group::{Count, Group};
 use crate::ids::BridgeIndex;
 use crate::learned_flow::LearnedFlow;
 use crate::rule::Rule;
 use crate::snapshot::{Snapshot, TableStats};
+use ::export::netflow::{Flow as NetFlowKey, Output as NetFlowOutput};
 use clock::Millis;
 use datapath::FlowStats;
 use openflow::PortNo;
@@ -47,6 +49,15 @@ pub enum Effect {
     VirtualPort(Arc<[Count; 2]>, Direction),
     /// A mirror got a copy.
     Mirror(Arc<Count>),
+    /// NetFlow accounts the packets to a flow.
+    NetFlow {
+        /// Records of the bridge.
+        netflow: Arc<NetFlow>,
+        /// The flow.
+        flow: NetFlowKey,
+        /// Where its packets go.
+        output: NetFlowOutput,
+    },
     /// NORMAL learned the location of a MAC address.
     Learn {
         /// The MAC table that learns.
@@ -173,6 +184,7 @@ pub fn apply(effects: &[Effect], seen: &FlowStats, events: &Sender) {
                 count.credit(packets, bytes);
             }
             Effect::Mirror(count) => count.credit(packets, bytes),
+            Effect::NetFlow { netflow, flow, output } => netflow.credit(*flow, *output, seen),
             Effect::Encapsulated { added, effects } => {
                 let bytes = bytes.saturating_add(added.saturating_mul(packets));
                 // The outer frame is no TCP.

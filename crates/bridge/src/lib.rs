@@ -27,6 +27,7 @@ pub mod connection;
 mod control_counters;
 pub mod effect;
 pub mod event;
+pub mod export;
 pub mod group;
 mod ids;
 mod intern;

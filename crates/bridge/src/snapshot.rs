@@ -7,6 +7,7 @@
 
 pub use crate::ids::{BridgeIndex, INTERNAL_TABLE};
 
+use crate::export::Exports;
 use crate::group::Group;
 use crate::mac_table::MacTable;
 use crate::mirror::Mirrors;
@@ -73,6 +74,8 @@ pub struct BridgeView {
     pub tlv_table: Arc<flow::TlvTable>,
     /// Port mirrors.
     pub mirrors: Arc<Mirrors>,
+    /// Export of traffic to collectors.
+    pub exports: Exports,
     /// Settings of the bridge from the database.
     pub config: BridgeConfig,
 }

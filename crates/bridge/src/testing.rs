@@ -62,6 +62,7 @@ impl World {
             macs: Arc::new(MacTable::new(index)),
             tlv_table: Arc::default(),
             mirrors: Arc::default(),
+            exports: Default::default(),
             config: BridgeConfig::default(),
         })));
         for p in 1..=ports {
@@ -342,6 +343,7 @@ fn copy(b: &BridgeView) -> BridgeView {
         macs: Arc::clone(&b.macs),
         tlv_table: Arc::clone(&b.tlv_table),
         mirrors: Arc::clone(&b.mirrors),
+        exports: b.exports.clone(),
         config: b.config.clone(),
     }
 }

@@ -43,6 +43,7 @@
 //! | `output` | ports, flooding, patch ports, controllers |
 //! | `normal`, `vlan` | NORMAL |
 //! | `mirror` | mirrored packets |
+//! | `export` | NetFlow |
 //! | `group` | groups |
 //! | `learn` | `learn` |
 //! | `ct` | `ct` and `ct_clear` |
@@ -62,6 +63,7 @@ mod actions;
 mod commit;
 mod context;
 mod ct;
+mod export;
 mod fields;
 mod finish;
 mod freeze;

@@ -4,6 +4,7 @@
 
 mod conntrack;
 mod explanations;
+mod export;
 mod fastpath;
 mod flood;
 mod full;

@@ -19,6 +19,7 @@ mod commands;
 mod connections;
 mod conntrack;
 mod database;
+mod export;
 mod flows;
 mod found;
 mod megaflows;

@@ -6,6 +6,7 @@ use super::vlan::Vlans;
 use crate::effect::Effect;
 use crate::snapshot::{BundleView, PortView, PriorityTags};
 use crate::trace::Kind;
+use ::export::netflow::Output;
 use datapath::Action as DpAction;
 use flow::{VLAN_CFI, VLANS, Vlan};
 use openflow::PortNo;
@@ -157,6 +158,7 @@ impl Context<'_> {
                 for b in targets {
                     self.output_bundle(b, &vlans);
                 }
+                self.netflow_output = Output::Flood;
             }
         }
     }

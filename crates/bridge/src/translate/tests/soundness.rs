@@ -636,6 +636,7 @@ fn effect_texts(effects: &[Effect]) -> Vec<String> {
         Effect::AllBuckets(group) => format!("group {}", group.id),
         Effect::VirtualPort(_, direction) => format!("virtual {direction:?}"),
         Effect::Mirror(_) => "mirror".to_owned(),
+        Effect::NetFlow { flow, output, .. } => format!("netflow {flow:?} {output:?}"),
         Effect::Learn { vlan, mac, port, gratuitous_arp, .. } => {
             format!("mac {vlan} {mac:?} {port} {gratuitous_arp}")
         }
