@@ -30,6 +30,17 @@ pub struct WallTime {
     pub nanoseconds: u32,
 }
 
+impl WallTime {
+    /// Returns the time `ms` milliseconds before this one.
+    #[must_use]
+    pub fn before(self, ms: u64) -> WallTime {
+        const SECOND: u64 = 1_000_000_000;
+        let all = u64::from(self.seconds) * SECOND + u64::from(self.nanoseconds);
+        let all = all.saturating_sub(ms.saturating_mul(1_000_000));
+        WallTime { seconds: (all / SECOND) as u32, nanoseconds: (all % SECOND) as u32 }
+    }
+}
+
 impl From<std::time::SystemTime> for WallTime {
     fn from(time: std::time::SystemTime) -> WallTime {
         let since = time.duration_since(std::time::UNIX_EPOCH).unwrap_or_default();

@@ -133,8 +133,10 @@ pub struct Exporter {
     flows: HashMap<Flow, Record>,
     /// The datagram that is being filled; empty for none.
     datagram: Vec<u8>,
-    /// Full datagrams.
-    ready: Vec<Vec<u8>>,
+    /// Time at which its first record was made.
+    begun: Millis,
+    /// Full datagrams, with the times of their first records.
+    ready: Vec<(Vec<u8>, Millis)>,
     /// Number of records in earlier datagrams.
     sequence: u32,
     next_scan: Millis,
@@ -149,17 +151,20 @@ impl Exporter {
             started: now,
             flows: HashMap::new(),
             datagram: Vec::new(),
+            begun: now,
             ready: Vec::new(),
             sequence: 0,
-            next_scan: now + SCAN_INTERVAL_MS,
+            next_scan: now,
             without_room: 0,
         }
     }
 
     /// Changes the settings. Flows keep their counts.
     pub fn configure(&mut self, settings: Settings, now: Millis) {
+        if self.settings.active_timeout != settings.active_timeout {
+            self.next_scan = now;
+        }
         self.settings = settings;
-        self.next_scan = now + SCAN_INTERVAL_MS;
     }
 
     /// Adds packets to a flow. `output` is the present output of its packets: a flow with another
@@ -197,7 +202,7 @@ impl Exporter {
         record.used = record.used.max(traffic.used);
         record.created = Some(record.created.map_or(traffic.used, |at| at.min(traffic.used)));
         if let Some(before) = before {
-            self.export(&flow, before);
+            self.export(&flow, before, now);
         }
     }
 
@@ -227,7 +232,7 @@ impl Exporter {
             !is_idle
         });
         for (flow, record) in due {
-            self.export(&flow, record);
+            self.export(&flow, record, now);
         }
         self.take_full(now, wall, &mut out);
         out
@@ -259,12 +264,13 @@ impl Exporter {
     }
 
     fn take_full(&mut self, now: Millis, wall: WallTime, out: &mut Vec<Vec<u8>>) {
-        for mut datagram in std::mem::take(&mut self.ready) {
+        for (mut datagram, begun) in std::mem::take(&mut self.ready) {
+            let wall = wall.before(now.since(begun));
             let count = (datagram.len() - HEADER_BYTES) / RECORD_BYTES;
             let mut header = Vec::with_capacity(HEADER_BYTES);
             header.extend(5u16.to_be_bytes());
             header.extend((count as u16).to_be_bytes()); // at most MAX_RECORDS
-            header.extend(self.uptime(now).to_be_bytes());
+            header.extend(self.uptime(begun).to_be_bytes());
             header.extend(wall.seconds.to_be_bytes());
             header.extend(wall.nanoseconds.to_be_bytes());
             header.extend(self.sequence.to_be_bytes());
@@ -281,7 +287,7 @@ impl Exporter {
             return;
         }
         if self.ready.len() < MAX_READY {
-            self.ready.push(datagram);
+            self.ready.push((datagram, self.begun));
         } else {
             self.without_room += 1;
         }
@@ -289,16 +295,16 @@ impl Exporter {
 
     /// Makes records of the counts. Counts of a record have 32 bits: more are spread over several
     /// records with about the same bytes per packet.
-    fn export(&mut self, flow: &Flow, record: Record) {
+    fn export(&mut self, flow: &Flow, record: Record, now: Millis) {
         let (mut packets, mut bytes) = (record.packets, record.bytes);
         if bytes >= MAX_BYTES {
-            self.put(flow, &record, u32::MAX, u32::MAX);
+            self.put(flow, &record, u32::MAX, u32::MAX, now);
             return;
         }
         loop {
             let parts = bytes.div_ceil(u64::from(u32::MAX)).max(1);
             let (p, b) = (packets / parts, bytes / parts);
-            self.put(flow, &record, u32::try_from(p).unwrap_or(u32::MAX), b as u32);
+            self.put(flow, &record, u32::try_from(p).unwrap_or(u32::MAX), b as u32, now);
             packets -= p;
             bytes -= b;
             if bytes == 0 {
@@ -307,7 +313,7 @@ impl Exporter {
         }
     }
 
-    fn put(&mut self, flow: &Flow, record: &Record, packets: u32, bytes: u32) {
+    fn put(&mut self, flow: &Flow, record: &Record, packets: u32, bytes: u32, now: Millis) {
         let interface = |number: u16| match self.settings.add_id_to_interface {
             true => u16::from(self.settings.engine_id & 0x7f) << 9 | number & 0x1ff,
             false => number,
@@ -322,6 +328,7 @@ impl Exporter {
             _ => (flow.tp_src, flow.tp_dst),
         };
         if self.datagram.is_empty() {
+            self.begun = now;
             self.datagram.resize(HEADER_BYTES, 0); // filled in when it leaves
         }
         let out = &mut self.datagram;
@@ -385,10 +392,10 @@ mod tests {
         e.update(FLOW, Output::Port(2), &traffic(3, 180, 500), Millis(500));
         assert!(e.run(Millis(10_400), WALL).is_empty());
         assert!(e.run(Millis(11_400), WALL).is_empty(), "made, and sent in the next round");
-        let sent = e.run(Millis(11_500), WALL);
+        let sent = e.run(Millis(13_400), WALL);
         let mut expected = vec![0, 5, 0, 1];
-        expected.extend(11_500u32.to_be_bytes());
-        expected.extend([1, 2, 3, 4, 0, 0, 0, 5, 0, 0, 0, 0, 1, 2, 0, 0]);
+        expected.extend(11_400u32.to_be_bytes());
+        expected.extend([1, 2, 3, 2, 0, 0, 0, 5, 0, 0, 0, 0, 1, 2, 0, 0]);
         expected.extend([10, 0, 0, 1, 10, 0, 0, 2, 0, 0, 0, 0, 0, 1, 0, 2]);
         expected.extend([0, 0, 0, 3, 0, 0, 0, 180, 0, 0, 1, 244, 0, 0, 1, 244]);
         expected.extend([3, 232, 0, 80, 0, 0x12, 6, 4, 0, 0, 0, 0, 0, 0, 0, 0]);
