@@ -3,6 +3,7 @@
 
 use crate::aggregate::{self, Aggregate, AggregatePort};
 use crate::bond::{Bond, LacpStatus, Link};
+use crate::export::Exports;
 use crate::mac_table::MacTable;
 use crate::meter::MeterTable;
 use crate::mirror::{Mirror, Mirrors};
@@ -58,6 +59,8 @@ pub struct Bridge {
     bonds: BTreeMap<String, Bond>,
     /// LACP of each bundle that has it, by name.
     aggregates: BTreeMap<String, Arc<Aggregate>>,
+    /// Export of traffic to collectors.
+    pub exports: Exports,
     /// Start of the search for the next free port number, so that numbers are reused late.
     next_port: u32,
 }
@@ -92,6 +95,7 @@ impl Bridge {
             mirrors: Vec::new(),
             bonds: BTreeMap::new(),
             aggregates: BTreeMap::new(),
+            exports: Exports::default(),
             next_port: 1,
         }
     }
@@ -326,6 +330,7 @@ impl Bridge {
             macs: Arc::clone(&self.macs),
             multicast: self.multicast.clone(),
             tlv_table: Arc::clone(&self.tlv_table),
+            exports: self.exports.clone(),
             config: self.config.clone(),
         }
     }

@@ -10,11 +10,13 @@
 
 use crate::bond::Buckets;
 use crate::event::{Event, Sender};
+use crate::export::NetFlow;
 use crate::group::{Count, Group};
 use crate::ids::BridgeIndex;
 use crate::learned_flow::LearnedFlow;
 use crate::rule::Rule;
 use crate::snapshot::{Snapshot, TableStats};
+use ::export::netflow::{Flow as NetFlowKey, Output as NetFlowOutput};
 use clock::Millis;
 use datapath::FlowStats;
 use openflow::PortNo;
@@ -50,6 +52,15 @@ pub enum Effect {
     Bond(Arc<Buckets>, u8),
     /// A mirror got a copy.
     Mirror(Arc<Count>),
+    /// NetFlow accounts the packets to a flow.
+    NetFlow {
+        /// Records of the bridge.
+        netflow: Arc<NetFlow>,
+        /// The flow.
+        flow: NetFlowKey,
+        /// Where its packets go.
+        output: NetFlowOutput,
+    },
     /// NORMAL learned the location of a MAC address.
     Learn {
         /// The MAC table that learns.
@@ -193,6 +204,7 @@ pub fn apply(effects: &[Effect], seen: &FlowStats, events: &Sender) {
             }
             Effect::Mirror(count) => count.credit(packets, bytes),
             Effect::Bond(buckets, bucket) => buckets.credit(*bucket, bytes),
+            Effect::NetFlow { netflow, flow, output } => netflow.credit(*flow, *output, seen),
             Effect::Encapsulated { added, effects } => {
                 let bytes = bytes.saturating_add(added.saturating_mul(packets));
                 // The outer frame is no TCP.

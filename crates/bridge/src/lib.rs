@@ -28,6 +28,7 @@ pub mod connection;
 mod control_counters;
 pub mod effect;
 pub mod event;
+pub mod export;
 pub mod group;
 mod ids;
 pub mod in_band;

@@ -8,6 +8,7 @@
 pub use crate::ids::{BridgeIndex, INTERNAL_TABLE};
 
 use crate::bond::BondView;
+use crate::export::Exports;
 use crate::group::Group;
 use crate::mac_table::MacTable;
 use crate::mirror::Mirrors;
@@ -78,6 +79,8 @@ pub struct BridgeView {
     pub tlv_table: Arc<flow::TlvTable>,
     /// Port mirrors.
     pub mirrors: Arc<Mirrors>,
+    /// Export of traffic to collectors.
+    pub exports: Exports,
     /// Settings of the bridge from the database.
     pub config: BridgeConfig,
 }

@@ -63,6 +63,7 @@ impl World {
             multicast: None,
             tlv_table: Arc::default(),
             mirrors: Arc::default(),
+            exports: Default::default(),
             config: BridgeConfig::default(),
         })));
         for p in 1..=ports {
@@ -344,6 +345,7 @@ fn copy(b: &BridgeView) -> BridgeView {
         multicast: None,
         tlv_table: Arc::clone(&b.tlv_table),
         mirrors: Arc::clone(&b.mirrors),
+        exports: b.exports.clone(),
         config: b.config.clone(),
     }
 }

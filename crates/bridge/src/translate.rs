@@ -44,6 +44,7 @@
 //! | `normal`, `vlan` | NORMAL |
 //! | `multicast` | NORMAL with multicast snooping |
 //! | `mirror` | mirrored packets |
+//! | `export` | NetFlow |
 //! | `group` | groups |
 //! | `learn` | `learn` |
 //! | `ct` | `ct` and `ct_clear` |
@@ -63,6 +64,7 @@ mod actions;
 mod commit;
 mod context;
 mod ct;
+mod export;
 mod fields;
 mod finish;
 mod freeze;

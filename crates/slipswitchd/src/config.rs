@@ -21,7 +21,7 @@
 //! A port whose own device vanished is closed, and its number kept for its return.
 //!
 //! # Known limitations
-//! NetFlow, sFlow, IPFIX, STP, RSTP, QoS, BFD, CFM and LLDP are later work: one
+//! sFlow, IPFIX, STP, RSTP, QoS, BFD, CFM and LLDP are later work: one
 //! WARN for each row and column says that the setting is ignored.
 
 mod address;
@@ -34,6 +34,7 @@ mod controllers;
 mod counts;
 mod desired;
 mod device;
+mod export;
 mod fail;
 mod host;
 mod idle;
@@ -156,7 +157,7 @@ impl Configuration {
 
     /// Returns the counters of configuration, for `coverage/show`.
     pub fn counters(&self) -> impl Iterator<Item = (&'static str, u64)> + use<> {
-        self.state.counts.all().into_iter()
+        self.state.counts.all().into_iter().chain(self.export_counters())
     }
 
     /// Returns a report on each tunnel device of the kernel that helps tunnels, or that is missing.
@@ -307,6 +308,10 @@ impl Configuration {
                 ],
             )
             .written("Mirror", ["statistics"])
+            .table(
+                "NetFlow",
+                ["targets", "engine_type", "engine_id", "add_id_to_interface", "active_timeout"],
+            )
             .table("Flow_Table", ["name", "flow_limit", "overflow_policy", "groups", "prefixes"])
             .table("Datapath", ["ct_zones", "ct_zone_default_limit"])
             .written("Datapath", ["capabilities"])

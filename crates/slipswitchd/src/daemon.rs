@@ -255,6 +255,7 @@ impl Daemon {
         self.switch.run_protocols();
         self.switch.revalidate_inline();
         self.expire();
+        self.configuration.run_exports(self.clock.now());
         self.run_connections();
     }
 
@@ -353,8 +354,12 @@ impl Daemon {
     /// event brings some, which rings [`Daemon::activity`] as every [`Daemon::publish_and_wake`]
     /// does. `None` when there is something to poll.
     pub fn time_until_next_deadline(&self) -> Option<Duration> {
-        let deadlines =
-            [self.switch.deadline(), self.connections.deadline(), self.underlay.next_expiry()];
+        let deadlines = [
+            self.switch.deadline(),
+            self.connections.deadline(),
+            self.underlay.next_expiry(),
+            self.configuration.export_deadline(),
+        ];
         let deadlines = deadlines.into_iter().flatten();
         self.configuration.time_until_next_deadline(self.clock.now(), self.dummy, deadlines)
     }

@@ -9,6 +9,7 @@
 #![forbid(unsafe_code)]
 
 pub mod args;
+mod collectors;
 pub mod commands;
 pub mod config;
 pub mod daemon;

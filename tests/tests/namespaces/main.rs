@@ -5,6 +5,7 @@
 mod bonds;
 mod conntrack;
 mod explanations;
+mod export;
 mod fastpath;
 mod flood;
 mod full;

@@ -20,6 +20,7 @@ mod commands;
 mod connections;
 mod conntrack;
 mod database;
+mod export;
 mod flows;
 mod found;
 mod megaflows;

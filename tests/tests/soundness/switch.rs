@@ -5,6 +5,7 @@ use crate::frames::station;
 use crate::pipeline::{MirrorSpec, Pipeline, PortSpec, actions};
 use bridge::effect::Effect;
 use bridge::event::Sender;
+use bridge::export::NetFlow;
 use bridge::mirror::{Mirror, MirrorOutput};
 use bridge::port::Bundle;
 use bridge::snapshot::{BridgeIndex, BundleView, PriorityTags, Snapshot, VlanMode};
@@ -13,6 +14,7 @@ use bridge::translate::{Request, Translation, locate, translate};
 use clock::{Clock, Millis};
 use datapath::{Datapath, Megaflow, PortKind};
 use datapath_model::Model;
+use export::netflow::Settings;
 use flow::text::parse_match;
 use flow::{Field, Key};
 use openflow::PortNo;
@@ -77,6 +79,15 @@ impl World {
         br0.config.frag_handling = pipeline.frag_handling;
         br0.config.forward_bpdu = pipeline.forward_bpdu;
         br0.config.miss_to_controller = pipeline.miss_to_controller;
+        if pipeline.netflow {
+            let settings = Settings {
+                engine_type: 0,
+                engine_id: 0,
+                add_id_to_interface: false,
+                active_timeout: None,
+            };
+            br0.exports.netflow = Some(Arc::new(NetFlow::new(settings, Millis(1))));
+        }
         br0.mirrors = pipeline.mirrors.iter().map(mirror).collect();
         for (n, vlan, port) in &pipeline.learned {
             br0.macs.learn(*vlan, station(*n), PortNo(*port), false, Millis(1));
@@ -212,6 +223,7 @@ fn effect_texts(effects: &[Effect]) -> Vec<String> {
         Effect::VirtualPort(stats, direction) => {
             format!("virtual port {:p} {direction:?}", Arc::as_ptr(stats))
         }
+        Effect::NetFlow { flow, output, .. } => format!("netflow {flow:?} {output:?}"),
         Effect::Mirror(stats) => format!("mirror {:p}", Arc::as_ptr(stats)),
         Effect::Learn { macs, vlan, mac, port, gratuitous_arp } => {
             format!("mac {:?} {vlan} {mac:?} {port} {gratuitous_arp}", macs.bridge())

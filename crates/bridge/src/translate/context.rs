@@ -12,6 +12,7 @@ use crate::recirc::{FrozenPacketIn, FrozenStep, RecircRef, RecircTable, StackEnt
 use crate::rule::Rule;
 use crate::snapshot::{BridgeIndex, BridgeView, INTERNAL_TABLE, PortView, Snapshot, TableMiss};
 use crate::trace::{Kind, PortNames, Tracer};
+use ::export::netflow::Output;
 use clock::Millis;
 use datapath::Action as DpAction;
 use flow::extract::FRAG_ANY;
@@ -139,6 +140,8 @@ pub(super) struct Context<'a> {
     pub mirrored: MirrorSet,
     /// Bytes after which the output of a mirrored packet is cut off.
     pub mirror_snaplen: Option<u16>,
+    /// Where the packet has gone so far, for NetFlow.
+    pub netflow_output: Output,
     /// No more actions run: after `exit`, or because the pipeline is frozen.
     pub exit: bool,
     pub freeze: Option<Freeze>,
@@ -225,6 +228,7 @@ impl<'a> Context<'a> {
             conntracked: original.ct_state != 0,
             mirrored: 0,
             mirror_snaplen: None,
+            netflow_output: Output::Drop,
             exit: false,
             freeze: None,
             error: None,
@@ -269,6 +273,9 @@ impl<'a> Context<'a> {
             ctx.output_dhcp_reply(&original);
         }
         ctx.leave();
+        if request.frozen.is_none() {
+            ctx.account_netflow(bridge, &original);
+        }
         if ctx.error.is_some() {
             ctx.out.clear();
             ctx.recirc_ids.clear();

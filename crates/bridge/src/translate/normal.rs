@@ -8,6 +8,7 @@ use crate::bond::{Choice, Verdict, source_hash};
 use crate::effect::Effect;
 use crate::snapshot::{BundleView, PortView, PriorityTags};
 use crate::trace::Kind;
+use ::export::netflow::Output;
 use datapath::Action as DpAction;
 use flow::{Field, VLAN_CFI, VLANS, Vlan};
 use openflow::PortNo;
@@ -180,6 +181,7 @@ impl Context<'_> {
         for b in targets {
             self.output_bundle(b, vlans);
         }
+        self.netflow_output = Output::Flood;
     }
 
     /// Returns the port where `mac` is: the port that the packet itself showed last, else the port

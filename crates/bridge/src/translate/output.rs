@@ -3,10 +3,12 @@
 
 use super::context::{Context, Freeze, OnMiss, Tuple};
 use crate::effect::{Direction, Effect};
+use crate::export::port_number;
 use crate::recirc::FrozenState;
 use crate::snapshot::{BridgeIndex, BridgeView, PortView};
 use crate::trace::Kind;
 use crate::translate::TranslationError;
+use ::export::netflow::Output;
 use datapath::{Action as DpAction, Userdata};
 use flow::{Key, Tunnel};
 use openflow::PortNo;
@@ -24,6 +26,7 @@ impl<'a> Context<'a> {
     /// `packet_in` a table miss after TABLE may go to controllers.
     pub(super) fn output(&mut self, port: PortNo, max_len: u16, packet_in: bool, last: bool) {
         let in_port = self.in_port();
+        let before = std::mem::take(&mut self.netflow_output);
         match port {
             PortNo::IN_PORT => self.output_port(in_port, None),
             PortNo::TABLE => {
@@ -51,6 +54,7 @@ impl<'a> Context<'a> {
             }
             _ => self.output_port(port, None),
         }
+        self.netflow_output = before.and(self.netflow_output);
     }
 
     /// Runs `output(port=PORT,max_len=BYTES)`.
@@ -91,6 +95,7 @@ impl<'a> Context<'a> {
                 self.output_port(p.number, None);
             }
         }
+        self.netflow_output = Output::Flood;
     }
 
     /// Outputs to one port of the present bridge.
@@ -125,11 +130,13 @@ impl<'a> Context<'a> {
         let truncate = truncate.or(self.mirror_snaplen.map(u32::from));
         if let Some(config) = &port.tunnel {
             self.output_tunnel(port, config, truncate);
+            self.netflow_output = Output::Port(port_number(number));
             self.mirror_output(number);
             return;
         }
         let Some(dp_port) = port.dp_port else { return };
         self.commit();
+        self.netflow_output = Output::Port(port_number(number));
         if let Some(backing) = self.terminate(port) {
             self.emit(DpAction::TunnelPop(backing));
             return;

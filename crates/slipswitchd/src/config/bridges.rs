@@ -4,8 +4,9 @@
 use super::address;
 use super::context::Context;
 use super::desired::{Desired, DesiredBridge};
+use super::export::ExportState;
 use super::state::{BridgeState, Remarks, SwitchState};
-use super::{controllers, fail, in_band, interfaces, mirrors};
+use super::{controllers, export, fail, in_band, interfaces, mirrors};
 use crate::args::DummyLevel;
 use crate::openflow::SharedControl;
 use bridge::mirror::MirrorOutput;
@@ -81,6 +82,7 @@ pub(super) fn sync(
         interfaces::configure(context, bridge, row, remarks);
         interfaces::bundles(context.switch, bridge.index, row);
         mirrors::sync(context.switch, bridge, &row.mirrors, remarks);
+        export::sync(context.switch, bridge, row.netflow.as_ref(), remarks);
         let bonds = row.ports.iter().filter(|(_, port)| port.is_bond());
         bridge.bonds = bonds.filter_map(|(name, port)| Some((name.clone(), port.uuid?))).collect();
         settings(context, bridge, row, remarks);
@@ -114,6 +116,7 @@ fn create(context: &mut Context<'_>, row: &DesiredBridge) -> BridgeState {
         interfaces: BTreeMap::new(),
         bonds: BTreeMap::new(),
         mirrors: BTreeMap::new(),
+        export: ExportState::default(),
         min_mtu: None,
     }
 }

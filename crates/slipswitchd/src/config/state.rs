@@ -4,6 +4,7 @@
 use super::counts::Counts;
 use super::desired::{DesiredController, DesiredTable, FailMode, Map, Tunables};
 use super::device::Form;
+use super::export::ExportState;
 use super::in_band::InBand;
 use super::system_datapath::SystemDatapath;
 use super::tracking::{DesiredTracking, PolicyNumbers};
@@ -107,6 +108,8 @@ pub(super) struct BridgeState {
     pub bonds: BTreeMap<String, Uuid>,
     /// Mirrors that were made, by row.
     pub mirrors: BTreeMap<Uuid, Mirror>,
+    /// Exports to collectors.
+    pub export: ExportState,
     /// Lowest MTU among the ports that do not follow the bridge's MTU, as last given to the ports
     /// that do. `None` while the bridge has only had ports that follow it.
     pub min_mtu: Option<u32>,

@@ -637,6 +637,7 @@ fn effect_texts(effects: &[Effect]) -> Vec<String> {
         Effect::VirtualPort(_, direction) => format!("virtual {direction:?}"),
         Effect::Mirror(_) => "mirror".to_owned(),
         Effect::Bond(_, bucket) => format!("bucket {bucket} of a bond"),
+        Effect::NetFlow { flow, output, .. } => format!("netflow {flow:?} {output:?}"),
         Effect::Learn { vlan, mac, port, gratuitous_arp, .. } => {
             format!("mac {vlan} {mac:?} {port} {gratuitous_arp}")
         }

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Export of traffic: megaflows, and datagrams byte for byte except for the time of day.
+
+scenarios! {
+    netflow: r#"
+        python3 -c 'import socket; s=socket.socket(2,2); s.bind(("127.0.0.1",0)); s.settimeout(20); open("port","w").write(str(s.getsockname()[1])); d=s.recv(9999); open("got","w").write((d[:8]+d[16:]).hex(" ",4)+"\n")' > /dev/null 2>&1 &
+        for i in $(seq 200); do test -s port && break; sleep 0.05; done
+        ofctl add-flow br0 in_port=1,udp,actions=2
+        ofctl add-flow br0 in_port=1,icmp,actions=2,3
+        ofctl add-flow br0 in_port=1,arp,actions=2
+        ofctl add-flow br0 in_port=2,actions=flood
+        vsctl set bridge br0 netflow=@n -- --id=@n create netflow "targets=\"127.0.0.1:$(cat port)\"" active_timeout=10 engine_type=1 engine_id=2 > /dev/null
+        receive p1 'in_port(1),eth(src=50:54:00:00:00:01,dst=50:54:00:00:00:02),eth_type(0x0800),ipv4(src=10.0.0.1,dst=10.0.0.2,proto=17,tos=0,ttl=64,frag=no),udp(src=5,dst=80)'
+        receive p1 'in_port(1),eth(src=50:54:00:00:00:01,dst=50:54:00:00:00:02),eth_type(0x0806),arp(sip=10.0.0.1,tip=10.0.0.2,op=1,sha=50:54:00:00:00:01,tha=00:00:00:00:00:00)'
+        appctl revalidator/wait
+        appctl dpctl/dump-flows | sort
+        appctl time/warp 12000 500
+        for i in $(seq 200); do test -s got && break; sleep 0.05; done
+        cat got
+    "#;
+    netflow_megaflows: r#"
+        ofctl add-flow br0 in_port=1,udp,actions=2
+        ofctl add-flow br0 in_port=1,icmp,actions=2,3
+        ofctl add-flow br0 in_port=1,ip,nw_proto=47,actions=drop
+        ofctl add-flow br0 in_port=2,actions=flood
+        vsctl set bridge br0 netflow=@n -- --id=@n create netflow 'targets="127.0.0.1:1"' > /dev/null
+        trace in_port=1,udp,nw_src=10.0.0.1,nw_dst=10.0.0.2,tp_src=5,tp_dst=80,nw_tos=16
+        trace in_port=1,icmp,nw_src=10.0.0.1,nw_dst=10.0.0.2,icmp_type=8,icmp_code=0
+        trace in_port=1,ip,nw_proto=47,nw_src=10.0.0.1,nw_dst=10.0.0.2
+        trace in_port=2,arp
+        trace in_port=2,tcp6,tcp_dst=80
+        vsctl clear bridge br0 netflow
+        trace in_port=1,udp,nw_src=10.0.0.1,nw_dst=10.0.0.2,tp_src=5,tp_dst=80
+    "#;
+}
