@@ -231,15 +231,20 @@ impl Daemon {
         self.stir();
     }
 
-    /// Reports to OpenFlow peers the ports that control protocols have changed.
+    /// Reports to OpenFlow peers, and in the database, the ports that control protocols have changed.
     fn report_port_changes(&mut self) {
-        for (bridge, before) in self.switch.take_port_changes() {
+        let changed = self.switch.take_port_changes();
+        if changed.is_empty() {
+            return;
+        }
+        for (bridge, before) in changed {
             let port = self.switch.bridge(bridge).and_then(|b| b.ports.get(&before.port_no));
             if let Some(after) = port.map(bridge::port::Port::desc) {
                 let event = PortEvent::Modified { before: &before, after: &after };
                 self.connections.port_status(bridge, event);
             }
         }
+        self.write_states();
     }
 
     /// Wakes the tasks that go by the clock: work may be due for them.

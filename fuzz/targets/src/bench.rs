@@ -92,7 +92,8 @@ impl Bench {
                 Event::MacTableChanged(_)
                 | Event::Solicit { .. }
                 | Event::ResolveNeighbour { .. }
-                | Event::UnderlayChanged => {}
+                | Event::UnderlayChanged
+                | Event::ProtocolChanged => {}
             }
         }
     }

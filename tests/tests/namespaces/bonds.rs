@@ -43,7 +43,7 @@ fn lacp_joins_two_switches_and_a_lost_link_loses_little() {
     let pinging = a.pinging("10.0.0.2", 4);
     std::thread::sleep(Duration::from_secs(1));
     switch.netns().sh("ip link set v0 down");
-    shows(&switch, "bond/show bond0", ": disabled", 1);
+    shows(&switch, "bond/show bond0", "v0: disabled", 1);
     let echoes = pinging.join().expect("fping ran");
     assert!(echoes.lost() <= 5, "{} lost: {}", echoes.lost(), echoes.said);
     switch.netns().sh("ip link set v0 up");
@@ -65,7 +65,7 @@ fn an_slb_bond_loses_little_with_a_link() {
     for link in ["v0", "v1"] {
         std::thread::sleep(Duration::from_secs(1));
         switch.netns().sh(&format!("ip link set {link} down"));
-        shows(&switch, "bond/show bond0", ": disabled", 1);
+        shows(&switch, "bond/show bond0", &format!("{link}: disabled"), 1);
         switch.netns().sh(&format!("ip link set {link} up"));
         shows(&switch, "bond/show bond0", ": enabled", 2);
     }

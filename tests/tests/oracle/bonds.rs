@@ -4,7 +4,7 @@
 scenarios! {
     lacp_without_a_partner: r#"
         vsctl set port p1 lacp=active
-        vsctl add-bond br0 bond0 q1 q2 lacp=passive bond_mode=balance-tcp other_config:lacp-time=fast other_config:lacp-system-id=11:22:33:44:55:66 other_config:lacp-system-priority=54321 -- set interface q1 type=dummy ofport_request=21 other_config:lacp-port-id=11 other_config:lacp-port-priority=111 other_config:lacp-aggregation-key=3333 -- set interface q2 type=dummy ofport_request=22
+        vsctl add-bond br0 bond0 q1 q2 lacp=passive bond_mode=balance-tcp other_config:lacp-time=fast other_config:lacp-system-id=11:22:33:44:55:66 other_config:lacp-system-priority=54321 -- set interface q1 type=dummy ofport_request=21 other_config:lacp-port-id=11 other_config:lacp-port-priority=111 other_config:lacp-aggregation-key=3333 -- set interface q2 type=dummy ofport_request=22 other_config:lacp-aggregation-key=3333
         appctl time/warp 300 100
         appctl lacp/show p1
         appctl lacp/show bond0
@@ -14,7 +14,7 @@ scenarios! {
         appctl lacp/show p1
         appctl lacp/show-stats p1
         appctl lacp/show-stats nowhere
-        vsctl get interface p1 lacp_current
+        for i in $(seq 50); do [ "$(ovs-vsctl get interface p1 lacp_current)" = false ] && break; sleep 0.1; done; ovs-vsctl get interface p1 lacp_current
         vsctl set port p1 lacp=off
         appctl lacp/show p1
     "#;
