@@ -92,6 +92,7 @@ impl Bench {
                 Event::MacTableChanged(_)
                 | Event::Solicit { .. }
                 | Event::ResolveNeighbour { .. }
+                | Event::ProtocolChanged
                 | Event::UnderlayChanged => {}
             }
         }
