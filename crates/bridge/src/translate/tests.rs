@@ -7,6 +7,7 @@ mod controllers;
 mod fragments;
 mod headers;
 mod mirrors;
+mod multicast;
 mod normal_forwarding;
 mod revalidated;
 mod soundness;
