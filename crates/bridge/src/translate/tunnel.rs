@@ -206,12 +206,10 @@ pub(crate) fn from_host(snapshot: &Snapshot, key: &Key) -> Option<Translation> {
 pub(crate) fn suppose_neighbours(snapshot: &Snapshot, actions: &[DpAction]) {
     let Some(underlay) = &snapshot.tunnels.underlay else { return };
     for action in actions {
-        match action {
-            DpAction::TunnelPush { header, .. } => {
-                suppose_neighbour(snapshot, underlay, header.parts());
-            }
-            DpAction::Clone(nested) => suppose_neighbours(snapshot, nested),
-            _ => {}
+        if let DpAction::TunnelPush { header, .. } = action {
+            suppose_neighbour(snapshot, underlay, header.parts());
+        } else if let DpAction::Clone(nested) = action {
+            suppose_neighbours(snapshot, nested);
         }
     }
 }
