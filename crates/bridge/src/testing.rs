@@ -102,6 +102,7 @@ impl World {
             is_active: false,
             mac: [2, 0, 0, 0, 0, number as u8],
             mtu: 1500,
+            ifindex: 100 + number,
             virtual_stats: Arc::default(),
         };
         bundles.push(BundleView {

@@ -43,7 +43,7 @@
 //! | `output` | ports, flooding, patch ports, controllers |
 //! | `normal`, `vlan` | NORMAL |
 //! | `mirror` | mirrored packets |
-//! | `export` | NetFlow |
+//! | `export` | NetFlow and sFlow |
 //! | `group` | groups |
 //! | `learn` | `learn` |
 //! | `ct` | `ct` and `ct_clear` |

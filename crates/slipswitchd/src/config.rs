@@ -21,7 +21,7 @@
 //! A port whose own device vanished is closed, and its number kept for its return.
 //!
 //! # Known limitations
-//! sFlow, IPFIX, STP, RSTP, multicast snooping, bonds other than
+//! IPFIX, STP, RSTP, multicast snooping, bonds other than
 //! active-backup, LACP, QoS, BFD, CFM, LLDP and in-band control are later work: one WARN for each
 //! row and column says that the setting is ignored.
 
@@ -301,6 +301,7 @@ impl Configuration {
                 ],
             )
             .written("Mirror", ["statistics"])
+            .table("sFlow", ["targets", "agent", "header", "polling", "sampling"])
             .table(
                 "NetFlow",
                 ["targets", "engine_type", "engine_id", "add_id_to_interface", "active_timeout"],

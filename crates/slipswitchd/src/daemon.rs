@@ -240,7 +240,7 @@ impl Daemon {
         self.underlay.expire();
         self.switch.revalidate_inline();
         self.expire();
-        self.configuration.run_exports(self.clock.now());
+        self.configuration.run_exports(&self.switch, self.clock.now());
         self.run_connections();
     }
 

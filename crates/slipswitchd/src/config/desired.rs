@@ -5,7 +5,7 @@
 //! with a remark for the log.
 
 use super::address::{parse_datapath_id, parse_station};
-use super::export::{self, DesiredNetFlow};
+use super::export::{self, DesiredExports};
 use super::mirrors::{self, DesiredMirror};
 use super::tracking::{self, DesiredTracking};
 use super::vlan;
@@ -180,8 +180,8 @@ pub(super) struct DesiredBridge {
     pub controllers: BTreeMap<String, DesiredController>,
     /// Ports by name.
     pub ports: BTreeMap<String, DesiredPort>,
-    /// NetFlow.
-    pub netflow: Option<DesiredNetFlow>,
+    /// Exports to collectors.
+    pub exports: DesiredExports,
     /// Mirrors by row.
     pub mirrors: BTreeMap<Uuid, DesiredMirror>,
 }
@@ -469,7 +469,6 @@ fn bridge(
         versions = Versions::KNOWN;
     }
     for (present, column) in [
-        (row.opt_uuid("sflow").is_some(), "sflow"),
         (row.opt_uuid("ipfix").is_some(), "ipfix"),
         (row.bool("stp_enable"), "stp_enable"),
         (row.bool("rstp_enable"), "rstp_enable"),
@@ -502,7 +501,7 @@ fn bridge(
         tables: tables(replica, name, row, remarks),
         controllers: controllers(replica, name, row, remarks),
         ports: ports(replica, name, row, taken, remarks),
-        netflow: export::read(replica, row),
+        exports: export::read(replica, row),
         mirrors: mirrors::read(replica, name, row, remarks),
     }
 }
