@@ -14,7 +14,7 @@ use openflow::PortNo;
 use packet::ip_proto;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// What a bridge exports.
+/// Exports of a bridge.
 #[derive(Clone, Debug, Default)]
 pub struct Exports {
     /// NetFlow; `None` when it is not configured.

@@ -107,7 +107,7 @@ pub struct Packet<'a> {
 pub struct Interface {
     /// The kernel's index.
     pub index: u32,
-    /// Name.
+    /// Name of the interface in the database.
     pub name: String,
     /// Datapath id of its bridge.
     pub datapath_id: u64,
