@@ -6,6 +6,7 @@
 
 use ::export::WallTime;
 use ::export::netflow::{Exporter, Flow, Output, Settings, Traffic};
+use ::export::sflow::{self, Agent};
 use clock::Millis;
 use datapath::FlowStats;
 use flow::{Key, Mask};
@@ -13,11 +14,86 @@ use openflow::PortNo;
 use packet::ip_proto;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// What a bridge exports.
+/// Exports of a bridge.
 #[derive(Clone, Debug, Default)]
 pub struct Exports {
     /// NetFlow; `None` when it is not configured.
     pub netflow: Option<Arc<NetFlow>>,
+    /// sFlow; `None` when it is not configured.
+    pub sflow: Option<SflowView>,
+}
+
+/// sFlow as translation reads it.
+#[derive(Clone, Debug)]
+pub struct SflowView {
+    /// Receives the samples.
+    pub agent: Arc<Sflow>,
+    /// Probability of a sample, of 2^32; `u32::MAX` is always. Not 0.
+    pub probability: u32,
+}
+
+/// sFlow of one bridge. Any thread may use it; a lock is held for microseconds.
+#[derive(Debug)]
+pub struct Sflow(Mutex<Agent>);
+
+impl Sflow {
+    /// Returns an agent without samples.
+    pub fn new(settings: sflow::Settings, now: Millis) -> Sflow {
+        Sflow(Mutex::new(Agent::new(settings, now)))
+    }
+
+    /// Changes the settings.
+    pub fn configure(&self, settings: sflow::Settings) {
+        self.agent().configure(settings);
+    }
+
+    /// Adds the counters of the interfaces for which they are due.
+    pub fn poll(&self, interfaces: &[sflow::Interface], now: Millis) {
+        let mut agent = self.agent();
+        agent.retain(|index| interfaces.iter().any(|interface| interface.index == index));
+        interfaces.iter().for_each(|interface| agent.poll(interface, now));
+    }
+
+    /// Returns the datagrams of all samples so far.
+    pub fn take(&self, now: Millis) -> Vec<Vec<u8>> {
+        self.agent().take(now)
+    }
+
+    /// Returns the number of samples that found no room.
+    pub fn without_room(&self) -> u64 {
+        self.agent().dropped().into()
+    }
+
+    /// Adds a packet that came in with this key.
+    pub(crate) fn sample(
+        &self,
+        key: &Key,
+        packet: &packet::Packet,
+        input: u32,
+        tci_out: u16,
+        output: u32,
+    ) {
+        let outer = &key.tunnel;
+        let is_udp = outer.tp_dst.get() != 0;
+        let tunnel = (outer.dst.get() != 0).then(|| sflow::Tunnel {
+            src: outer.src.get().to_be_bytes(),
+            dst: outer.dst.get().to_be_bytes(),
+            proto: if is_udp { ip_proto::UDP } else { ip_proto::GRE },
+            tp_src: outer.tp_src.get(),
+            tp_dst: outer.tp_dst.get(),
+            tos: outer.tos,
+            vni: (outer.flags.get() & flow::Tunnel::KEY != 0).then(|| outer.id.get() as u32),
+        });
+        let [outermost, _] = key.vlans;
+        let (frame, size) = (packet.data(), packet.len());
+        let tci_in = outermost.tci.get();
+        let sampled = sflow::Packet { frame, size, input, output, tci_in, tci_out, tunnel };
+        self.agent().sample(&sampled);
+    }
+
+    fn agent(&self) -> MutexGuard<'_, Agent> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner) // counts and bytes, each whole
+    }
 }
 
 /// NetFlow of one bridge. Any thread may use it; a lock is held for microseconds, except by

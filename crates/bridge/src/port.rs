@@ -167,6 +167,7 @@ impl Port {
             protocols,
             mac: self.status.mac,
             mtu: self.status.mtu,
+            ifindex: self.status.ifindex.unwrap_or(0),
             virtual_stats: Arc::clone(&self.virtual_stats),
         }
     }

@@ -229,6 +229,8 @@ pub struct PortView {
     pub mac: [u8; 6],
     /// MTU in bytes.
     pub mtu: u32,
+    /// Index of the interface for collectors; 0 when there is none.
+    pub ifindex: u32,
     /// Packets through a patch or tunnel port: rx, tx. The devices of other ports count theirs.
     pub virtual_stats: Arc<[crate::group::Count; 2]>,
 }

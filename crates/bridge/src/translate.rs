@@ -44,7 +44,7 @@
 //! | `normal`, `vlan` | NORMAL |
 //! | `multicast` | NORMAL with multicast snooping |
 //! | `mirror` | mirrored packets |
-//! | `export` | NetFlow |
+//! | `export` | NetFlow and sFlow |
 //! | `group` | groups |
 //! | `learn` | `learn` |
 //! | `ct` | `ct` and `ct_clear` |

@@ -25,6 +25,7 @@ use datapath::{
     UpcallFactory, UpcallKind, Upcaller, Userdata, exact_mask, is_exact,
 };
 use flow::Key;
+use openflow::PortNo as OfPort;
 use rcu::Reader;
 use seen_filter::SeenOnce;
 use std::sync::Arc;
@@ -149,6 +150,10 @@ impl Handler {
             UpcallKind::Action(Userdata::SlowPath { .. }) => (self.slow_path(upcall), None),
             UpcallKind::Action(userdata @ Userdata::Controller { .. }) => {
                 self.controller(upcall, userdata);
+                (Arc::new([]), None)
+            }
+            UpcallKind::Action(Userdata::Sflow { vlan_tci, output }) => {
+                self.sflow(upcall, *vlan_tci, *output);
                 (Arc::new([]), None)
             }
             // No collectors yet: the sample was counted by its flow and ends here.
@@ -319,6 +324,19 @@ impl Handler {
         slow.counters.count_refusal(refusal);
         let entry = slow.megaflows.remove(megaflow.ufid)?;
         may_narrow.then_some((entry, refusal))
+    }
+
+    /// Samples a packet for sFlow, unless its bridge no longer has sFlow.
+    fn sflow(&mut self, upcall: &Upcall<'_>, tci_out: u16, output: u32) {
+        let snapshot = self.snapshot.read();
+        let Ok(place) = translate::locate(snapshot, upcall.key, &self.slow.recirc) else { return };
+        if let Some(bridge) = snapshot.bridge(place.bridge)
+            && let Some(sflow) = &bridge.exports.sflow
+        {
+            let in_port = OfPort(place.key.in_port.get());
+            let input = bridge.ports.get(&in_port).map_or(0, |port| port.ifindex);
+            sflow.agent.sample(&place.key, upcall.packet, input, tci_out, output);
+        }
     }
 
     fn controller(&mut self, upcall: &Upcall<'_>, userdata: &Userdata) {

@@ -10,6 +10,7 @@ const LENGTH: usize = 48;
 
 /// `enum user_action_cookie_type`
 mod kind {
+    pub const SFLOW: u16 = 1;
     pub const SLOW_PATH: u16 = 2;
     pub const FLOW_SAMPLE: u16 = 3;
     pub const CONTROLLER: u16 = 5;
@@ -43,6 +44,11 @@ pub fn encode(userdata: &Userdata) -> [u8; LENGTH] {
             let bit = REASONS.iter().position(|known| known == reason).unwrap_or(5);
             put(0, &kind::SLOW_PATH.to_ne_bytes());
             put(at::REST + 4, &(1u32 << bit).to_ne_bytes());
+        }
+        Userdata::Sflow { vlan_tci, output } => {
+            put(0, &kind::SFLOW.to_ne_bytes());
+            put(at::REST, &vlan_tci.to_be_bytes());
+            put(at::REST + 4, &output.to_ne_bytes());
         }
         Userdata::FlowSample { probability, collector_set, obs_domain, obs_point, output_port } => {
             put(0, &kind::FLOW_SAMPLE.to_ne_bytes());
@@ -82,6 +88,10 @@ pub fn decode(bytes: &[u8]) -> Option<Userdata> {
             let bit = word(at::REST + 4)?.trailing_zeros() as usize;
             Userdata::SlowPath { reason: REASONS.get(bit)? }
         }
+        kind::SFLOW => Userdata::Sflow {
+            vlan_tci: u16::from_be_bytes(array(bytes.get(at::REST..)?)?),
+            output: word(at::REST + 4)?,
+        },
         kind::FLOW_SAMPLE => Userdata::FlowSample {
             probability: half(at::REST)?,
             collector_set: word(at::REST + 4)?,

@@ -137,6 +137,7 @@ fn identities_are_words_in_host_order() {
 fn cookies_are_read_back() {
     let all = [
         Userdata::SlowPath { reason: "lacp" },
+        Userdata::Sflow { vlan_tci: 0x6005, output: 0x8000_0002 },
         Userdata::FlowSample {
             probability: 7,
             collector_set: 1 << 20,

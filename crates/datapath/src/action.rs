@@ -278,6 +278,14 @@ pub enum Userdata {
         /// Stop for NXT_RESUME.
         continuation: bool,
     },
+    /// A sample for the sFlow collectors of the bridge.
+    Sflow {
+        /// VLAN id and priority of the packet as it leaves; the CFI bit is clear.
+        vlan_tci: u16,
+        /// Index of the interface by which it leaves, or the value of sFlow version 5 for packets
+        /// that are dropped or leave by several.
+        output: u32,
+    },
     /// A sample for a collector set.
     FlowSample {
         /// Probability as in the OpenFlow action.

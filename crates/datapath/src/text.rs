@@ -183,6 +183,10 @@ fn userspace(out: &mut String, data: &Userdata, style: Style<'_>) {
                 Hex(*rule_cookie),
             );
         }
+        Userdata::Sflow { vlan_tci, output } => {
+            let (vid, pcp) = (vlan_tci & 0x0fff, vlan_tci >> 13);
+            put!(out, "sFlow(vid={vid},pcp={pcp},output={output}),actions");
+        }
         Userdata::FlowSample { probability, collector_set, obs_domain, obs_point, output_port } => {
             put!(
                 out,

@@ -45,6 +45,11 @@ impl Collectors {
         }
     }
 
+    /// Returns the number of collectors with a socket.
+    pub fn len(&self) -> usize {
+        self.sockets.len()
+    }
+
     /// Returns the address that the datagrams to the first collector come from.
     pub fn source(&self) -> Option<IpAddr> {
         self.sockets.first()?.local_addr().ok().map(|address| address.ip())

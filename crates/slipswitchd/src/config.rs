@@ -21,8 +21,8 @@
 //! A port whose own device vanished is closed, and its number kept for its return.
 //!
 //! # Known limitations
-//! sFlow, IPFIX, STP, RSTP, QoS, BFD, CFM and LLDP are later work: one
-//! WARN for each row and column says that the setting is ignored.
+//! IPFIX, STP, RSTP, QoS, BFD, CFM and LLDP are later work: one WARN for each row and column says
+//! that the setting is ignored.
 
 mod address;
 mod bonds;
@@ -308,6 +308,7 @@ impl Configuration {
                 ],
             )
             .written("Mirror", ["statistics"])
+            .table("sFlow", ["targets", "agent", "header", "polling", "sampling"])
             .table(
                 "NetFlow",
                 ["targets", "engine_type", "engine_id", "add_id_to_interface", "active_timeout"],

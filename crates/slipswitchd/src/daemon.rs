@@ -260,7 +260,7 @@ impl Daemon {
         self.switch.run_protocols();
         self.switch.revalidate_inline();
         self.expire();
-        self.configuration.run_exports(self.clock.now());
+        self.configuration.run_exports(&self.switch, self.clock.now());
         self.run_connections();
     }
 

@@ -44,7 +44,7 @@ fn netflow_counts_the_packets_that_run_in_the_kernel() {
     let Some((switch, a, _b)) = pair() else { return };
     let collector = Collector::start(&switch, "nfcapd");
     switch.vsctl(
-        "set bridge br0 netflow=@n -- --id=@n create netflow targets=\"127.0.0.1:2055\" \
+        "set bridge br0 netflow=@n -- --id=@n create netflow 'targets=\"127.0.0.1:2055\"' \
          active_timeout=2 engine_id=3",
     );
     warm(&a, "10.0.0.2");
@@ -75,11 +75,51 @@ fn netflow_counts_the_packets_that_run_in_the_kernel() {
 }
 
 #[test]
+fn sflow_samples_packets_and_finds_their_interfaces() {
+    if without_tool(&["sfcapd", "nfdump", "ss"]) {
+        return;
+    }
+    let Some((switch, a, _b)) = pair() else { return };
+    let collector = Collector::start(&switch, "sfcapd");
+    switch.vsctl(
+        "set bridge br0 sflow=@s -- --id=@s create sflow 'targets=\"127.0.0.1:2055\"' \
+         agent=10.9.9.9 sampling=1 polling=1",
+    );
+    warm(&a, "10.0.0.2");
+    assert_eq!(a.ping("10.0.0.2", 20), 20);
+    std::thread::sleep(Duration::from_secs(2)); // the last samples, and counters
+    let index = |name: &str| switch.vsctl(&format!("get interface {name} ifindex"));
+    let (h1, h2) = (index("h1"), index("h2"));
+    let records = collector.finish("%sa %da %pr %in %out %byt");
+    for (from, to, input, output) in
+        [("10.0.0.1", "10.0.0.2", &h1, &h2), ("10.0.0.2", "10.0.0.1", &h2, &h1)]
+    {
+        // Bytes of a ping's frame with its check sequence.
+        let wanted = format!("{from} {to} ICMP {} {} 102", input.trim(), output.trim());
+        let count = records.iter().filter(|record| **record == wanted).count();
+        assert!(count >= 20, "{count} of {wanted} in\n{}", records.join("\n"));
+    }
+    assert_eq!(switch.counter("sflow_unsent"), 0);
+    assert_eq!(switch.warnings(), Vec::<String>::new());
+}
+
+#[test]
+fn sflow_needs_an_agent() {
+    let Some(switch) = switch() else { return };
+    switch.vsctl(
+        "set bridge br0 sflow=@s -- --id=@s create sflow 'targets=\"127.0.0.1:2055\"' agent=nothing",
+    );
+    let warnings = switch.warnings();
+    assert_eq!(warnings.len(), 1, "{warnings:?}");
+    assert!(warnings[0].contains("agent nothing is neither"), "{warnings:?}");
+}
+
+#[test]
 fn a_wrong_target_is_named_and_harms_no_other() {
     let Some(switch) = switch() else { return };
     switch.vsctl(
         "set bridge br0 netflow=@n -- --id=@n create netflow \
-         targets=\"127.0.0.1:2055\",\"nonsense\"",
+         'targets=\"127.0.0.1:2055\",\"nonsense\"'",
     );
     let warnings = switch.warnings();
     assert_eq!(warnings.len(), 1, "{warnings:?}");

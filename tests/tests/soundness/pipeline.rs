@@ -98,6 +98,8 @@ pub struct Pipeline {
     pub mirrors: Vec<MirrorSpec>,
     /// The first bridge has NetFlow.
     pub netflow: bool,
+    /// The first bridge has sFlow.
+    pub sflow: bool,
 }
 
 impl Pipeline {
@@ -477,8 +479,8 @@ pub fn pipeline() -> impl Strategy<Value = Pipeline> {
     let learned = vec((0..4u8, select(&[0u16, 5, 10][..]), 1..5u32), 0..4);
     let first = list();
     let mirrors = prop_oneof![3 => Just(Vec::new()), 1 => vec(mirror(), 1..3)];
-    (vec(line(), 0..14), first, settings, learned, mirrors, yes(0.2)).prop_map(
-        |(mut lines, first, settings, learned, mirrors, netflow)| {
+    (vec(line(), 0..14), first, settings, learned, mirrors, (yes(0.2), yes(0.2))).prop_map(
+        |(mut lines, first, settings, learned, mirrors, (netflow, sflow))| {
             // Something is done to every packet.
             let any =
                 |bridge, actions| Line { bridge, table: 0, priority: 0, matching: "", actions };
@@ -497,6 +499,7 @@ pub fn pipeline() -> impl Strategy<Value = Pipeline> {
                 learned,
                 mirrors,
                 netflow,
+                sflow,
             }
         },
     )

@@ -5,7 +5,7 @@ use crate::frames::station;
 use crate::pipeline::{MirrorSpec, Pipeline, PortSpec, actions};
 use bridge::effect::Effect;
 use bridge::event::Sender;
-use bridge::export::NetFlow;
+use bridge::export::{NetFlow, Sflow, SflowView};
 use bridge::mirror::{Mirror, MirrorOutput};
 use bridge::port::Bundle;
 use bridge::snapshot::{BridgeIndex, BundleView, PriorityTags, Snapshot, VlanMode};
@@ -15,6 +15,7 @@ use clock::{Clock, Millis};
 use datapath::{Datapath, Megaflow, PortKind};
 use datapath_model::Model;
 use export::netflow::Settings;
+use export::sflow;
 use flow::text::parse_match;
 use flow::{Field, Key};
 use openflow::PortNo;
@@ -87,6 +88,17 @@ impl World {
                 active_timeout: None,
             };
             br0.exports.netflow = Some(Arc::new(NetFlow::new(settings, Millis(1))));
+        }
+        if pipeline.sflow {
+            let settings = sflow::Settings {
+                agent: std::net::Ipv4Addr::LOCALHOST.into(),
+                sub_agent: 0,
+                sampling: 2,
+                header_bytes: 128,
+                polling_seconds: 0,
+            };
+            let agent = Arc::new(Sflow::new(settings, Millis(1)));
+            br0.exports.sflow = Some(SflowView { agent, probability: u32::MAX });
         }
         br0.mirrors = pipeline.mirrors.iter().map(mirror).collect();
         for (n, vlan, port) in &pipeline.learned {

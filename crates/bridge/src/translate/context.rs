@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The state of one translation, tables, and recursion.
 
+use super::export::{Outputs, SflowSample};
 use super::finish::{final_mask, initial_mask, is_mpls, without_last_clone};
 use super::tunnel::ReceivedOuter;
 use super::{EffectsMode, MAX_ACTIONS, MAX_DEPTH, MAX_RESUBMITS, MAX_STACK_BYTES};
@@ -142,6 +143,12 @@ pub(super) struct Context<'a> {
     pub mirror_snaplen: Option<u16>,
     /// Where the packet has gone so far, for NetFlow.
     pub netflow_output: Output,
+    /// The packet has just come in from a port.
+    pub is_received: bool,
+    /// Outputs so far, for sFlow.
+    pub outputs: Outputs,
+    /// The sFlow sample of the packet.
+    pub sflow: Option<SflowSample>,
     /// No more actions run: after `exit`, or because the pipeline is frozen.
     pub exit: bool,
     pub freeze: Option<Freeze>,
@@ -229,6 +236,9 @@ impl<'a> Context<'a> {
             mirrored: 0,
             mirror_snaplen: None,
             netflow_output: Output::Drop,
+            is_received: false,
+            outputs: Outputs::default(),
+            sflow: None,
             exit: false,
             freeze: None,
             error: None,
@@ -256,7 +266,11 @@ impl<'a> Context<'a> {
             }
             (None, Some(actions)) => {
                 let in_port = ctx.in_port();
-                if !ctx.is_input_reserved() && ctx.may_receive(in_port) {
+                let is_reserved = ctx.is_input_reserved();
+                if !is_reserved {
+                    ctx.begin_sflow();
+                }
+                if !is_reserved && ctx.may_receive(in_port) {
                     ctx.mirror_input();
                     ctx.do_actions(actions, true);
                     ctx.finish_level();
@@ -265,6 +279,7 @@ impl<'a> Context<'a> {
             (None, None) => {
                 ctx.credit_vport();
                 ctx.enter_layer3();
+                ctx.is_received = true;
                 ctx.first_table(0);
             }
         }
@@ -275,6 +290,7 @@ impl<'a> Context<'a> {
         ctx.leave();
         if request.frozen.is_none() {
             ctx.account_netflow(bridge, &original);
+            ctx.finish_sflow();
         }
         if ctx.error.is_some() {
             ctx.out.clear();
@@ -303,7 +319,12 @@ impl<'a> Context<'a> {
         let allowed = may_receive && self.decapsulate_ecn();
         let names = self.names();
         self.enter(Kind::Table, || found.text(found.table(), names));
-        let allowed = !self.is_claimed(in_port) && !self.is_input_reserved() && allowed;
+        let is_reserved = self.is_input_reserved();
+        // Sampled once, where the packet comes in, as in OVS.
+        if std::mem::take(&mut self.is_received) && !is_reserved {
+            self.begin_sflow();
+        }
+        let allowed = !self.is_claimed(in_port) && !is_reserved && allowed;
         if allowed {
             self.mirror_input();
         }

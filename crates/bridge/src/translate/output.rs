@@ -131,12 +131,14 @@ impl<'a> Context<'a> {
         if let Some(config) = &port.tunnel {
             self.output_tunnel(port, config, truncate);
             self.netflow_output = Output::Port(port_number(number));
+            self.outputs.add(port.ifindex);
             self.mirror_output(number);
             return;
         }
         let Some(dp_port) = port.dp_port else { return };
         self.commit();
         self.netflow_output = Output::Port(port_number(number));
+        self.outputs.add(port.ifindex);
         if let Some(backing) = self.terminate(port) {
             self.emit(DpAction::TunnelPop(backing));
             return;

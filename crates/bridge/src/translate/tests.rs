@@ -4,6 +4,7 @@
 
 mod connections;
 mod controllers;
+mod export;
 mod fragments;
 mod headers;
 mod mirrors;

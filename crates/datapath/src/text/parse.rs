@@ -398,11 +398,18 @@ impl<'a> Parser<'a> {
             }
             "controller" => self.controller()?,
             "flow_sample" => self.flow_sample()?,
+            "sFlow" => self.sflow()?,
             other => {
                 self.at = at;
                 return self.fail(format!("unknown userspace data \"{other}\""));
             }
         };
+        self.skip_separators();
+        let at = self.at;
+        // The kernel would add the actions of the megaflow, which the bridge has anyway.
+        if self.word() != "actions" {
+            self.at = at;
+        }
         self.skip_separators();
         self.expect(")")?;
         Ok(Action::Userspace(data))
@@ -433,6 +440,19 @@ impl<'a> Parser<'a> {
             rule_cookie,
             continuation: continuation != 0,
         })
+    }
+
+    fn sflow(&mut self) -> Result<Userdata> {
+        let (mut vid, mut pcp, mut output) = (0u16, 0u16, 0);
+        for item in self.items()? {
+            match item.name {
+                "vid" => vid = self.named(&item, "vid")?,
+                "pcp" => pcp = self.named(&item, "pcp")?,
+                "output" => output = self.named(&item, "output")?,
+                _ => return self.unknown(&item, "sFlow"),
+            }
+        }
+        Ok(Userdata::Sflow { vlan_tci: vid & 0x0fff | pcp << 13, output })
     }
 
     fn flow_sample(&mut self) -> Result<Userdata> {

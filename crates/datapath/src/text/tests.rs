@@ -11,7 +11,7 @@ fn no_name(_: &str) -> Option<PortNo> {
 /// Texts in the shapes that the real `ovs-appctl dpctl/dump-flows` and `ofproto/trace` (3.1) wrote,
 /// some with other values. Not seen from it: `sym_l4`, a nonzero `rule_cookie`, `continuation=1`,
 /// a ToS set to 0. Values are zero outside their masks, as [`Masked`] has them.
-const SAME: [&str; 80] = [
+const SAME: [&str; 82] = [
     "ct,recirc(0x1)",
     "ct_clear,2",
     "ct(zone=4),recirc(0x1)",
@@ -70,6 +70,8 @@ const SAME: [&str; 80] = [
     "userspace(pid=0,controller(reason=2,dont_send=0,continuation=1,recirc_id=5,rule_cookie=0x123,controller_id=3,max_len=128)),1",
     "userspace(pid=0,slow_path(cfm))",
     "userspace(pid=0,slow_path(action)),2",
+    "userspace(pid=0,sFlow(vid=123,pcp=5,output=10),actions)",
+    "sample(sample=50.0%,actions(userspace(pid=0,sFlow(vid=0,pcp=0,output=1073742080),actions))),2",
     "userspace(pid=0,flow_sample(probability=123,collector_set_id=1234,obs_domain_id=2345,obs_point_id=3456,output_port=10)),2",
     "set(skb_priority(0x5)),2",
     "set(skb_mark(0x5)),2",

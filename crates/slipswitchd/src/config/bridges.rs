@@ -77,12 +77,13 @@ pub(super) fn sync(
             interfaces::add_missing(context, system, bridge, row, remarks);
         }
     }
+    let mut sflow_bridges = 0;
     for (name, row) in &bridges {
         let Some(bridge) = made.get_mut(*name) else { continue };
         interfaces::configure(context, bridge, row, remarks);
         interfaces::bundles(context.switch, bridge.index, row);
         mirrors::sync(context.switch, bridge, &row.mirrors, remarks);
-        export::sync(context.switch, bridge, row.netflow.as_ref(), remarks);
+        export::sync(context.switch, context.underlay, bridge, row, &mut sflow_bridges, remarks);
         let bonds = row.ports.iter().filter(|(_, port)| port.is_bond());
         bridge.bonds = bonds.filter_map(|(name, port)| Some((name.clone(), port.uuid?))).collect();
         settings(context, bridge, row, remarks);

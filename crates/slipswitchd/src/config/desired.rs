@@ -6,7 +6,7 @@
 
 use super::address::{parse_datapath_id, parse_station};
 use super::bonds;
-use super::export::{self, DesiredNetFlow};
+use super::export::{self, DesiredExports};
 use super::in_band::{self, DesiredInBand};
 use super::mirrors::{self, DesiredMirror};
 use super::tracking::{self, DesiredTracking};
@@ -188,8 +188,8 @@ pub(super) struct DesiredBridge {
     pub in_band: DesiredInBand,
     /// Ports by name.
     pub ports: BTreeMap<String, DesiredPort>,
-    /// NetFlow.
-    pub netflow: Option<DesiredNetFlow>,
+    /// Exports to collectors.
+    pub exports: DesiredExports,
     /// Mirrors by row.
     pub mirrors: BTreeMap<Uuid, DesiredMirror>,
 }
@@ -488,7 +488,6 @@ fn bridge(
         versions = Versions::KNOWN;
     }
     for (present, column) in [
-        (row.opt_uuid("sflow").is_some(), "sflow"),
         (row.opt_uuid("ipfix").is_some(), "ipfix"),
         (row.bool("stp_enable"), "stp_enable"),
         (row.bool("rstp_enable"), "rstp_enable"),
@@ -522,7 +521,7 @@ fn bridge(
         controllers: controllers(replica, name, row, remarks),
         in_band: in_band::read(replica, root, row),
         ports: ports(replica, name, row, taken, remarks),
-        netflow: export::read(replica, row),
+        exports: export::read(replica, row),
         mirrors: mirrors::read(replica, name, row, remarks),
     }
 }

@@ -1,118 +1,63 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Export of traffic to collectors: rows of the table NetFlow (ovs-vswitchd.conf.db(5)).
+//! Export of traffic to collectors: rows of the tables NetFlow and sFlow (ovs-vswitchd.conf.db(5)).
+
+mod netflow;
+mod sflow;
+
+pub(super) use netflow::DesiredNetFlow;
+pub(super) use sflow::DesiredSflow;
 
 use super::Configuration;
+use super::desired::DesiredBridge;
 use super::state::{BridgeState, Remarks};
 use crate::collectors::Collectors;
 use ::export::WallTime;
-use ::export::netflow::{self, Settings};
-use bridge::export::NetFlow;
 use bridge::switch::Switch;
 use clock::Millis;
+use netflow::RunningNetFlow;
 use ovsdb::{Replica, Row};
+use sflow::RunningSflow;
 use std::collections::BTreeSet;
-use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
+use underlay::Underlay;
 
-/// Highest engine id that leaves all its bits in interface numbers.
-const MAX_ID_IN_INTERFACE: u8 = 127;
-
-/// A row of the table NetFlow, of a bridge.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct DesiredNetFlow {
-    targets: BTreeSet<String>,
-    engine_type: Option<u8>,
-    engine_id: Option<u8>,
-    add_id_to_interface: bool,
-    active_timeout: Option<Duration>,
+/// The exports that a bridge's row asks for.
+#[derive(Clone, Debug, Default)]
+pub(super) struct DesiredExports {
+    netflow: Option<DesiredNetFlow>,
+    sflow: Option<DesiredSflow>,
 }
 
-/// Returns the NetFlow row of a bridge's row.
-pub(super) fn read(replica: &Replica, row: &Row) -> Option<DesiredNetFlow> {
-    let row = replica.row("NetFlow", row.opt_uuid("netflow")?)?;
-    let byte = |column| row.opt_int(column).and_then(|n| u8::try_from(n).ok());
-    Some(DesiredNetFlow {
-        targets: row.strs("targets").map(str::to_owned).collect(),
-        engine_type: byte("engine_type"),
-        engine_id: byte("engine_id"),
-        add_id_to_interface: row.bool("add_id_to_interface"),
-        active_timeout: match row.int("active_timeout") {
-            0 => None,
-            seconds => {
-                Some(u64::try_from(seconds).map_or(netflow::ACTIVE_TIMEOUT, Duration::from_secs))
-            }
-        },
-    })
+/// Returns the exports of a bridge's row.
+pub(super) fn read(replica: &Replica, row: &Row) -> DesiredExports {
+    DesiredExports { netflow: netflow::read(replica, row), sflow: sflow::read(replica, row) }
 }
 
 /// The exports of a bridge that run.
 #[derive(Debug, Default)]
 pub(super) struct ExportState {
     netflow: Option<RunningNetFlow>,
+    sflow: Option<RunningSflow>,
 }
 
-#[derive(Debug)]
-struct RunningNetFlow {
-    wanted: DesiredNetFlow,
-    exporter: Arc<NetFlow>,
-    collectors: Collectors,
-}
-
-/// Makes the exports of a bridge those of its row. NetFlow keeps its flows while there is a row.
+/// Makes the exports of a bridge those of its row. They keep their flows, sequence numbers and
+/// sockets as far as the row stays the same. `sflow_bridges` is the number of bridges with sFlow that
+/// came before this one.
 pub(super) fn sync(
     switch: &mut Switch,
+    underlay: &Underlay,
     state: &mut BridgeState,
-    wanted: Option<&DesiredNetFlow>,
+    row: &DesiredBridge,
+    sflow_bridges: &mut u32,
     remarks: &mut Remarks,
 ) {
-    let running = state.export.netflow.as_mut();
-    let Some(wanted) = wanted else {
-        if running.is_some() {
-            state.export.netflow = None;
-            if let Some(bridge) = switch.bridge_mut(state.index) {
-                bridge.exports.netflow = None;
-            }
-        }
-        return;
-    };
-    let Some(bridge) = switch.bridge(state.index) else { return };
-    let name = bridge.name.clone();
-    let engine_id = wanted.engine_id.unwrap_or(state.index.0 as u8); // its low bits
-    if wanted.add_id_to_interface && engine_id > MAX_ID_IN_INTERFACE {
-        remarks.warn(format!(
-            "bridge {name}: NetFlow port mangling may conflict with another vswitch, choose an engine \
-             id less than 128"
-        ));
-    }
-    let settings = Settings {
-        engine_type: wanted.engine_type.unwrap_or(0),
-        engine_id,
-        add_id_to_interface: wanted.add_id_to_interface,
-        active_timeout: wanted.active_timeout,
-    };
-    let now = switch.now();
-    match running {
-        Some(running) => {
-            if running.wanted != *wanted {
-                running.exporter.configure(settings, now);
-            }
-            if running.wanted.targets != wanted.targets {
-                running.collectors = open(&name, "netflow", &wanted.targets, None, remarks);
-            }
-            running.wanted = wanted.clone();
-        }
-        None => {
-            let exporter = Arc::new(NetFlow::new(settings, now));
-            let collectors = open(&name, "netflow", &wanted.targets, None, remarks);
-            if let Some(bridge) = switch.bridge_mut(state.index) {
-                bridge.exports.netflow = Some(Arc::clone(&exporter));
-            }
-            let wanted = wanted.clone();
-            state.export.netflow = Some(RunningNetFlow { wanted, exporter, collectors });
-        }
-    }
+    netflow::sync(switch, state, row.exports.netflow.as_ref(), remarks);
+    let sub_agent = *sflow_bridges;
+    *sflow_bridges += u32::from(row.exports.sflow.is_some());
+    sflow::sync(switch, underlay, state, row.exports.sflow.as_ref(), sub_agent, remarks);
 }
 
+/// Opens sockets to the targets of a bridge's `column`.
 fn open(
     bridge: &str,
     column: &str,
@@ -128,44 +73,62 @@ fn open(
     collectors
 }
 
-impl ExportState {
-    fn run(&mut self, now: Millis, wall: WallTime) {
-        if let Some(netflow) = &mut self.netflow {
-            for datagram in netflow.exporter.run(now, wall) {
-                netflow.collectors.send(&datagram);
+impl Configuration {
+    /// Sends to collectors what is due. For each round of periodic work, after the statistics of
+    /// megaflows were credited.
+    pub(crate) fn run_exports(&mut self, switch: &Switch, now: Millis) {
+        let wall: WallTime = SystemTime::now().into();
+        for bridge in self.state.bridges.values_mut() {
+            let index = bridge.index;
+            if let Some(netflow) = &mut bridge.export.netflow {
+                netflow.run(now, wall);
+            }
+            if let Some(sflow) = &mut bridge.export.sflow
+                && let Some(bridge) = switch.bridge(index)
+            {
+                sflow.run(bridge, now);
             }
         }
     }
 
-    fn deadline(&self) -> Option<Millis> {
-        self.netflow.as_ref().map(|netflow| netflow.exporter.deadline())
-    }
-}
-
-impl Configuration {
-    /// Sends to collectors what is due. For each round of periodic work, after the statistics of
-    /// megaflows were credited.
-    pub(crate) fn run_exports(&mut self, now: Millis) {
-        let wall = SystemTime::now().into();
-        for bridge in self.state.bridges.values_mut() {
-            bridge.export.run(now, wall);
-        }
-    }
-
-    /// Returns the time at which [`Configuration::run_exports`] has work again; `None` for never.
+    /// Returns the time at which [`Configuration::run_exports`] is to be called again; `None` for
+    /// never.
     pub(crate) fn export_deadline(&self) -> Option<Millis> {
-        self.state.bridges.values().filter_map(|bridge| bridge.export.deadline()).min()
+        let exports = self.state.bridges.values().map(|bridge| &bridge.export);
+        let deadlines = exports.flat_map(|export| {
+            let netflow = export.netflow.as_ref().map(RunningNetFlow::deadline);
+            let sflow = export.sflow.as_ref().map(RunningSflow::deadline);
+            [netflow, sflow]
+        });
+        deadlines.flatten().min()
     }
 
     /// Returns counters of export for `coverage/show`.
-    pub(super) fn export_counters(&self) -> [(&'static str, u64); 3] {
-        let mut counts = (0, 0, 0);
-        for netflow in self.state.bridges.values().filter_map(|b| b.export.netflow.as_ref()) {
-            let (sent, unsent) = netflow.collectors.counts();
-            counts.0 += sent;
-            counts.1 += unsent;
-            counts.2 += netflow.exporter.without_room();
+    pub(super) fn export_counters(&self) -> [(&'static str, u64); 6] {
+        let mut counts = [0; 6];
+        let mut add = |at: usize, [sent, unsent, no_room]: [u64; 3]| {
+            for (count, more) in counts.iter_mut().skip(at).zip([sent, unsent, no_room]) {
+                *count += more;
+            }
+        };
+        for bridge in self.state.bridges.values() {
+            if let Some(netflow) = &bridge.export.netflow {
+                add(0, netflow.counts());
+            }
+            if let Some(sflow) = &bridge.export.sflow {
+                add(3, sflow.counts());
+            }
         }
-        [("netflow_sent", counts.0), ("netflow_unsent", counts.1), ("netflow_no_room", counts.2)]
+        let names = [
+            "netflow_sent",
+            "netflow_unsent",
+            "netflow_no_room",
+            "sflow_sent",
+            "sflow_unsent",
+            "sflow_no_room",
+        ];
+        std::array::from_fn(|i| {
+            (names.get(i).copied().unwrap_or_default(), counts.get(i).copied().unwrap_or_default())
+        })
     }
 }
