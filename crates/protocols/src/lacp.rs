@@ -477,7 +477,7 @@ mod tests {
         lacp
     }
 
-    /// Runs two ends, whose members with the same number are linked, from `from` to `to`, each
+    /// Runs two ends, whose members with the same number are linked, from `from` to `to`, every
     /// 100 ms. Links that are in `cut` lose all frames.
     fn play(a: &mut Lacp, b: &mut Lacp, from: i64, to: i64, cut: &[u32]) {
         for at in (from..=to).step_by(100) {

@@ -60,7 +60,7 @@ pub fn run(bytes: &[u8]) {
 }
 
 pub fn seeds() -> Vec<Vec<u8>> {
-    // What a second machine sends to the first.
+    // The PDUs of a second machine for the first.
     let mut peer = Lacp::default();
     let settings =
         Settings { is_active: true, system_id: [2, 0, 0, 0, 0, 2], ..Settings::default() };

@@ -108,7 +108,7 @@ impl Context<'_> {
             Input::Bundle(_, BundleView { bond: Some(bond), .. }) => {
                 bond.verdict(in_port, Mac(self.key.dl_dst))
             }
-            _ => Verdict::Accept,
+            Input::Bundle(..) | Input::None => Verdict::Accept,
         };
         if verdict == Verdict::Drop {
             self.report(Kind::Detail, || "bonding refused admissibility, dropping".to_string());
