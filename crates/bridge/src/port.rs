@@ -9,6 +9,7 @@ use datapath::{PortKind, PortNo as DpPort};
 use netdev::{Device, Duplex, Status};
 use openflow::PortNo;
 use openflow::message::{PortConfig, PortDesc, PortFeatures, PortState, PortStats};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -34,6 +35,8 @@ pub struct Port {
     pub status: Status,
     /// Time at which the port was added.
     pub created: Millis,
+    /// The DSCP that packets of some queues get (`Queue:dscp`), as six bits.
+    pub queue_dscp: Arc<BTreeMap<u32, u8>>,
     /// Packets and bytes through a patch or tunnel port: rx, tx.
     pub virtual_stats: Arc<[Count; 2]>,
 }
@@ -157,6 +160,7 @@ impl Port {
             is_active,
             mac: self.status.mac,
             mtu: self.status.mtu,
+            queue_dscp: Arc::clone(&self.queue_dscp),
             virtual_stats: Arc::clone(&self.virtual_stats),
         }
     }

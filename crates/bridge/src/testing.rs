@@ -101,6 +101,7 @@ impl World {
             is_active: false,
             mac: [2, 0, 0, 0, 0, number as u8],
             mtu: 1500,
+            queue_dscp: Arc::default(),
             virtual_stats: Arc::default(),
         };
         bundles.push(BundleView {

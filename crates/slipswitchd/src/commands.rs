@@ -21,6 +21,7 @@
 //! | `fdb` | `fdb/`, `mdb/` |
 //! | `neighbours` | `tnl/arp/`, `tnl/neigh/` |
 //! | `packet_threads` | `dpif-netdev/` |
+//! | `qos` | `qos/` |
 //! | `routes` | `ovs/route/` |
 //! | `trace` | `ofproto/trace`, `ofproto/trace-packet-out` |
 //! | `tunnels` | `tnl/ports/`, `tnl/egress_port_range`, `slipswitch/tunnel-helpers` |
@@ -38,6 +39,7 @@ mod flow_line;
 mod neighbours;
 mod packet_threads;
 mod ports;
+mod qos;
 mod routes;
 mod tiers;
 mod trace;
@@ -75,6 +77,7 @@ pub fn register(registry: &Registry, daemon: &Shared) {
     fdb::register(&commands);
     neighbours::register(&commands);
     packet_threads::register(&commands);
+    qos::register(&commands);
     routes::register(&commands);
     trace::register(&commands);
     tunnels::register(&commands);

@@ -22,7 +22,7 @@
 //!
 //! # Known limitations
 //! NetFlow, sFlow, IPFIX, STP, RSTP, multicast snooping, bonds other than
-//! active-backup, LACP, QoS, BFD, CFM, LLDP and in-band control are later work: one WARN for each
+//! active-backup, LACP, BFD, CFM, LLDP and in-band control are later work: one WARN for each
 //! row and column says that the setting is ignored.
 
 mod address;
@@ -40,6 +40,7 @@ mod idle;
 mod interfaces;
 mod mirrors;
 mod offload;
+mod qos;
 mod socket_policy;
 mod state;
 mod status;
@@ -247,6 +248,7 @@ impl Configuration {
                     "ingress_policing_rate",
                     "ingress_policing_burst",
                     "ingress_policing_kpkts_rate",
+                    "ingress_policing_kpkts_burst",
                     "bfd",
                     "cfm_mpid",
                     "lldp",
@@ -300,6 +302,8 @@ impl Configuration {
                 ],
             )
             .written("Mirror", ["statistics"])
+            .table("QoS", ["type", "other_config", "queues"])
+            .table("Queue", ["other_config", "dscp"])
             .table("Flow_Table", ["name", "flow_limit", "overflow_policy", "groups", "prefixes"])
             .table("Datapath", ["ct_zones", "ct_zone_default_limit"])
             .written("Datapath", ["capabilities"])

@@ -17,6 +17,7 @@ mod overlay;
 mod ovn;
 mod path_mtu;
 mod peer;
+mod qos;
 mod survival;
 mod taps;
 mod tools;

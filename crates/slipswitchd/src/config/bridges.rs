@@ -5,7 +5,7 @@ use super::address;
 use super::context::Context;
 use super::desired::{Desired, DesiredBridge};
 use super::state::{BridgeState, Remarks, SwitchState};
-use super::{controllers, fail, interfaces, mirrors};
+use super::{controllers, fail, interfaces, mirrors, qos};
 use crate::args::DummyLevel;
 use crate::openflow::SharedControl;
 use bridge::mirror::MirrorOutput;
@@ -77,6 +77,7 @@ pub(super) fn sync(
     for (name, row) in &bridges {
         let Some(bridge) = made.get_mut(*name) else { continue };
         interfaces::configure(context, bridge, row, remarks);
+        qos::sync(context, bridge, row, remarks);
         interfaces::bundles(context.switch, bridge.index, row);
         mirrors::sync(context.switch, bridge, &row.mirrors, remarks);
         let bonds = row.ports.iter().filter(|(_, port)| port.is_bond());
