@@ -12,6 +12,7 @@ use datapath::{PortKind, PortNo as DpPort};
 use netdev::{Device, Duplex, Status};
 use openflow::PortNo;
 use openflow::message::{PortConfig, PortDesc, PortFeatures, PortState, PortStats};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -39,6 +40,8 @@ pub struct Port {
     pub created: Millis,
     /// The protocols on the port allow traffic. Without any it is true.
     pub is_allowed: bool,
+    /// The DSCP that packets of some queues get (`Queue:dscp`), as six bits.
+    pub queue_dscp: Arc<BTreeMap<u32, u8>>,
     /// Packets and bytes through a patch or tunnel port: rx, tx.
     pub virtual_stats: Arc<[Count; 2]>,
 }
@@ -168,6 +171,7 @@ impl Port {
             mac: self.status.mac,
             mtu: self.status.mtu,
             ifindex: self.status.ifindex.unwrap_or(0),
+            queue_dscp: Arc::clone(&self.queue_dscp),
             virtual_stats: Arc::clone(&self.virtual_stats),
         }
     }

@@ -17,10 +17,11 @@ use crate::protocol::Protocol;
 use crate::rule::Rule;
 use crate::tunnel::{self, Tunnels};
 use classifier::Classifier;
-use datapath::PortNo as DpPort;
+use datapath::{PortNo as DpPort, QueueNumbering};
 use hashbrown::HashMap;
 use openflow::PortNo;
 use openflow::message::PortConfig;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -39,6 +40,8 @@ pub struct Snapshot {
     /// Number of the timeout policy of connections, by zone. Zones without a row use policy 0, the
     /// default.
     pub timeout_policies: Arc<HashMap<u16, u16>>,
+    /// How packets name the queues of ports.
+    pub queues: QueueNumbering,
 }
 
 impl Snapshot {
@@ -231,6 +234,8 @@ pub struct PortView {
     pub mtu: u32,
     /// Index of the interface for collectors; 0 when there is none.
     pub ifindex: u32,
+    /// The DSCP that packets of some queues of the port get (`Queue:dscp`), as six bits.
+    pub queue_dscp: Arc<BTreeMap<u32, u8>>,
     /// Packets through a patch or tunnel port: rx, tx. The devices of other ports count theirs.
     pub virtual_stats: Arc<[crate::group::Count; 2]>,
 }

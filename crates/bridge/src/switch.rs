@@ -309,6 +309,7 @@ impl Switch {
             status: Status::default(),
             created: now,
             is_allowed: true,
+            queue_dscp: Arc::default(),
             virtual_stats: Arc::default(),
         };
         port.refresh();
@@ -639,6 +640,7 @@ impl Switch {
     pub(crate) fn draft(&mut self) -> Snapshot {
         let old = self.slow.published.newest();
         let mut next = Snapshot::clone(&old);
+        next.queues = self.datapath.queue_numbering();
         next.bridges.resize(self.bridges.len(), None);
         let dirty = std::mem::take(&mut self.dirty);
         for (index, dirty) in &dirty {

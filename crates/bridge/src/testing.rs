@@ -104,6 +104,7 @@ impl World {
             mac: [2, 0, 0, 0, 0, number as u8],
             mtu: 1500,
             ifindex: 100 + number,
+            queue_dscp: Arc::default(),
             virtual_stats: Arc::default(),
         };
         bundles.push(BundleView {

@@ -16,8 +16,9 @@ use datapath::offload::{
     Reason, SettingKey, TierState, TunnelHelper, TunnelHelperCounts, UpcallAccount,
 };
 use datapath::{
-    Actions, AdoptedPort, DropReason, FlowStats, LookupStats, Megaflow, MeterConfig, MeterStats,
-    MissOrigin, PortCounts, PortNo, Refusal, Side, Tier, TierSet, TunnelEndpoint, Ufid, Verdict,
+    Actions, AdoptedPort, DropReason, EgressQos, FlowStats, LookupStats, Megaflow, MeterConfig,
+    MeterStats, MissOrigin, PortCounts, PortNo, Refusal, Side, Tier, TierSet, TunnelEndpoint, Ufid,
+    Verdict,
 };
 use netdev::{Endpoint, Kind};
 use packet::{Mac, Packet};
@@ -144,6 +145,8 @@ struct BpfSettings {
     enters_peer: bool,
     /// The host's stack has the device, too, and may shape what leaves by it.
     is_shared: bool,
+    /// The QoS that packets to the port must meet.
+    egress: EgressQos,
 }
 
 impl BpfSettings {
@@ -157,6 +160,7 @@ impl BpfSettings {
             object: settings.get(OBJECT).map(PathBuf::from),
             enters_peer,
             is_shared: port.side == Side::Underlay,
+            egress: port.egress,
         }
     }
 
@@ -241,6 +245,7 @@ impl PortState {
         self.kind == Kind::System
             && self.settings.enters_peer
             && !self.settings.is_shared
+            && !self.settings.egress.is_on()
             && self.facts.link_kind.as_deref() == Some("veth")
     }
 
@@ -252,6 +257,9 @@ impl PortState {
         };
         if self.settings.is_shared {
             return Err("the host's stack has the device, too".into());
+        }
+        if self.settings.egress.is_on() {
+            return Err("the port has QoS".into());
         }
         if !self.settings.enters_peer {
             return Err(format!("other_config:{}=false", peer::SETTING));
@@ -268,7 +276,11 @@ impl PortState {
             true => at_tier,
             false => Err(not_there()),
         };
-        let (to_xdp, to_tcx) = (output(self.redirect.clone()), output(Ok(())));
+        let by_skb = match self.settings.egress {
+            EgressQos::None | EgressQos::Discipline => Ok(()),
+            EgressQos::Sender => Err(Reason::new(Refusal::Qos, "userspace carries out its QoS")),
+        };
+        let (to_xdp, to_tcx) = (output(self.redirect.clone()), output(by_skb));
         vec![
             TierState {
                 tier: Tier::Xdp,
@@ -385,6 +397,9 @@ impl<B: Backend> BpfProvider<B> {
     ) {
         let in_driver = state.attached.has(Tier::Xdp) && state.settings.mode == XdpMode::Driver;
         state.redirect = match state.is_target {
+            true if port.egress.is_on() => {
+                Err(Reason::new(Refusal::Qos, "XDP redirects past the QoS of the port"))
+            }
             true => fit::redirect_fit(&state.facts, port.kind, in_driver).and_then(|()| {
                 let takes_split = fit::takes_split_frames(&state.facts);
                 self.backend.set_split_target(port.number, takes_split);

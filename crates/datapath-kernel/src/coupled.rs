@@ -5,10 +5,10 @@ use crate::{KernelDatapath, Numbering};
 use datapath::{
     Action, Actions, Connections, Counters, Datapath, DropReason, FlowDump, FlowStats, Flows,
     LookupStats, Megaflow, MeterConfig, MeterStats, Meters, Packets, PortError, PortInfo, PortNo,
-    PortSpec, Ports, Refusal, TunnelEndpoint, Ufid, UpcallFactory,
+    PortSpec, Ports, QueueNumbering, Refusal, TunnelEndpoint, Ufid, UpcallFactory,
 };
 use flow::{Key, Mask};
-use netdev::Device;
+use netdev::{Device, Policing, QosRequest};
 use packet::Packet;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -158,8 +158,12 @@ impl Ports for CoupledDatapath {
         self.of(port).device(port)
     }
 
-    fn set_policing(&self, port: PortNo, rate_kbps: u32, burst_kb: u32) -> Result<(), PortError> {
-        self.of(port).set_policing(port, rate_kbps, burst_kb)
+    fn set_policing(&self, port: PortNo, policing: Policing) -> Result<(), PortError> {
+        self.of(port).set_policing(port, policing)
+    }
+
+    fn set_qos(&self, port: PortNo, qos: Option<&QosRequest>) -> Result<Vec<String>, PortError> {
+        self.of(port).set_qos(port, qos)
     }
 
     fn set_tunnel_endpoints(&self, endpoints: &[TunnelEndpoint]) {
@@ -345,6 +349,10 @@ impl Counters for CoupledDatapath {
 impl Datapath for CoupledDatapath {
     fn name(&self) -> &str {
         self.own.name()
+    }
+
+    fn queue_numbering(&self) -> QueueNumbering {
+        QueueNumbering::Classes
     }
 
     fn meters(&self) -> Option<&dyn Meters> {

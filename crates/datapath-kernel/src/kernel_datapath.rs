@@ -18,7 +18,7 @@ use datapath::{
     PortSpec, Ports, Refusal, Tier, TierRefusals, Ufid, UpcallFactory,
 };
 use flow::{Key, Mask};
-use netdev::Device;
+use netdev::{Device, Policing};
 use netlink::{Error, Socket};
 use packet::Packet;
 use rustix::io::Errno;
@@ -508,9 +508,9 @@ impl Ports for KernelDatapath {
         lock(&self.ports).open.get(&port).map(|port| Arc::clone(&port.device))
     }
 
-    fn set_policing(&self, port: PortNo, rate_kbps: u32, burst_kb: u32) -> Result<(), PortError> {
+    fn set_policing(&self, port: PortNo, policing: Policing) -> Result<(), PortError> {
         let device = self.device(port).ok_or_else(|| PortError::NotFound(port.to_string()))?;
-        device.set_policing(rate_kbps.into(), burst_kb.into()).map_err(|_| PortError::Option {
+        device.set_policing(policing).map_err(|_| PortError::Option {
             name: device.name().to_owned(),
             problem: "ingress policing is not done for ports of openvswitch.ko".to_owned(),
         })

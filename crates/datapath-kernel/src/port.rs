@@ -3,7 +3,10 @@
 
 use crate::vport::Kind;
 use datapath::{PortInfo, PortKind};
-use netdev::{Device, DeviceStats, OpenError, OpenSpec, OwnDrops, Status};
+use netdev::{
+    Device, DeviceStats, OpenError, OpenSpec, OwnDrops, Policing, QosReport, QosRequest,
+    QueueStats, Status,
+};
 use std::io;
 use std::sync::Arc;
 
@@ -107,11 +110,39 @@ impl Device for VportDevice {
         self.inner.set_admin_up(up)
     }
 
-    fn set_policing(&self, rate_kbps: u64, _burst_kb: u64) -> io::Result<()> {
-        match rate_kbps {
-            0 => Ok(()),
-            _ => Err(io::ErrorKind::Unsupported.into()),
+    fn set_policing(&self, policing: Policing) -> io::Result<()> {
+        match policing.is_on() {
+            false => Ok(()),
+            true => Err(io::ErrorKind::Unsupported.into()),
         }
+    }
+
+    fn set_qos(&self, qos: Option<&QosRequest>) -> io::Result<Vec<String>> {
+        match qos {
+            Some(qos) if !self.qos_types().contains(&&*qos.kind) => {
+                self.inner.set_qos(None)?;
+                Err(io::ErrorKind::Unsupported.into())
+            }
+            _ => self.inner.set_qos(qos),
+        }
+    }
+
+    fn qos(&self) -> Option<QosReport> {
+        self.inner.qos()
+    }
+
+    /// The kernel sends past the switch's own policers.
+    fn qos_types(&self) -> &'static [&'static str] {
+        let (_, disciplines) = self.inner.qos_types().split_last().unwrap_or((&"", &[]));
+        disciplines
+    }
+
+    fn transmit_queues(&self) -> Vec<u32> {
+        self.inner.transmit_queues()
+    }
+
+    fn queue_stats(&self, queue: u32) -> Option<QueueStats> {
+        self.inner.queue_stats(queue)
     }
 
     /// The kernel keeps an internal port's interface until the port is removed.

@@ -22,7 +22,7 @@ use datapath::{
     Ports, Refusal, Ufid, Upcall, UpcallFactory, Upcaller,
 };
 use flow::Key;
-use netdev::Device;
+use netdev::{Device, Policing};
 use packet::Packet;
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -203,8 +203,8 @@ impl Ports for Chaos {
     fn device(&self, port: PortNo) -> Option<Arc<dyn Device>> {
         self.inner.device(port)
     }
-    fn set_policing(&self, port: PortNo, rate_kbps: u32, burst_kb: u32) -> Result<(), PortError> {
-        self.inner.set_policing(port, rate_kbps, burst_kb)
+    fn set_policing(&self, port: PortNo, policing: Policing) -> Result<(), PortError> {
+        self.inner.set_policing(port, policing)
     }
 }
 

@@ -14,7 +14,7 @@ use datapath::{
 };
 use flow::Key;
 use flow::extract::{extract, extract_layer3, key_of, vlan_limit};
-use netdev::Device;
+use netdev::{Device, Policing};
 use packet::Packet;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -595,10 +595,10 @@ impl Ports for Model {
         None
     }
 
-    fn set_policing(&self, port: PortNo, rate_kbps: u32, _burst_kb: u32) -> Result<(), PortError> {
+    fn set_policing(&self, port: PortNo, policing: Policing) -> Result<(), PortError> {
         match lock(&self.state).ports.get(&port) {
             None => Err(PortError::NotFound(port.to_string())),
-            Some(_) if rate_kbps == 0 => Ok(()),
+            Some(_) if !policing.is_on() => Ok(()),
             Some(p) => Err(PortError::Option {
                 name: p.info.name.clone(),
                 problem: "the model has no ingress policing".to_owned(),

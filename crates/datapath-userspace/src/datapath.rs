@@ -22,7 +22,7 @@ use datapath::{
     PortKind, PortNo, PortSpec, Ports, Refusal, TunnelEndpoint, Ufid, UpcallFactory,
 };
 use flow::Key;
-use netdev::{Device, Kind, Reception, dummy};
+use netdev::{Device, Kind, Policing, Reception, dummy};
 use packet::Packet;
 use std::collections::BTreeMap;
 use std::io;
@@ -486,7 +486,7 @@ impl Ports for UserspaceDatapath {
         }
     }
 
-    fn set_policing(&self, port: PortNo, rate_kbps: u32, burst_kb: u32) -> Result<(), PortError> {
+    fn set_policing(&self, port: PortNo, policing: Policing) -> Result<(), PortError> {
         let port = self
             .shared
             .ports()
@@ -494,8 +494,8 @@ impl Ports for UserspaceDatapath {
             .cloned()
             .ok_or_else(|| PortError::NotFound(port.to_string()))?;
         let set = match port.device() {
-            Some(device) => device.set_policing(u64::from(rate_kbps), u64::from(burst_kb)),
-            None if rate_kbps == 0 => Ok(()),
+            Some(device) => device.set_policing(policing),
+            None if !policing.is_on() => Ok(()),
             None => Err(io::ErrorKind::Unsupported.into()),
         };
         set.map_err(|e| PortError::Option {

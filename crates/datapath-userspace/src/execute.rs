@@ -161,12 +161,15 @@ impl Engine {
         }
         if last {
             for work in batch.drain(..) {
-                self.output(port, work.packet, work.cut);
+                let mut packet = work.packet;
+                packet.priority = work.key.skb_priority.get();
+                self.output(port, packet, work.cut);
             }
             return;
         }
         for work in batch {
-            let copy = self.copy_packet(&work.packet);
+            let mut copy = self.copy_packet(&work.packet);
+            copy.priority = work.key.skb_priority.get();
             self.output(port, copy, work.cut.take());
         }
     }

@@ -258,6 +258,7 @@ impl Shared {
         self.drops.add(DropReason::OutputTooLong, report.dropped_too_long);
         self.drops.add(DropReason::OutputError, report.dropped_down + report.dropped_error);
         self.drops.add(DropReason::Malformed, report.dropped_malformed);
+        self.drops.add(DropReason::Policing, report.dropped_policed);
     }
 
     /// Adds the counters of a packet thread to the sums.

@@ -4,7 +4,7 @@
 use clock::Clock;
 use datapath::{Counters, Datapath, DropReason, PortKind, PortNo, PortSpec, Ports};
 use datapath_userspace::{Config, UserspaceDatapath};
-use netdev::Reception;
+use netdev::{Policing, Reception};
 use std::net::UdpSocket;
 use std::process::Command;
 use std::sync::Arc;
@@ -105,7 +105,8 @@ fn what_a_device_dropped_is_still_counted_when_its_port_is_gone() {
         ip("neigh add 10.0.0.2 lladdr 02:00:00:00:00:02 dev vb");
         let dp = datapath(false);
         let port = add(&dp, "va", PortKind::System);
-        dp.set_policing(port, 1, 1).expect("it can be policed");
+        dp.set_policing(port, Policing { rate_kbps: 1, burst_kb: 1, ..Policing::default() })
+            .expect("it can be policed");
         let socket = UdpSocket::bind("10.0.0.1:0").expect("the address is there");
         let dropped = || dp.drops(DropReason::Policing);
         let drops = (0..2000).any(|_| {

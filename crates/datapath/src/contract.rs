@@ -3,11 +3,13 @@
 
 use crate::{
     Action, DropReason, FlowDump, FlowStats, LookupStats, Megaflow, MeterConfig, MeterStats,
-    PortError, PortInfo, PortNo, PortSpec, Refusal, TunnelEndpoint, Ufid, UpcallFactory,
+    PortError, PortInfo, PortNo, PortSpec, QueueNumbering, Refusal, TunnelEndpoint, Ufid,
+    UpcallFactory,
 };
 use flow::Key;
-use netdev::Device;
+use netdev::{Device, Policing, QosRequest};
 use packet::Packet;
+use std::io::{self, ErrorKind};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -28,15 +30,34 @@ pub trait Ports: Send + Sync {
     /// The control side of a port's device.
     fn device(&self, port: PortNo) -> Option<Arc<dyn Device>>;
 
-    /// Sets ingress policing in kilobits per second and kilobits of burst; 0 turns it off. The
-    /// error holds the reason for which this port has no policing.
-    fn set_policing(&self, port: PortNo, rate_kbps: u32, burst_kb: u32) -> Result<(), PortError>;
+    /// Sets ingress policing. The error holds the reason for which this port has no policing.
+    fn set_policing(&self, port: PortNo, policing: Policing) -> Result<(), PortError>;
+
+    /// Sets the QoS of the port's egress; see [`Device::set_qos`]. Returns complaints about invalid
+    /// values, for which defaults stand. The error holds the reason for which the port has no QoS.
+    fn set_qos(&self, port: PortNo, qos: Option<&QosRequest>) -> Result<Vec<String>, PortError> {
+        let device = self.device(port).ok_or_else(|| PortError::NotFound(port.to_string()))?;
+        device.set_qos(qos).map_err(|error| PortError::Option {
+            name: device.name().to_owned(),
+            problem: match qos {
+                Some(qos) if error.kind() == ErrorKind::Unsupported && !has_text(&error) => {
+                    format!("devices of this kind have no QoS of the type \"{}\"", qos.kind)
+                }
+                _ => format!("QoS cannot be set: {error}"),
+            },
+        })
+    }
 
     /// Sets the addresses to which packets of tunnels come. Ports of the kind
     /// [`PortKind::Underlay`](crate::PortKind::Underlay) receive these packets alone.
     fn set_tunnel_endpoints(&self, endpoints: &[TunnelEndpoint]) {
         let _ = endpoints;
     }
+}
+
+/// Returns true when the error has more than its kind.
+fn has_text(error: &io::Error) -> bool {
+    error.get_ref().is_some() || error.raw_os_error().is_some()
 }
 
 /// Megaflows. Called by packet threads in upcalls, by revalidators and by the control thread.
@@ -202,6 +223,10 @@ pub trait Datapath: Ports + Flows + Packets + Counters {
     fn meters(&self) -> Option<&dyn Meters>;
     /// Connections, when it tracks them.
     fn connections(&self) -> Option<&dyn Connections>;
+    /// Returns how packets name the queues of ports.
+    fn queue_numbering(&self) -> QueueNumbering {
+        QueueNumbering::Plain
+    }
     /// True when a megaflow may match or set all fields that `action` and its nested actions need.
     fn supports(&self, action: &Action) -> bool;
     /// Housekeeping that neither packets nor passes over megaflows wait for. Called twice a second

@@ -30,7 +30,7 @@ pub enum DropReason {
     Malformed,
     /// An action that this datapath cannot run.
     UnsupportedAction,
-    /// An ingress policer.
+    /// The policer of the ingress or of the egress port.
     Policing,
     /// The fragments of a packet that would be longer than 65,535 bytes.
     FragmentsTooLong,

@@ -35,6 +35,7 @@ mod megaflow;
 mod meter;
 pub mod offload;
 mod port;
+mod queue;
 mod refusal;
 pub mod scratch;
 pub mod shards;
@@ -60,6 +61,7 @@ pub use megaflow::{FlowDump, FlowStats, Megaflow, Offloaded, Ufid, exact_mask, i
 pub use meter::{MeterBand, MeterConfig, MeterStats};
 pub use offload::OffloadProvider;
 pub use port::{PortError, PortInfo, PortKind, PortNo, PortSpec, TunnelEndpoint, TunnelKind};
+pub use queue::{EgressQos, QueueNumbering};
 pub use refusal::Refusal;
 pub use tier::{Tier, TierRefusals, TierSet, Verdict};
 pub use upcall::{Upcall, UpcallFactory, UpcallKind, Upcaller};

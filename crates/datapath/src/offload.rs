@@ -62,9 +62,9 @@
 //! failure, and then answers as if the tier were not there.
 
 use crate::{
-    Actions, AdoptedPort, DropReason, FlowStats, LookupStats, Megaflow, MeterConfig, MeterStats,
-    MissOrigin, PortCounts, PortNo, PortSpec, Refusal, Side, Tier, TierSet, TunnelEndpoint, Ufid,
-    Verdict,
+    Actions, AdoptedPort, DropReason, EgressQos, FlowStats, LookupStats, Megaflow, MeterConfig,
+    MeterStats, MissOrigin, PortCounts, PortNo, PortSpec, Refusal, Side, Tier, TierSet,
+    TunnelEndpoint, Ufid, Verdict,
 };
 use flow::Match;
 use netdev::{Endpoint, Kind, Reception};
@@ -207,6 +207,8 @@ pub struct OffloadPort<'a> {
     pub mtu: u32,
     /// The device may be sent to.
     pub is_up: bool,
+    /// The QoS that packets to the port must meet.
+    pub egress: EgressQos,
     /// The settings.
     pub settings: &'a PortSettings,
     /// Whether tiers may take the port's packets. When not, flows of other ports may still output

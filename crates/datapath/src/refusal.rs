@@ -79,11 +79,13 @@ pub enum Refusal {
     CardOff,
     /// The tier matches which VLAN headers a packet has, and the megaflow does not.
     TagsOpen,
+    /// The tier would send or receive past the QoS of a port of the flow.
+    Qos,
 }
 
 impl Refusal {
     /// All of them, in the order of their counters: `ALL[r as usize]` is `r`.
-    pub const ALL: [Refusal; 34] = [
+    pub const ALL: [Refusal; 35] = [
         Refusal::TableFull,
         Refusal::Exists,
         Refusal::UnsupportedKey,
@@ -118,6 +120,7 @@ impl Refusal {
         Refusal::OtherSwitch,
         Refusal::CardOff,
         Refusal::TagsOpen,
+        Refusal::Qos,
     ];
 
     /// Text in dumps and counters.
@@ -157,6 +160,7 @@ impl Refusal {
             Refusal::OtherSwitch => "other-switch",
             Refusal::CardOff => "card-off",
             Refusal::TagsOpen => "tags-open",
+            Refusal::Qos => "qos",
         }
     }
 
@@ -201,6 +205,7 @@ impl Refusal {
             Refusal::OtherSwitch => "a port of the flow belongs to another card",
             Refusal::CardOff => "hw-tc-offload of the port's driver is off",
             Refusal::TagsOpen => "the tier matches VLAN headers that the flow does not match",
+            Refusal::Qos => "a port of the flow has QoS, which the tier would bypass",
         }
     }
 }
@@ -223,7 +228,7 @@ mod tests {
         for (i, refusal) in Refusal::ALL.into_iter().enumerate() {
             assert_eq!(refusal as usize, i);
         }
-        assert_eq!(Refusal::TagsOpen as usize + 1, Refusal::ALL.len(), "the last one");
+        assert_eq!(Refusal::Qos as usize + 1, Refusal::ALL.len(), "the last one");
         let names: BTreeSet<_> = Refusal::ALL.into_iter().map(Refusal::name).collect();
         assert_eq!(names.len(), Refusal::ALL.len());
         assert!(Refusal::ALL.into_iter().all(|r| !r.meaning().is_empty()));

@@ -6,7 +6,7 @@
 //! One socket receives (`packet_queue`), bound to all protocols of the interface, with
 //! `PACKET_VNET_HDR`: a segmentation packet of up to 64 KiB arrives whole, and an unfinished checksum
 //! is marked. A second socket, bound to no protocol so that nothing is queued on it, sends batches by
-//! `sendmmsg`.
+//! `sendmmsg`. A third one, made for the first such packet, sends packets whose priority is not 0.
 //!
 //! # Invariants
 //!
@@ -31,9 +31,9 @@ use crate::{finish, headers, sys};
 use packet::Packet;
 use std::io;
 use std::mem;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::ptr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Maximum number of frames in one system call.
 pub(crate) const BATCH: usize = 32;
@@ -64,18 +64,69 @@ pub(crate) fn open(spec: &OpenSpec) -> Result<Opened, OpenError> {
     );
     Ok(Opened {
         queues: vec![Box::new(PacketQueue::new(receive, device.clone()))],
-        sender: Arc::new(PacketSender { socket: send }),
+        sender: device.egress.clone().limit(Arc::new(PacketSender::new(send, found.index))),
         device,
     })
 }
 
 struct PacketSender {
+    /// Sends packets of priority 0.
     socket: Arc<PacketSocket>,
+    index: u32,
+    others: Mutex<PrioritySocket>,
+}
+
+/// A socket for packets of other priorities. The kernel gives its packets the priority of the socket.
+#[derive(Default)]
+struct PrioritySocket {
+    /// `None` before the first packet.
+    socket: Option<PacketSocket>,
+    priority: u32,
+}
+
+impl PrioritySocket {
+    /// Returns the socket with this priority (`SO_PRIORITY`, socket(7)).
+    fn with(&mut self, priority: u32, index: u32) -> io::Result<&PacketSocket> {
+        let socket = match self.socket.take() {
+            Some(socket) => socket,
+            None => {
+                self.priority = 0;
+                send_socket(index)?
+            }
+        };
+        let socket = self.socket.insert(socket);
+        if self.priority != priority {
+            // The kernel takes the bits as they are.
+            let value = priority.cast_signed();
+            sys::set_option(socket.as_fd(), libc::SOL_SOCKET, libc::SO_PRIORITY, &value)?;
+            self.priority = priority;
+        }
+        Ok(socket)
+    }
 }
 
 impl PacketSender {
+    fn new(socket: Arc<PacketSocket>, index: u32) -> PacketSender {
+        PacketSender { socket, index, others: Mutex::default() }
+    }
+
+    /// Sends packets of one priority that have an Ethernet header.
+    fn send_run(&self, packets: &[Packet], priority: u32, report: &mut SendReport) {
+        if priority == 0 {
+            packets.chunks(BATCH).for_each(|batch| self.send_batch(&self.socket, batch, report));
+            return;
+        }
+        let mut others = self.others.lock().unwrap_or_else(PoisonError::into_inner);
+        match others.with(priority, self.index) {
+            Ok(socket) => {
+                packets.chunks(BATCH).for_each(|batch| self.send_batch(socket, batch, report));
+            }
+            Err(error) => packets.iter().for_each(|_| report.count_error(&error)),
+        }
+    }
+
     /// Sends at most BATCH packets that have an Ethernet header.
-    fn send_batch(&self, packets: &[Packet], report: &mut SendReport) {
+    fn send_batch(&self, socket: &PacketSocket, packets: &[Packet], report: &mut SendReport) {
         let mut vnet = [[0u8; VNET_HEADER]; BATCH];
         let empty = libc::iovec { iov_base: ptr::null_mut(), iov_len: 0 };
         let mut parts = [[empty; 2]; BATCH];
@@ -99,7 +150,7 @@ impl PacketSender {
             // and to the packets' bytes, which live through the call and are only read.
             let sent = sys::check(unsafe {
                 libc::sendmmsg(
-                    self.socket.as_raw_fd(),
+                    socket.as_raw_fd(),
                     rest.as_mut_ptr(),
                     rest.len() as libc::c_uint,
                     libc::MSG_DONTWAIT as _,
@@ -118,7 +169,7 @@ impl PacketSender {
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
                 Err(e) => {
                     if let Some(p) = packets.get(done) {
-                        self.send_refused(p, &e, report);
+                        self.send_refused(socket, p, &e, report);
                     }
                     done += 1;
                 }
@@ -128,7 +179,13 @@ impl PacketSender {
 
     /// Handles a packet that the kernel refused. If its offload metadata may be the reason,
     /// finishes the offload work in software and sends the frames without metadata.
-    fn send_refused(&self, p: &Packet, error: &io::Error, report: &mut SendReport) {
+    fn send_refused(
+        &self,
+        socket: &PacketSocket,
+        p: &Packet,
+        error: &io::Error,
+        report: &mut SendReport,
+    ) {
         let offload_refused = matches!(
             error.raw_os_error(),
             Some(libc::EINVAL | libc::EMSGSIZE | libc::EOPNOTSUPP | libc::EPROTONOSUPPORT)
@@ -136,16 +193,24 @@ impl PacketSender {
         if finish::is_finished(p) || !offload_refused {
             report.count_error(error);
         } else {
-            self.send_finished(p, report);
+            let send = |frames: &[Packet], one: &mut SendReport| {
+                frames.chunks(BATCH).for_each(|batch| self.send_batch(socket, batch, one));
+            };
+            Self::send_finished(p, report, send);
         }
     }
 
-    fn send_finished(&self, p: &Packet, report: &mut SendReport) {
+    /// Finishes the offload work of a packet, and sends its frames.
+    fn send_finished(
+        p: &Packet,
+        report: &mut SendReport,
+        send: impl FnOnce(&[Packet], &mut SendReport),
+    ) {
         match finish::finish(p) {
             Err(_) => report.dropped_malformed += 1,
             Ok(frames) => {
                 let mut one = SendReport::default();
-                frames.chunks(BATCH).for_each(|batch| self.send_batch(batch, &mut one));
+                send(&frames, &mut one);
                 *report += SendReport::of_one(&one);
             }
         }
@@ -158,11 +223,17 @@ impl Sender for PacketSender {
         let beyond = finish::is_beyond_the_kernel;
         // Runs of packets that are at least as long as an Ethernet header.
         for run in packets.split(|p| p.len() < headers::ETH_HEADER) {
-            for part in run.chunk_by(|a, b| beyond(a) == beyond(b)) {
-                if part.first().is_some_and(beyond) {
-                    part.iter().for_each(|p| self.send_finished(p, &mut report));
+            let is_like =
+                |a: &Packet, b: &Packet| beyond(a) == beyond(b) && a.priority == b.priority;
+            for part in run.chunk_by(is_like) {
+                let Some(first) = part.first() else { continue };
+                let send = |packets: &[Packet], report: &mut SendReport| {
+                    self.send_run(packets, first.priority, report);
+                };
+                if beyond(first) {
+                    part.iter().for_each(|p| Self::send_finished(p, &mut report, send));
                 } else {
-                    part.chunks(BATCH).for_each(|batch| self.send_batch(batch, &mut report));
+                    send(part, &mut report);
                 }
             }
         }

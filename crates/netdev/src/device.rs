@@ -2,7 +2,9 @@
 //! The three interfaces of an open device: [`Queue`] for packet threads, [`Sender`] for all
 //! threads, [`Device`] for the control side.
 
+use crate::policer::Policing;
 use crate::pool::PacketPool;
+use crate::qos::{QosReport, QosRequest, QueueStats};
 use crate::service::Service;
 use crate::spec::Kind;
 use crate::status::{DeviceStats, Status};
@@ -66,6 +68,8 @@ pub struct SendReport {
     /// Dropped because they are not Ethernet frames or their offload metadata contradicts the
     /// frame.
     pub dropped_malformed: u64,
+    /// Dropped because they exceed the limit of an `egress-policer` ([`Device::set_qos`]).
+    pub dropped_policed: u64,
     /// Dropped because of another error of the kernel.
     pub dropped_error: u64,
 }
@@ -77,6 +81,7 @@ impl SendReport {
             + self.dropped_too_long
             + self.dropped_down
             + self.dropped_malformed
+            + self.dropped_policed
             + self.dropped_error
     }
 
@@ -124,6 +129,7 @@ impl AddAssign for SendReport {
         self.dropped_too_long += o.dropped_too_long;
         self.dropped_down += o.dropped_down;
         self.dropped_malformed += o.dropped_malformed;
+        self.dropped_policed += o.dropped_policed;
         self.dropped_error += o.dropped_error;
     }
 }
@@ -217,15 +223,45 @@ pub trait Device: Send + Sync {
     /// The kernel's error.
     fn set_admin_up(&self, up: bool) -> io::Result<()>;
 
-    /// Limits the rate at which queues deliver by a token bucket of `rate_kbps` (1,000 bits per
-    /// second; 0 means no limit) and `burst_kb` (1,000 bits; 0 means the default of 8,000), as
-    /// `Interface:ingress_policing_rate` and `_burst` in `ovs-vswitchd.conf.db(5)`. Packets above
-    /// the limit are dropped and counted in [`DeviceStats::rx_policed`].
+    /// Limits the rates at which queues deliver. Packets above a limit are dropped and counted in
+    /// [`DeviceStats::rx_policed`]. A segmentation packet counts as the packets into which it is to be
+    /// cut.
     ///
     /// # Errors
     ///
     /// `Unsupported` for dummy devices.
-    fn set_policing(&self, rate_kbps: u64, burst_kb: u64) -> io::Result<()>;
+    fn set_policing(&self, policing: Policing) -> io::Result<()>;
+
+    /// Sets the QoS of the egress; `None`: there is none. Call it with `None` also for a new port
+    /// without QoS: a discipline that an earlier daemon left is then removed. Returns complaints
+    /// about invalid values, for which defaults stand.
+    ///
+    /// # Errors
+    ///
+    /// The kernel's error, with a remedy when it lacks the discipline; `Unsupported` for a type that
+    /// the device does not have. The device then has no QoS.
+    fn set_qos(&self, qos: Option<&QosRequest>) -> io::Result<Vec<String>> {
+        match qos {
+            None => Ok(Vec::new()),
+            Some(_) => Err(io::ErrorKind::Unsupported.into()),
+        }
+    }
+
+    /// Returns the QoS in force; `None` when the switch has set none.
+    fn qos(&self) -> Option<QosReport> {
+        None
+    }
+
+    /// Returns the types of QoS that the device may have, in the order of `qos/show-types`.
+    fn qos_types(&self) -> &'static [&'static str] {
+        &[]
+    }
+
+    /// Returns the counters of a transmit queue; `None` when the device has none.
+    fn queue_stats(&self, queue: u32) -> Option<QueueStats> {
+        let _ = queue;
+        None
+    }
 
     /// Sets whether the device's own receive queue gets the packets that arrive, as after the open,
     /// or BPF programs process the port's packets instead. Packets that wait in the queue already

@@ -23,6 +23,7 @@ use crate::finish;
 use crate::headers;
 use crate::open_error::OpenError;
 use crate::pcap::PcapWriter;
+use crate::policer::Policing;
 use crate::pool::PacketPool;
 use crate::spec::{Kind, OpenSpec};
 use crate::status::{DeviceStats, DriverInfo, Features, Status};
@@ -428,11 +429,11 @@ impl Device for Dummy {
         Ok(())
     }
 
-    fn set_policing(&self, rate_kbps: u64, _burst_kb: u64) -> io::Result<()> {
-        if rate_kbps == 0 {
-            return Ok(());
+    fn set_policing(&self, policing: Policing) -> io::Result<()> {
+        if policing.is_on() {
+            return Err(io::ErrorKind::Unsupported.into());
         }
-        Err(io::Error::from(io::ErrorKind::Unsupported))
+        Ok(())
     }
 
     /// Returns one queue, as OVS's dummies have.

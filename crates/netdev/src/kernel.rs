@@ -6,7 +6,10 @@ use crate::ethtool::Ethtool;
 use crate::link::{By, Change, Link, LinkClient, is_not_there};
 use crate::namespace::{self, Identity};
 use crate::packet_socket::ReceiveSocket;
-use crate::policer::Policer;
+use crate::policer::{EgressLimit, EgressPolicer, Policer, Policing};
+use crate::qos::{
+    EGRESS_POLICER, InterfaceQos, LinkLimits, QOS_TYPES, QosReport, QosRequest, QueueStats,
+};
 use crate::service::Service;
 use crate::socket_close::PacketSocket;
 use crate::spec::Kind;
@@ -16,7 +19,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -45,6 +48,8 @@ pub(crate) struct KernelDevice {
     overrun: Option<Overrun>,
     extra: Vec<(String, String)>,
     pub(crate) policer: Policer,
+    qos: Mutex<InterfaceQos>,
+    pub(crate) egress: Arc<EgressPolicer>,
     /// Number of frames that were received and could not be delivered.
     pub(crate) malformed: AtomicU64,
 }
@@ -76,6 +81,8 @@ impl KernelDevice {
             overrun: None,
             extra: Vec::new(),
             policer: Policer::new(),
+            qos: Mutex::default(),
+            egress: Arc::default(),
             malformed: AtomicU64::new(0),
         }
     }
@@ -184,6 +191,10 @@ impl KernelDevice {
             link_kind: link.kind,
             extra: self.extra.clone(),
         })
+    }
+
+    fn own_qos(&self) -> MutexGuard<'_, InterfaceQos> {
+        self.qos.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn change(&self, change: Change<'_>) -> io::Result<()> {
@@ -308,9 +319,53 @@ impl Device for KernelDevice {
         self.change(Change::AdminUp(up))
     }
 
-    fn set_policing(&self, rate_kbps: u64, burst_kb: u64) -> io::Result<()> {
-        self.policer.set(rate_kbps, burst_kb);
+    fn set_policing(&self, policing: Policing) -> io::Result<()> {
+        self.policer.set(policing);
         Ok(())
+    }
+
+    fn set_qos(&self, qos: Option<&QosRequest>) -> io::Result<Vec<String>> {
+        let policer = qos.filter(|request| request.kind == EGRESS_POLICER).map(EgressLimit::of);
+        self.egress.set(policer.as_ref().map(|(limit, _)| *limit));
+        let qos = qos.filter(|_| policer.is_none());
+        let mut complaints = Vec::new();
+        if self.kind != Kind::AfXdp {
+            let link = match qos {
+                None => LinkLimits::NONE,
+                Some(_) => {
+                    let status = self.status()?;
+                    LinkLimits { mtu: status.mtu, speed: status.speed_bps }
+                }
+            };
+            complaints = self.act(|p| self.own_qos().set(&p.client, p.index, qos, link))?;
+        } else if qos.is_some() {
+            let text =
+                "AF_XDP sockets send past the disciplines of the kernel; egress-policer works";
+            return Err(io::Error::new(io::ErrorKind::Unsupported, text));
+        }
+        let (limit, more) = policer.unzip();
+        self.own_qos().policer = limit;
+        complaints.extend(more.into_iter().flatten());
+        Ok(complaints)
+    }
+
+    fn qos(&self) -> Option<QosReport> {
+        self.own_qos().report()
+    }
+
+    fn qos_types(&self) -> &'static [&'static str] {
+        // `egress-policer` is last.
+        let alone = QOS_TYPES.len() - 1;
+        QOS_TYPES.get(if self.kind == Kind::AfXdp { alone } else { 0 }..).unwrap_or_default()
+    }
+
+    fn transmit_queues(&self) -> Vec<u32> {
+        self.own_qos().queues()
+    }
+
+    fn queue_stats(&self, queue: u32) -> Option<QueueStats> {
+        let read = |p: &Location| Ok(self.own_qos().queue_stats(&p.client, p.index, queue));
+        self.act(read).ok().flatten()
     }
 
     fn set_receiving(&self, reception: Reception) -> io::Result<()> {

@@ -1,86 +1,167 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Ingress policing: a token bucket in front of the receive queues.
+//! Policing: token buckets in front of the receive queues and of the sender of a device.
 
+use crate::device::{SendReport, Sender};
 use crate::pool::PacketPool;
 use packet::Packet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 /// Default burst in bits, as in `ovs-vswitchd.conf.db(5)`: 8,000 kilobits.
 const DEFAULT_BURST_BITS: u64 = 8_000_000;
+/// Default burst in packets, as there: 16 kilopackets.
+const DEFAULT_BURST_PACKETS: u64 = 16_000;
 /// Minimum burst in bits. A smaller bucket would never admit a 64 KiB segmentation packet.
 const LEAST_BURST_BITS: u64 = 66_000 * 8;
+/// Bytes of an Ethernet header, which [`EgressLimit`] does not count.
+const ETHERNET: usize = 14;
 
-/// A token bucket that a device's queues share. It is off at first, and then costs one load per
-/// batch.
-#[derive(Debug)]
-pub(crate) struct Policer {
-    on: AtomicBool,
-    bucket: Mutex<Bucket>,
-    dropped: AtomicU64,
-    start: Instant,
+/// Limits of the packets that a port receives: `Interface:ingress_policing_*` in
+/// `ovs-vswitchd.conf.db(5)`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Policing {
+    /// Rate in 1,000 bits per second; 0 means no limit.
+    pub rate_kbps: u32,
+    /// Burst in 1,000 bits; 0 means 8,000.
+    pub burst_kb: u32,
+    /// Rate in 1,000 packets per second; 0 means no limit.
+    pub rate_kpkts: u32,
+    /// Burst in 1,000 packets; 0 means 16.
+    pub burst_kpkts: u32,
 }
 
+impl Policing {
+    /// Returns true when there is a limit.
+    pub fn is_on(self) -> bool {
+        self.rate_kbps != 0 || self.rate_kpkts != 0
+    }
+}
+
+/// A limit of the packets that a port sends (`egress-policer` of the table QoS): a single rate with
+/// two colors (RFC 2697 without an excess burst), in bytes after the Ethernet header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct EgressLimit {
+    /// `cir`: bytes per second.
+    pub(crate) rate: u64,
+    /// `cbs`: bytes.
+    pub(crate) burst: u64,
+}
+
+/// A token bucket.
 #[derive(Debug, Default)]
 struct Bucket {
-    bits_per_second: u64,
-    burst_bits: u64,
-    /// Bits times 10^9, so short intervals are not rounded to zero.
+    per_second: u64,
+    burst: u64,
+    /// Tokens times 10^9, so short intervals are not rounded to zero.
     level: u128,
-    /// Nanoseconds since the policer's start.
+    /// Nanoseconds since the start of the policer.
     filled_at: u64,
 }
 
 const SCALE: u128 = 1_000_000_000;
 
 impl Bucket {
-    fn new(rate_kbps: u64, burst_kb: u64, now_ns: u64) -> Bucket {
-        let burst = match burst_kb {
-            0 => DEFAULT_BURST_BITS,
-            kb => kb.saturating_mul(1_000).max(LEAST_BURST_BITS),
-        };
-        Bucket {
-            bits_per_second: rate_kbps.saturating_mul(1_000),
-            burst_bits: burst,
-            level: u128::from(burst) * SCALE,
-            filled_at: now_ns,
+    /// Returns a full bucket.
+    fn new(per_second: u64, burst: u64, now_ns: u64) -> Bucket {
+        Bucket { per_second, burst, level: u128::from(burst) * SCALE, filled_at: now_ns }
+    }
+
+    /// Fills the bucket up to now, and returns true when it has `cost` tokens.
+    fn has(&mut self, now_ns: u64, cost: u64) -> bool {
+        let passed = now_ns.saturating_sub(self.filled_at);
+        self.filled_at = now_ns.max(self.filled_at);
+        let gained = u128::from(passed) * u128::from(self.per_second);
+        self.level = (self.level + gained).min(u128::from(self.burst) * SCALE);
+        self.level >= u128::from(cost) * SCALE
+    }
+
+    fn take(&mut self, cost: u64) {
+        self.level = self.level.saturating_sub(u128::from(cost) * SCALE);
+    }
+}
+
+/// The buckets of bits and of packets; `None`: no limit.
+#[derive(Debug, Default)]
+struct Buckets {
+    bits: Option<Bucket>,
+    packets: Option<Bucket>,
+}
+
+impl Buckets {
+    fn new(policing: Policing, now_ns: u64) -> Buckets {
+        let kilo = |number: u32| u64::from(number) * 1_000;
+        let or = |number: u32, default: u64| if number == 0 { default } else { kilo(number) };
+        let burst = or(policing.burst_kb, DEFAULT_BURST_BITS).max(LEAST_BURST_BITS);
+        let bits = Bucket::new(kilo(policing.rate_kbps), burst, now_ns);
+        let burst = or(policing.burst_kpkts, DEFAULT_BURST_PACKETS);
+        let packets = Bucket::new(kilo(policing.rate_kpkts), burst, now_ns);
+        Buckets {
+            bits: (policing.rate_kbps != 0).then_some(bits),
+            packets: (policing.rate_kpkts != 0).then_some(packets),
         }
     }
 
-    fn admit(&mut self, now_ns: u64, bytes: usize) -> bool {
-        let passed = now_ns.saturating_sub(self.filled_at);
-        self.filled_at = now_ns.max(self.filled_at);
-        let gained = u128::from(passed) * u128::from(self.bits_per_second);
-        self.level = (self.level + gained).min(u128::from(self.burst_bits) * SCALE);
-        let cost = bytes as u128 * 8 * SCALE;
-        let enough = self.level >= cost;
-        if enough {
-            self.level -= cost;
+    /// Takes the tokens of a packet. Returns false, and takes none, when a bucket lacks them.
+    fn admit(&mut self, now_ns: u64, bytes: usize, packets: u64) -> bool {
+        let costs = [(&mut self.bits, bytes as u64 * 8), (&mut self.packets, packets)];
+        let mut limits = costs.map(|(bucket, cost)| (bucket.as_mut(), cost));
+        let has = |(bucket, cost): &mut (Option<&mut Bucket>, u64)| {
+            bucket.as_mut().is_none_or(|bucket| bucket.has(now_ns, *cost))
+        };
+        let [bits, packets] = &mut limits;
+        // Both buckets are filled also when the first one lacks tokens.
+        let is_admitted = has(bits) & has(packets);
+        if is_admitted {
+            for (bucket, cost) in limits {
+                if let Some(bucket) = bucket {
+                    bucket.take(cost);
+                }
+            }
         }
-        enough
+        is_admitted
     }
+}
+
+/// Returns the number of packets into which a segmentation packet is cut.
+fn segments(p: &Packet) -> u64 {
+    match p.offload.gso {
+        Some((_, size, header)) if size > 0 => {
+            let payload = p.len().saturating_sub(usize::from(header));
+            payload.div_ceil(usize::from(size)).max(1) as u64
+        }
+        _ => 1,
+    }
+}
+
+fn nanoseconds(start: Instant) -> u64 {
+    u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// The limit that a device's queues share. It is off at first, and then costs one load per batch.
+#[derive(Debug)]
+pub(crate) struct Policer {
+    on: AtomicBool,
+    buckets: Mutex<Buckets>,
+    dropped: AtomicU64,
+    start: Instant,
 }
 
 impl Policer {
     pub(crate) fn new() -> Policer {
         Policer {
             on: AtomicBool::new(false),
-            bucket: Mutex::default(),
+            buckets: Mutex::default(),
             dropped: AtomicU64::new(0),
             start: Instant::now(),
         }
     }
 
-    fn now(&self) -> u64 {
-        u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX)
-    }
-
     /// See [`crate::Device::set_policing`].
-    pub(crate) fn set(&self, rate_kbps: u64, burst_kb: u64) {
-        let mut bucket = self.bucket.lock().unwrap_or_else(PoisonError::into_inner);
-        *bucket = Bucket::new(rate_kbps, burst_kb, self.now());
-        self.on.store(rate_kbps != 0, Ordering::Relaxed);
+    pub(crate) fn set(&self, policing: Policing) {
+        let mut buckets = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
+        *buckets = Buckets::new(policing, nanoseconds(self.start));
+        self.on.store(policing.is_on(), Ordering::Relaxed);
     }
 
     /// Returns the number of packets dropped so far.
@@ -93,11 +174,11 @@ impl Policer {
         if !self.on.load(Ordering::Relaxed) || from >= packets.len() {
             return;
         }
-        let now = self.now();
-        let mut bucket = self.bucket.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = nanoseconds(self.start);
+        let mut buckets = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
         let mut i = from;
         while let Some(p) = packets.get(i) {
-            if bucket.admit(now, p.len()) {
+            if buckets.admit(now, p.len(), segments(p)) {
                 i += 1;
             } else {
                 pool.give(packets.remove(i));
@@ -107,22 +188,118 @@ impl Policer {
     }
 }
 
+/// The limit of a device's sender. Any thread may use it.
+#[derive(Debug)]
+pub(crate) struct EgressPolicer {
+    on: AtomicBool,
+    bucket: Mutex<Bucket>,
+    start: Instant,
+}
+
+impl Default for EgressPolicer {
+    fn default() -> EgressPolicer {
+        let (on, bucket) = (AtomicBool::new(false), Mutex::default());
+        EgressPolicer { on, bucket, start: Instant::now() }
+    }
+}
+
+impl EgressPolicer {
+    /// Sets the limit; `None`: there is none.
+    pub(crate) fn set(&self, limit: Option<EgressLimit>) {
+        if let Some(EgressLimit { rate, burst }) = limit {
+            let mut bucket = self.bucket.lock().unwrap_or_else(PoisonError::into_inner);
+            *bucket = Bucket::new(rate, burst, nanoseconds(self.start));
+        }
+        self.on.store(limit.is_some(), Ordering::Relaxed);
+    }
+
+    /// Returns a sender that drops the packets above the limit.
+    pub(crate) fn limit(self: Arc<Self>, sender: Arc<dyn Sender>) -> Arc<dyn Sender> {
+        Arc::new(PolicedSender { sender, policer: self })
+    }
+}
+
+struct PolicedSender {
+    sender: Arc<dyn Sender>,
+    policer: Arc<EgressPolicer>,
+}
+
+impl Sender for PolicedSender {
+    fn send(&self, packets: &[Packet]) -> SendReport {
+        if !self.policer.on.load(Ordering::Relaxed) {
+            return self.sender.send(packets);
+        }
+        let now = nanoseconds(self.policer.start);
+        let admitted: Vec<bool> = {
+            let mut bucket = self.policer.bucket.lock().unwrap_or_else(PoisonError::into_inner);
+            let admit = |p: &Packet| {
+                let cost = p.len().saturating_sub(ETHERNET) as u64;
+                let is_admitted = bucket.has(now, cost);
+                if is_admitted {
+                    bucket.take(cost);
+                }
+                is_admitted
+            };
+            packets.iter().map(admit).collect()
+        };
+        let mut report = SendReport::default();
+        let mut rest = packets;
+        for run in admitted.chunk_by(|a, b| a == b) {
+            let (these, others) = rest.split_at(run.len().min(rest.len()));
+            rest = others;
+            match run.first() {
+                Some(true) => report += self.sender.send(these),
+                _ => report.dropped_policed += these.len() as u64,
+            }
+        }
+        report
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use packet::Gso;
+
+    fn kbps(rate_kbps: u32, burst_kb: u32) -> Policing {
+        Policing { rate_kbps, burst_kb, ..Policing::default() }
+    }
 
     #[test]
     fn the_rate_holds_over_time() {
         // 8 Mbit/s = 1,000 bytes per millisecond; burst 1,000 kbit = 125,000 bytes.
-        let mut b = Bucket::new(8_000, 1_000, 0);
-        let burst = (0..1_000).filter(|_| b.admit(0, 1_000)).count();
+        let mut b = Buckets::new(kbps(8_000, 1_000), 0);
+        let burst = (0..1_000).filter(|_| b.admit(0, 1_000, 1)).count();
         assert_eq!(burst, 125);
-        let later = (1..=1_000u64).filter(|ms| b.admit(ms * 1_000_000, 1_000)).count();
+        let later = (1..=1_000u64).filter(|ms| b.admit(ms * 1_000_000, 1_000, 1)).count();
         assert_eq!(later, 1_000);
         let twice = (2_001..=3_000u64)
-            .filter(|i| b.admit(1_000_000_000 + (i - 2_000) * 500_000, 1_000))
+            .filter(|i| b.admit(1_000_000_000 + (i - 2_000) * 500_000, 1_000, 1))
             .count();
         assert_eq!(twice, 500);
+    }
+
+    #[test]
+    fn the_rate_of_packets_holds_and_counts_segments() {
+        let policing = Policing { rate_kpkts: 1, burst_kpkts: 2, ..Policing::default() };
+        let mut b = Buckets::new(policing, 0);
+        assert_eq!((0..5_000).filter(|_| b.admit(0, 60_000, 1)).count(), 2_000);
+        assert_eq!((1..=100u64).filter(|ms| b.admit(ms * 1_000_000, 60_000, 1)).count(), 100);
+        let mut p = Packet::from_slice(&[0; 54 + 2_900]);
+        assert_eq!(segments(&p), 1);
+        p.offload.gso = Some((Gso::TcpV4, 1_448, 54));
+        assert_eq!(segments(&p), 3);
+        let default = Policing { rate_kpkts: 1, ..Policing::default() };
+        let mut b = Buckets::new(default, 0);
+        assert_eq!((0..50_000).filter(|_| b.admit(0, 60, 1)).count(), 16_000);
+    }
+
+    #[test]
+    fn a_packet_that_one_bucket_refuses_costs_nothing() {
+        let policing = Policing { rate_kbps: 1, burst_kb: 528, rate_kpkts: 1, burst_kpkts: 1 };
+        let mut b = Buckets::new(policing, 0);
+        assert!(b.admit(0, 66_000, 1) && !b.admit(0, 66_000, 1));
+        assert_eq!((0..2_000).filter(|_| b.admit(0, 0, 1)).count(), 999);
     }
 
     #[test]
@@ -131,11 +308,33 @@ mod tests {
         let mut packets = vec![Packet::from_slice(&[0; 100]); 3];
         p.apply(&mut packets, 0, &mut PacketPool::default());
         assert_eq!(packets.len(), 3);
-        p.set(1, 0);
+        p.set(kbps(1, 0));
         let mut packets = vec![Packet::from_slice(&[0; 60_000]); 40];
         p.apply(&mut packets, 1, &mut PacketPool::default());
         // 8,000 kbit hold 16 packets of 480 kbit; the first one was received before.
         assert_eq!(packets.len(), 17);
         assert_eq!(p.dropped(), 23);
+    }
+
+    /// Counts all packets as sent.
+    struct Sink;
+
+    impl Sender for Sink {
+        fn send(&self, packets: &[Packet]) -> SendReport {
+            SendReport { sent: packets.len() as u64, ..SendReport::default() }
+        }
+    }
+
+    #[test]
+    fn a_policed_sender_drops_what_exceeds_the_burst() {
+        let policer = Arc::new(EgressPolicer::default());
+        let sender = Arc::clone(&policer).limit(Arc::new(Sink));
+        let packets = vec![Packet::from_slice(&[0; 1_014]); 10];
+        assert_eq!(sender.send(&packets).sent, 10);
+        policer.set(Some(EgressLimit { rate: 1, burst: 3_500 }));
+        let report = sender.send(&packets);
+        assert_eq!((report.sent, report.dropped_policed, report.dropped()), (3, 7, 7));
+        policer.set(None);
+        assert_eq!(sender.send(&packets).sent, 10);
     }
 }

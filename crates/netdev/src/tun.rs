@@ -63,7 +63,7 @@ pub(crate) fn open(spec: &OpenSpec) -> Result<Opened, OpenError> {
             device: device.clone(),
             reader: FrameReader::default(),
         })],
-        sender: Arc::new(TunSender { fd }),
+        sender: device.egress.clone().limit(Arc::new(TunSender { fd })),
         device,
     })
 }

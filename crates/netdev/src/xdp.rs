@@ -39,7 +39,7 @@ mod ring;
 mod socket;
 mod tx_retry;
 
-use crate::device::{Device, Opened, Queue, SendReport, Sender};
+use crate::device::{Opened, Queue, SendReport, Sender};
 use crate::kernel::KernelDevice;
 use crate::link::{ARPHRD_ETHER, By, Link, LinkClient};
 use crate::open_error::OpenError;
@@ -208,8 +208,8 @@ fn assemble(
         transmitters.push(Arc::new(transmitter));
     }
     let sender = XdpSender { transmitters, _program: program };
-    let device: Arc<dyn Device> = device;
-    Opened { queues, sender: Arc::new(sender), device }
+    let sender = device.egress.clone().limit(Arc::new(sender));
+    Opened { queues, sender, device }
 }
 
 struct XdpSender {

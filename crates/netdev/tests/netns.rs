@@ -4,7 +4,10 @@
 
 mod support;
 
-use netdev::{Kind, LinkEvent, LinkMonitor, Opened, PacketPool, Reception, open};
+use netdev::{
+    Kind, LinkEvent, LinkMonitor, Opened, PacketPool, Policing, QosOptions, QosRequest, Reception,
+    open, queue_priority,
+};
 use packet::{Offload, Packet};
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -776,7 +779,8 @@ fn policing_drops_what_exceeds_the_rate() {
     in_namespace(|| {
         veth("v0", "p");
         let mut port = opened(&spec("p", Kind::System));
-        port.device.set_policing(1, 1).expect("system can");
+        let policing = Policing { rate_kbps: 1, burst_kb: 1, ..Policing::default() };
+        port.device.set_policing(policing).expect("system can");
         let socket = udp_socket();
         for _ in 0..200 {
             socket.send_to(&[7; 1000], "10.0.0.2:5000").expect("routed");
@@ -788,6 +792,162 @@ fn policing_drops_what_exceeds_the_rate() {
         // The smallest bucket holds 66,000 bytes; ARP and the like may come between.
         assert!((55..=65).contains(&out.len()), "{}", out.len());
         assert!(port.device.stats().expect("present").rx_policed >= Some(135));
+    });
+}
+
+fn tc(line: &str) -> String {
+    let output = Command::new("tc").args(line.split(' ')).output().expect("iproute2 is there");
+    assert!(output.status.success(), "tc {line}: {output:?}");
+    String::from_utf8(output.stdout).expect("text")
+}
+
+fn qos_options(pairs: &[(&str, &str)]) -> QosOptions {
+    pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
+}
+
+fn htb(max: &str, queues: &[(u32, &[(&str, &str)])]) -> QosRequest {
+    QosRequest {
+        kind: "linux-htb".to_owned(),
+        options: qos_options(&[("max-rate", max)]),
+        queues: queues.iter().map(|(number, pairs)| (*number, qos_options(pairs))).collect(),
+    }
+}
+
+#[test]
+fn htb_is_made_changed_adopted_and_removed() {
+    in_namespace(|| {
+        veth("v0", "p");
+        let port = opened(&spec("p", Kind::System));
+        let limits = [("min-rate", "1000000"), ("max-rate", "5000000"), ("priority", "3")];
+        let wanted = htb("10000000", &[(1, &limits), (5, &[("burst", "100000")])]);
+        if let Err(error) = port.device.set_qos(Some(&wanted)) {
+            assert!(error.to_string().contains("module sch_htb"), "{error}");
+            eprintln!("SKIPPED: {error}");
+            return;
+        }
+        assert!(tc("qdisc show dev p").starts_with("qdisc htb 1: root"));
+        let classes = tc("class show dev p");
+        // The lines of Open vSwitch 3.1 for these rows.
+        for line in [
+            "class htb 1:fffe root rate 10Mbit ceil 10Mbit burst 1500b cburst 1500b",
+            "class htb 1:1 parent 1:fffe prio 0 rate 12Kbit ceil 10Mbit burst 1563b cburst 1563b",
+            "class htb 1:2 parent 1:fffe prio 3 rate 1Mbit ceil 5Mbit burst 1564b cburst 1563b",
+            "class htb 1:6 parent 1:fffe prio 0 rate 12Kbit ceil 10Mbit burst 12499b cburst 12500b",
+        ] {
+            assert!(classes.contains(line), "{line} is not in {classes}");
+        }
+        assert_eq!(port.device.transmit_queues(), [0, 1, 5]);
+
+        // Each packet goes to the class of its priority; others to queue 0.
+        let frame = |priority| {
+            let mut p = Packet::from_slice(&[0x50; 100]);
+            p.priority = priority;
+            p
+        };
+        let of = |queue| queue_priority(queue).expect("a queue");
+        let packets = [of(5), of(1), of(1), 0, of(9)].map(frame);
+        assert_eq!(port.sender.send(&packets).sent, 5);
+        let sent = |queue| {
+            let stats = port.device.queue_stats(queue).expect("a queue");
+            assert_eq!(stats.tx_bytes, stats.tx_packets * 100);
+            stats.tx_packets
+        };
+        let deadline = Instant::now() + patient(Duration::from_secs(5));
+        while sent(0) < 2 && Instant::now() < deadline {
+            thread::sleep(Duration::from_millis(5));
+        }
+        assert_eq!([0, 1, 5].map(sent), [2, 2, 1]);
+        assert_eq!(port.device.queue_stats(9), None);
+
+        // A change keeps the discipline and the counters of classes that stay.
+        port.device.set_qos(Some(&htb("20000000", &[(1, &[])]))).expect("a change");
+        assert_eq!((port.device.transmit_queues(), sent(1)), (vec![0, 1], 2));
+        assert!(!tc("class show dev p").contains("1:6 "));
+
+        // The next daemon takes the discipline over.
+        drop(port);
+        let port = opened(&spec("p", Kind::System));
+        port.device.set_qos(Some(&htb("20000000", &[(7, &[])]))).expect("a change");
+        let classes = tc("class show dev p");
+        assert!(classes.contains("1:8 ") && !classes.contains("1:2 "), "{classes}");
+        port.device.set_qos(None).expect("removed");
+        assert!(!tc("qdisc show dev p").contains("htb"));
+
+        // Without a row, a root of another program stays, but not one that a daemon left.
+        tc("qdisc add dev p root handle 5: tbf rate 1mbit burst 10k latency 5ms");
+        drop(port);
+        let port = opened(&spec("p", Kind::System));
+        port.device.set_qos(None).expect("nothing to do");
+        assert!(tc("qdisc show dev p").contains("tbf 5:"));
+        port.device.set_qos(Some(&htb("20000000", &[]))).expect("replaced");
+        let noop = QosRequest { kind: "linux-noop".to_owned(), ..QosRequest::default() };
+        drop(port);
+        let port = opened(&spec("p", Kind::System));
+        port.device.set_qos(Some(&noop)).expect("nothing to do");
+        assert!(tc("qdisc show dev p").contains("htb 1:"));
+        drop(port);
+        let port = opened(&spec("p", Kind::System));
+        port.device.set_qos(None).expect("removed");
+        assert!(!tc("qdisc show dev p").contains("htb"));
+    });
+}
+
+type Pairs<'a> = &'a [(&'a str, &'a str)];
+
+/// Guests have the modules that many kernels lack.
+#[test]
+fn each_discipline_is_made_or_named_as_missing() {
+    in_namespace(|| {
+        veth("v0", "p");
+        let port = opened(&spec("p", Kind::System));
+        let types: [(&str, Pairs<'_>, &str); 6] = [
+            ("linux-htb", &[], "qdisc htb 1: root"),
+            ("linux-hfsc", &[], "qdisc hfsc 1: root"),
+            ("linux-sfq", &[("perturb", "7")], "perturb 7sec"),
+            ("linux-codel", &[("limit", "99"), ("target", "7000")], "limit 99p target 7ms"),
+            ("linux-fq_codel", &[("flows", "64")], "flows 64"),
+            ("linux-netem", &[("latency", "20000"), ("limit", "77")], "limit 77 delay 20ms"),
+        ];
+        for (kind, pairs, text) in types {
+            let options = qos_options(pairs);
+            let wanted = QosRequest { kind: kind.to_owned(), options, ..QosRequest::default() };
+            match port.device.set_qos(Some(&wanted)) {
+                Ok(complaints) => {
+                    assert_eq!(complaints, Vec::<String>::new());
+                    let made = tc("qdisc show dev p");
+                    assert!(made.contains(text), "{text} is not in {made}");
+                    assert_eq!(port.device.qos().map(|qos| qos.kind), Some(kind));
+                    let has_queues = matches!(kind, "linux-htb" | "linux-hfsc");
+                    assert_eq!(port.device.transmit_queues().len(), usize::from(has_queues));
+                }
+                Err(error) => {
+                    let name = kind.trim_start_matches("linux-");
+                    let reason = format!("the kernel has no discipline {name} (module sch_{name})");
+                    assert_eq!(error.to_string(), reason);
+                    assert_eq!(port.device.qos(), None);
+                    eprintln!("SKIPPED: {reason}");
+                }
+            }
+        }
+        port.device.set_qos(None).expect("removed");
+        assert!(tc("qdisc show dev p").starts_with("qdisc noqueue 0:"));
+    });
+}
+
+#[test]
+fn an_unknown_type_of_qos_is_an_error() {
+    in_namespace(|| {
+        veth("v0", "p");
+        let port = opened(&spec("p", Kind::System));
+        let wanted = QosRequest { kind: "nonsense".to_owned(), ..QosRequest::default() };
+        let error = port.device.set_qos(Some(&wanted)).unwrap_err();
+        assert_eq!(error.to_string(), "there is no type \"nonsense\"");
+        let mut wanted = QosRequest { kind: "egress-policer".to_owned(), ..QosRequest::default() };
+        wanted.options = qos_options(&[("cir", "1"), ("cbs", "350")]);
+        assert_eq!(port.device.set_qos(Some(&wanted)).unwrap(), Vec::<String>::new());
+        let report = port.sender.send(&vec![Packet::from_slice(&[0x50; 114]); 5]);
+        assert_eq!((report.sent, report.dropped_policed), (3, 2));
+        assert_eq!(port.device.qos().map(|qos| qos.kind), Some("egress-policer"));
     });
 }
 

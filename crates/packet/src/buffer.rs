@@ -47,6 +47,8 @@ pub struct Packet {
     head: usize,
     /// Unfinished checksum and segmentation work.
     pub offload: Offload,
+    /// The priority with which Linux queues the packet when it is sent (`skb->priority`).
+    pub priority: u32,
 }
 
 impl Default for Packet {
@@ -68,7 +70,7 @@ impl Packet {
     pub fn with_capacity(capacity: usize) -> Packet {
         let mut buf = Vec::with_capacity(HEADROOM + capacity);
         buf.resize(HEADROOM, 0);
-        Packet { buf, head: HEADROOM, offload: Offload::default() }
+        Packet { buf, head: HEADROOM, offload: Offload::default(), priority: 0 }
     }
 
     /// Creates a packet with a copy of `frame`.
@@ -103,12 +105,13 @@ impl Packet {
         self.len() == 0
     }
 
-    /// Makes the packet empty again, with full headroom and no offload work.
+    /// Makes the packet empty again, with full headroom, no offload work and priority 0.
     pub fn clear(&mut self) {
         self.buf.truncate(HEADROOM);
         self.buf.resize(HEADROOM, 0);
         self.head = HEADROOM;
         self.offload = Offload::default();
+        self.priority = 0;
     }
 
     /// Replaces the frame by a copy of `frame`.

@@ -6,7 +6,9 @@ use crate::postponed::Postponed;
 use crate::slots::{Slot, Slots};
 use crate::socket::SocketState;
 use datapath::offload::{Attached, OffloadPort, PortSettings, Reason, TierState};
-use datapath::{AdoptedPort, PortKind, PortNo, Refusal, Side, Tier, TierSet, TunnelEndpoint};
+use datapath::{
+    AdoptedPort, EgressQos, PortKind, PortNo, Refusal, Side, Tier, TierSet, TunnelEndpoint,
+};
 use netdev::Kind;
 use std::collections::{BTreeMap, BTreeSet};
 use tunnel::PortConfig;
@@ -48,6 +50,8 @@ pub(crate) struct Port {
     pub(crate) settings: PortSettings,
     /// Ingress policing is set, which only the base does.
     pub(crate) policed: bool,
+    /// The QoS that packets to the port must meet.
+    pub(crate) egress: EgressQos,
     /// The interface index of its device; `None` while the device is gone or in another network
     /// namespace.
     pub(crate) ifindex: Option<u32>,
@@ -85,6 +89,7 @@ impl Port {
             side,
             settings,
             policed: false,
+            egress: EgressQos::None,
             ifindex: None,
             is_away: false,
             mtu: 0,
@@ -120,6 +125,7 @@ impl Port {
             ifindex: self.ifindex,
             mtu: self.mtu,
             is_up: self.is_up,
+            egress: self.egress,
             settings: &self.settings,
             ingress,
         }
@@ -155,8 +161,13 @@ impl Port {
             let detail = "other_config:tier=userspace of this port";
             return Err(Reason::new(Refusal::TierSetting, detail));
         }
+        if self.egress == EgressQos::Discipline && self.side == Side::Stack {
+            let detail = "its QoS shapes the packets of the host, which BPF would take before that";
+            return Err(Reason::new(Refusal::Qos, detail));
+        }
         if self.policed {
-            let detail = "ingress_policing_rate is set; 0 turns it off";
+            let detail =
+                "ingress_policing_rate or ingress_policing_kpkts_rate is set; 0 turns it off";
             return Err(Reason::new(Refusal::Policing, detail));
         }
         Ok(())

@@ -3,7 +3,10 @@
 
 use crate::slots::Slots;
 use datapath::PortNo;
-use netdev::{Device, DeviceStats, Kind, OwnDrops, Reception, Status};
+use netdev::{
+    Device, DeviceStats, Kind, OwnDrops, Policing, QosReport, QosRequest, QueueStats, Reception,
+    Status,
+};
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -61,8 +64,20 @@ impl Device for Counted {
     fn set_admin_up(&self, up: bool) -> io::Result<()> {
         self.device.set_admin_up(up)
     }
-    fn set_policing(&self, rate_kbps: u64, burst_kb: u64) -> io::Result<()> {
-        self.device.set_policing(rate_kbps, burst_kb)
+    fn set_policing(&self, policing: Policing) -> io::Result<()> {
+        self.device.set_policing(policing)
+    }
+    fn set_qos(&self, qos: Option<&QosRequest>) -> io::Result<Vec<String>> {
+        self.device.set_qos(qos)
+    }
+    fn qos(&self) -> Option<QosReport> {
+        self.device.qos()
+    }
+    fn qos_types(&self) -> &'static [&'static str] {
+        self.device.qos_types()
+    }
+    fn queue_stats(&self, queue: u32) -> Option<QueueStats> {
+        self.device.queue_stats(queue)
     }
     fn set_receiving(&self, reception: Reception) -> io::Result<()> {
         self.device.set_receiving(reception)

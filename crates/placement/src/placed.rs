@@ -13,7 +13,7 @@ use datapath::scratch::{Recycle, Scratch};
 use datapath::shards::Groups;
 use datapath::{
     Action, Datapath, FlowStats, Megaflow, MeterConfig, Meters, Packets, PortInfo, PortKind,
-    PortNo, Refusal, Tier, TierRefusals, TierSet, UpcallFactory, Verdict,
+    PortNo, QueueNumbering, Refusal, Tier, TierRefusals, TierSet, UpcallFactory, Verdict,
 };
 use datapath_userspace::UserspaceDatapath;
 use flow::Key;
@@ -324,6 +324,10 @@ impl MissListener for PlacedDatapath {
 impl Datapath for PlacedDatapath {
     fn name(&self) -> &str {
         self.base.name()
+    }
+
+    fn queue_numbering(&self) -> QueueNumbering {
+        QueueNumbering::Classes
     }
 
     fn meters(&self) -> Option<&dyn Meters> {

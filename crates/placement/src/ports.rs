@@ -10,10 +10,10 @@ use crate::socket::Socket;
 use crate::table::PlacementState;
 use datapath::offload::{Ends, PortSettings, PortSocket, Reason};
 use datapath::{
-    Flows, PortError, PortInfo, PortKind, PortNo, PortSpec, Ports, Refusal, Side, Tier, TierSet,
-    TunnelEndpoint, Ufid,
+    EgressQos, Flows, PortError, PortInfo, PortKind, PortNo, PortSpec, Ports, Refusal, Side, Tier,
+    TierSet, TunnelEndpoint, Ufid,
 };
-use netdev::{Device, Endpoint, Kind, Reception, Status};
+use netdev::{Device, Endpoint, Kind, Policing, QosRequest, Reception, Status};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -556,9 +556,28 @@ impl Ports for PlacedDatapath {
         self.base.set_tunnel_endpoints(endpoints);
     }
 
-    fn set_policing(&self, number: PortNo, rate_kbps: u32, burst_kb: u32) -> Result<(), PortError> {
-        self.base.set_policing(number, rate_kbps, burst_kb)?;
-        let policed = rate_kbps != 0;
+    fn set_qos(&self, number: PortNo, qos: Option<&QosRequest>) -> Result<Vec<String>, PortError> {
+        let result = self.base.set_qos(number, qos);
+        let own = self.base.device(number).and_then(|device| device.qos());
+        let egress = match (qos, &result) {
+            (Some(_), Ok(_)) => match own {
+                Some(report) if report.is_senders() => EgressQos::Sender,
+                // Also a discipline of another program (`linux-noop`).
+                _ => EgressQos::Discipline,
+            },
+            _ => EgressQos::None,
+        };
+        self.change_port(&mut self.control(), number, |port, blockers| {
+            if std::mem::replace(&mut port.egress, egress) != egress {
+                self.place_port(number, port, blockers, self.slots.tiers());
+            }
+        });
+        result
+    }
+
+    fn set_policing(&self, number: PortNo, policing: Policing) -> Result<(), PortError> {
+        self.base.set_policing(number, policing)?;
+        let policed = policing.is_on();
         self.change_port(&mut self.control(), number, |port, blockers| {
             if std::mem::replace(&mut port.policed, policed) != policed {
                 self.place_port(number, port, blockers, self.slots.tiers());

@@ -22,6 +22,7 @@
 //! | `lacp` | `lacp/` |
 //! | `neighbours` | `tnl/arp/`, `tnl/neigh/` |
 //! | `packet_threads` | `dpif-netdev/` |
+//! | `qos` | `qos/` |
 //! | `routes` | `ovs/route/` |
 //! | `trace` | `ofproto/trace`, `ofproto/trace-packet-out` |
 //! | `tunnels` | `tnl/ports/`, `tnl/egress_port_range`, `slipswitch/tunnel-helpers` |
@@ -40,6 +41,7 @@ mod lacp;
 mod neighbours;
 mod packet_threads;
 mod ports;
+mod qos;
 mod routes;
 mod tiers;
 mod trace;
@@ -78,6 +80,7 @@ pub fn register(registry: &Registry, daemon: &Shared) {
     fdb::register(&commands);
     neighbours::register(&commands);
     packet_threads::register(&commands);
+    qos::register(&commands);
     routes::register(&commands);
     trace::register(&commands);
     tunnels::register(&commands);

@@ -21,8 +21,8 @@
 //! A port whose own device vanished is closed, and its number kept for its return.
 //!
 //! # Known limitations
-//! IPFIX, STP, RSTP, QoS, BFD, CFM and LLDP are later work: one WARN for each row and column says
-//! that the setting is ignored.
+//! IPFIX, STP, RSTP, BFD, CFM and LLDP are later work: one WARN for each row and column says that the
+//! setting is ignored.
 
 mod address;
 mod bonds;
@@ -42,6 +42,7 @@ mod in_band;
 mod interfaces;
 mod mirrors;
 mod offload;
+mod qos;
 mod socket_policy;
 mod state;
 mod status;
@@ -254,6 +255,7 @@ impl Configuration {
                     "ingress_policing_rate",
                     "ingress_policing_burst",
                     "ingress_policing_kpkts_rate",
+                    "ingress_policing_kpkts_burst",
                     "bfd",
                     "cfm_mpid",
                     "lldp",
@@ -313,6 +315,8 @@ impl Configuration {
                 "NetFlow",
                 ["targets", "engine_type", "engine_id", "add_id_to_interface", "active_timeout"],
             )
+            .table("QoS", ["type", "other_config", "queues"])
+            .table("Queue", ["other_config", "dscp"])
             .table("Flow_Table", ["name", "flow_limit", "overflow_policy", "groups", "prefixes"])
             .table("Datapath", ["ct_zones", "ct_zone_default_limit"])
             .written("Datapath", ["capabilities"])

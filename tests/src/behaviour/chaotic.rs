@@ -11,7 +11,7 @@ use datapath::{
 use datapath_model::chaos::SYNTHETIC;
 use datapath_model::{Chaos, Rates};
 use flow::Key;
-use netdev::Device;
+use netdev::{Device, Policing};
 use packet::Packet;
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -122,8 +122,8 @@ impl Ports for Driver {
     fn device(&self, port: PortNo) -> Option<Arc<dyn Device>> {
         self.chaos.device(port)
     }
-    fn set_policing(&self, port: PortNo, rate_kbps: u32, burst_kb: u32) -> Result<(), PortError> {
-        self.chaos.set_policing(port, rate_kbps, burst_kb)
+    fn set_policing(&self, port: PortNo, policing: Policing) -> Result<(), PortError> {
+        self.chaos.set_policing(port, policing)
     }
 }
 

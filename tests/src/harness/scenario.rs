@@ -37,6 +37,21 @@ struct Allowed {
 
 const ALLOWED: &[Allowed] = &[
     Allowed {
+        real: "Megaflow: recirc_id=0,skb_priority=0,eth,ip,in_port=1,nw_tos=4,nw_frag=no\n",
+        ours: "Megaflow: recirc_id=0,skb_priority=0,eth,tcp,in_port=1,nw_tos=4,nw_frag=no\n",
+        reason: "a packet whose IP header is cut off has protocol 0, and gets no DSCP of its queue",
+    },
+    Allowed {
+        real: "Megaflow: recirc_id=0,skb_priority=0,eth,ipv6,in_port=1,nw_tos=0,nw_frag=no\n",
+        ours: "Megaflow: recirc_id=0,skb_priority=0,eth,ipv6,in_port=1,nw_proto=0,nw_tos=0,nw_frag=no\n",
+        reason: "likewise",
+    },
+    Allowed {
+        real: "Megaflow: recirc_id=0,skb_priority=0,eth,arp,in_port=1,nw_tos=0\n",
+        ours: "Megaflow: recirc_id=0,skb_priority=0,eth,arp,in_port=1\n",
+        reason: "ARP has no DSCP",
+    },
+    Allowed {
         real: "DP Description: None",
         ours: concat!("DP Description: Slipswitch ", env!("CARGO_PKG_VERSION")),
         reason: "names the switch, where nothing selects by it",

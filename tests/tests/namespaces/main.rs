@@ -20,6 +20,7 @@ mod overlay;
 mod ovn;
 mod path_mtu;
 mod peer;
+mod qos;
 mod snooping;
 mod survival;
 mod taps;

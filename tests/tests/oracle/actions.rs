@@ -21,6 +21,24 @@ scenarios! {
         ofctl add-flow br0 'actions=enqueue:2:0'
         trace in_port=1,ip
     "#;
+    queues: r#"
+        ofctl add-flow br0 'actions=set_queue:3,2,enqueue:3:1,pop_queue,4'
+        trace in_port=1,ip
+        vsctl set port p2 qos=@q -- --id=@q create qos type=linux-htb queues:3=@a -- --id=@a create queue dscp=12 | grep -c .
+        trace in_port=1,tcp,nw_tos=4,nw_ecn=1
+        trace in_port=1,ipv6
+        trace in_port=1,arp
+        ofctl add-flow br0 'actions=2'
+        trace in_port=1,tcp
+        appctl qos/show p2
+        appctl qos/show-types p2
+        ofctl queue-stats br0
+        ofctl queue-stats br0 2 3
+        ofctl queue-get-config br0 2
+        ofctl -O OpenFlow14 queue-get-config br0 2
+        vsctl clear port p2 qos
+        trace in_port=1,tcp
+    "#;
     set_fields: r#"
         ofctl add-flow br0 udp,actions=mod_dl_src:02:00:00:00:00:01,mod_dl_dst:02:00:00:00:00:02,mod_nw_src:1.1.1.1,mod_nw_dst:2.2.2.2,mod_nw_tos:32,mod_nw_ecn:2,mod_nw_ttl:9,mod_tp_src:7,mod_tp_dst:8,2
         trace in_port=1,udp,nw_src=10.0.0.1,nw_dst=10.0.0.2,nw_ttl=64,udp_src=5,udp_dst=6

@@ -75,15 +75,8 @@ impl Connections {
                 MultipartReply::PortDesc(ports(bridge, port).map(|p| p.desc()).collect())
             }
             Q::Queue(q) => {
-                let stats = |(port, queue)| QueueStats {
-                    port,
-                    queue,
-                    tx_bytes: u64::MAX,
-                    tx_packets: u64::MAX,
-                    tx_errors: u64::MAX,
-                    duration: None,
-                };
-                MultipartReply::Queue(queues(bridge, q)?.into_iter().map(stats).collect())
+                let found = queues(bridge, q)?.into_iter();
+                MultipartReply::Queue(found.map(|queue| queue_stats(bridge, queue)).collect())
             }
             Q::QueueDesc(q) => MultipartReply::QueueDesc(
                 queues(bridge, q)?.into_iter().map(queue_config).collect(),
@@ -187,7 +180,22 @@ fn queues(bridge: &Bridge, q: QueueRequest) -> Result<Vec<(PortNo, u32)>, OfErro
     Ok(found)
 }
 
-/// Returns the configuration of a queue without limits.
+/// Returns the counters of a queue; unknown ones are all ones.
+fn queue_stats(bridge: &Bridge, (port, queue): (PortNo, u32)) -> QueueStats {
+    let device = bridge.ports.get(&port).and_then(|port| port.device.as_ref());
+    let stats = device.and_then(|device| device.queue_stats(queue));
+    QueueStats {
+        port,
+        queue,
+        tx_bytes: stats.map_or(u64::MAX, |stats| stats.tx_bytes),
+        tx_packets: stats.map_or(u64::MAX, |stats| stats.tx_packets),
+        tx_errors: stats.map_or(u64::MAX, |stats| stats.tx_errors),
+        duration: stats.map(|stats| stats.age),
+    }
+}
+
+/// Returns the configuration of a queue. As in OVS its limits are left out: OpenFlow has them in parts
+/// of the speed of the link.
 fn queue_config((port, queue): (PortNo, u32)) -> QueueConfig {
     QueueConfig { port, queue, min_rate: None, max_rate: None }
 }

@@ -102,7 +102,10 @@ impl Context<'_> {
             Action::SetQueue(queue) => {
                 // The packet's own priority decides whether the priority is set.
                 self.mask.0.skb_priority.set(u32::MAX);
-                self.key.skb_priority.set(*queue);
+                // As in OVS, a queue that cannot exist changes nothing.
+                if let Some(priority) = self.snapshot.queues.priority(*queue) {
+                    self.key.skb_priority.set(priority);
+                }
             }
             Action::PopQueue => {
                 let priority = self.original_priority;
@@ -207,8 +210,11 @@ impl Context<'_> {
         ListProgress::Continue
     }
 
-    /// Runs `enqueue:PORT:QUEUE`.
+    /// Runs `enqueue:PORT:QUEUE`. As in OVS, a queue that cannot exist leaves an ordinary output.
     fn enqueue(&mut self, port: PortNo, queue: u32) {
+        let Some(priority) = self.snapshot.queues.priority(queue) else {
+            return self.output(port, 0, false, false);
+        };
         let in_port = self.in_port();
         let target = match port {
             PortNo::IN_PORT => in_port,
@@ -217,7 +223,7 @@ impl Context<'_> {
         };
         let old = self.key.skb_priority;
         self.mask.0.skb_priority.set(u32::MAX);
-        self.key.skb_priority.set(queue);
+        self.key.skb_priority.set(priority);
         self.output_port(target, None);
         self.key.skb_priority = old;
     }

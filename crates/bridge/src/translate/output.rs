@@ -10,7 +10,7 @@ use crate::trace::Kind;
 use crate::translate::TranslationError;
 use ::export::netflow::Output;
 use datapath::{Action as DpAction, Userdata};
-use flow::{Key, Tunnel};
+use flow::{Field, Key, Tunnel};
 use openflow::PortNo;
 use openflow::action::Controller;
 use openflow::message::{PacketInReason, PortConfig, meter_id};
@@ -128,6 +128,32 @@ impl<'a> Context<'a> {
             return;
         }
         let truncate = truncate.or(self.mirror_snaplen.map(u32::from));
+        let nw_tos = self.key.nw_tos;
+        self.mark_by_queue(port);
+        self.output_marked(port, truncate);
+        self.key.nw_tos = nw_tos;
+    }
+
+    /// Gives the packet the DSCP of its queue (`Queue:dscp`) at the port.
+    fn mark_by_queue(&mut self, port: &PortView) {
+        if port.queue_dscp.is_empty() {
+            return;
+        }
+        self.mask.0.skb_priority.set(u32::MAX);
+        let (queues, priority) = (self.snapshot.queues, self.key.skb_priority.get());
+        let is_packets = |queue: u32| queues.priority(queue) == Some(priority);
+        let marked = port.queue_dscp.iter().find(|(queue, _)| is_packets(**queue));
+        if let Some((_, dscp)) = marked
+            && self.has(Field::IpDscpShifted)
+        {
+            self.mask.set_exact(Field::IpDscpShifted);
+            Field::IpDscpShifted.store(&mut self.key, u128::from(*dscp));
+        }
+    }
+
+    /// Outputs to a port that is no patch port.
+    fn output_marked(&mut self, port: &'a PortView, truncate: Option<u32>) {
+        let number = port.number;
         if let Some(config) = &port.tunnel {
             self.output_tunnel(port, config, truncate);
             self.netflow_output = Output::Port(port_number(number));

@@ -458,6 +458,36 @@ fn queues_meters_truncation_and_length() {
 }
 
 #[test]
+fn queues_are_classes_of_the_kernel_where_it_has_them() {
+    let mut w = World::new(5);
+    w.snapshot.queues = datapath::QueueNumbering::Classes;
+    let queue = 0xf000;
+    w.rule("", [Action::Enqueue { port: PortNo(2), queue: 1 }, Action::SetQueue(5), out(3)]);
+    assert_eq!(w.dp(TCP), "set(skb_priority(0x10002)),2,set(skb_priority(0x10006)),3");
+    w.clear_rules();
+    w.rule("", [Action::SetQueue(queue), out(3), Action::Enqueue { port: PortNo(2), queue }]);
+    assert_eq!(w.dp(TCP), "3,2", "there is no such queue");
+}
+
+#[test]
+fn a_queue_marks_the_packets_of_its_port() {
+    let mut w = World::new(5);
+    let ports = Arc::make_mut(&mut w.br0().ports);
+    ports.get_mut(&PortNo(2)).unwrap().queue_dscp = Arc::new([(1, 12)].into());
+    w.rule("", [Action::SetQueue(1), out(3), out(2), out(4)]);
+    assert_eq!(
+        w.dp(TCP),
+        "set(skb_priority(0x1)),3,set(ipv4(tos=0x30/0xfc)),2,set(ipv4(tos=0/0xfc)),4"
+    );
+    assert_eq!(w.dp("arp"), "set(skb_priority(0x1)),3,2,4");
+    w.clear_rules();
+    w.rule("", [out(2)]);
+    assert_eq!(w.dp(TCP), "2");
+    // Another priority might be marked.
+    assert!(w.mega(TCP).contains("skb_priority=0"), "{}", w.mega(TCP));
+}
+
+#[test]
 fn groups() {
     let mut w = World::new(5);
     let any = PortNo::NONE;

@@ -41,7 +41,11 @@ impl CardProvider {
         };
         self.state().ports.insert(port.number, joined);
         let ingress = ingress.map(|_| ());
-        TierState { tier: Tier::Tc, ingress, output: Ok(()), how: "", is_expected: true }
+        let output = match port.egress.is_on() {
+            true => Err(Reason::new(Refusal::Qos, "a card sends past the QoS of the port")),
+            false => Ok(()),
+        };
+        TierState { tier: Tier::Tc, ingress, output, how: "", is_expected: true }
     }
 
     /// Returns the facts about a device whose driver takes filters. Enables that where it is off.

@@ -15,7 +15,9 @@ use datapath_bpf::fit::{PeerLink, XdpFacts};
 use datapath_bpf::{Attachment, Backend, BpfProvider, Held, HookSet, Prober, RxOwner};
 use datapath_model::Model;
 use flow::{Field, Key, Match};
-use netdev::{Captures, Device, DeviceStats, Endpoint, Kind, Reception, Status};
+use netdev::{
+    Captures, Device, DeviceStats, Endpoint, Kind, Policing, QosRequest, Reception, Status,
+};
 use packet::{Mac, Packet};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -61,8 +63,11 @@ impl Device for FakeDevice {
     fn set_admin_up(&self, _up: bool) -> io::Result<()> {
         Ok(())
     }
-    fn set_policing(&self, _rate_kbps: u64, _burst_kb: u64) -> io::Result<()> {
+    fn set_policing(&self, _policing: Policing) -> io::Result<()> {
         Ok(())
+    }
+    fn set_qos(&self, _qos: Option<&QosRequest>) -> io::Result<Vec<String>> {
+        Ok(Vec::new())
     }
     fn set_receiving(&self, _reception: Reception) -> io::Result<()> {
         Ok(())
@@ -155,7 +160,7 @@ impl Ports for FakeBase {
         let kind = info.kind.device()?;
         Some(Arc::new(FakeDevice { name: info.name, kind, status }))
     }
-    fn set_policing(&self, _port: PortNo, _rate: u32, _burst: u32) -> Result<(), PortError> {
+    fn set_policing(&self, _port: PortNo, _policing: Policing) -> Result<(), PortError> {
         Ok(())
     }
 }

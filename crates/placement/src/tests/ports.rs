@@ -10,6 +10,7 @@ use datapath::{
 };
 use datapath_bpf::fit::{PeerFacts, XdpFacts};
 use netdev::Reception::{Briefly, Muted, Off, On};
+use netdev::{Policing, QosRequest};
 use std::sync::atomic::Ordering;
 
 /// Returns the refusals at XDP and at tcx.
@@ -159,13 +160,29 @@ fn packets_are_never_received_twice() {
 }
 
 #[test]
+fn qos_keeps_the_packets_of_the_host_in_userspace() {
+    let b = Bench::new();
+    b.veths(2);
+    let local = b.add("br0", "internal", None);
+    assert_eq!(states(&b, local).1, None);
+    let qos = QosRequest { kind: "linux-htb".to_owned(), ..QosRequest::default() };
+    b.placed.set_qos(PortNo(local), Some(&qos)).unwrap();
+    assert_eq!(states(&b, local).1, Some(Refusal::Qos));
+    b.placed.set_qos(PortNo(1), Some(&qos)).unwrap();
+    assert_eq!(states(&b, 1).1, None, "packets that come in by a port pass no discipline");
+    b.placed.set_qos(PortNo(local), None).unwrap();
+    assert_eq!(states(&b, local).1, None);
+}
+
+#[test]
 fn policing_is_done_in_userspace() {
     let b = Bench::new();
     b.veths(2);
     b.placed.install(&flow(1, 1, &[output(2)])).unwrap();
     b.placed.install(&flow(2, 2, &[output(1)])).unwrap();
     b.fast.count(1, 5);
-    b.placed.set_policing(PortNo(1), 1000, 0).unwrap();
+    let policing = Policing { rate_kpkts: 1000, ..Policing::default() };
+    b.placed.set_policing(PortNo(1), policing).unwrap();
     assert_eq!(b.place(1), (Tier::Userspace, Some(Refusal::Policing)));
     assert_eq!(b.packets(1), 5);
     assert_eq!(states(&b, 1).1, Some(Refusal::Policing));
@@ -174,7 +191,7 @@ fn policing_is_done_in_userspace() {
     b.placed.maintain();
     b.placed.maintain();
     assert_eq!(b.place(2), (Tier::Tcx, None));
-    b.placed.set_policing(PortNo(1), 0, 0).unwrap();
+    b.placed.set_policing(PortNo(1), Policing::default()).unwrap();
     for _ in 0..4 {
         b.placed.maintain();
     }

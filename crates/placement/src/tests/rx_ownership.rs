@@ -4,7 +4,7 @@
 use super::fakes::*;
 use datapath::{PortNo, Ports};
 use datapath_bpf::RxOwner;
-use netdev::Reception;
+use netdev::{Policing, QosRequest, Reception};
 use std::fs::File;
 use std::sync::atomic::Ordering;
 
@@ -104,8 +104,13 @@ fn changes(b: &Bench) -> Vec<(usize, String)> {
     for is_on in [false, true, false, true] {
         follow(&|| b.set_enabled(is_on));
     }
-    for rate in [1000, 0] {
-        follow(&|| b.placed.set_policing(port, rate, 0).unwrap());
+    for rate_kbps in [1000, 0] {
+        let policing = Policing { rate_kbps, ..Policing::default() };
+        follow(&|| b.placed.set_policing(port, policing).unwrap());
+    }
+    for kind in [Some("linux-htb"), None] {
+        let qos = kind.map(|kind| QosRequest { kind: kind.to_owned(), ..QosRequest::default() });
+        follow(&|| assert!(b.placed.set_qos(port, qos.as_ref()).is_ok()));
     }
     found
 }

@@ -3,8 +3,6 @@
 //! configured, and refuse to change anything.
 
 use super::Commands;
-use crate::daemon::Daemon;
-use unixctl::Invocation;
 
 pub(super) fn register(commands: &Commands<'_>) {
     for name in ["autoattach/show-isid", "autoattach/statistics", "autoattach/status"] {
@@ -39,14 +37,6 @@ pub(super) fn register(commands: &Commands<'_>) {
             }
         });
     }
-    commands.show("qos/show", "interface", 1, 1, |daemon, call| {
-        let name = interface(daemon, call)?;
-        Ok(format!("QoS not configured on {name}\n"))
-    });
-    commands.show("qos/show-types", "interface", 1, 1, |daemon, call| {
-        let name = interface(daemon, call)?;
-        Ok(format!("No QoS types supported for interface: {name}\n"))
-    });
     for (name, usage, min, max) in [
         ("odp-execute/action-impl-set", "name", 1, 1),
         ("dpif-netdev/dpif-impl-set", "dpif_implementation_name", 1, 1),
@@ -80,10 +70,4 @@ pub(super) fn register(commands: &Commands<'_>) {
         0,
         Ok("Available MFEX implementations:\n  scalar (available: True pmds: none)\n"),
     );
-}
-
-fn interface<'a>(daemon: &Daemon, call: Invocation<'a>) -> Result<&'a str, String> {
-    call.arg(0)
-        .filter(|name| daemon.switch.bridges().any(|b| b.port_by_name(name).is_some()))
-        .ok_or_else(|| "no such interface".to_owned())
 }

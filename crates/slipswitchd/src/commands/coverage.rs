@@ -210,6 +210,7 @@ refusal_counters! {
     OtherSwitch => "other_switch",
     CardOff => "card_off",
     TagsOpen => "tags_open",
+    Qos => "qos",
 }
 
 /// Past values of all counters, newest last.

@@ -9,6 +9,7 @@ use super::bonds;
 use super::export::{self, DesiredExports};
 use super::in_band::{self, DesiredInBand};
 use super::mirrors::{self, DesiredMirror};
+use super::qos::{self, DesiredQos};
 use super::tracking::{self, DesiredTracking};
 use super::vlan;
 use bridge::aggregate::AggregateSettings;
@@ -18,6 +19,7 @@ use bridge::multicast_table::MulticastSettings;
 use bridge::pipeline::EvictionConfig;
 use bridge::snapshot::BundleView;
 use flow::Subfield;
+use netdev::Policing;
 use openflow::Version;
 use openflow::message::Versions;
 use ovsdb::{Replica, Row, StringMap, Uuid};
@@ -240,6 +242,7 @@ pub(super) struct DesiredPort {
     pub lacp: Option<AggregateSettings>,
     /// Address of the active member that the row shows, from an earlier life of the daemon.
     pub active: Option<Mac>,
+    pub qos: Option<DesiredQos>,
 }
 
 impl DesiredPort {
@@ -264,8 +267,8 @@ pub(super) struct DesiredInterface {
     pub ofport: Option<u32>,
     pub mac: Option<Mac>,
     pub mtu: Option<u32>,
-    /// Rate in kbit/s and burst in kbit.
-    pub policing: (u32, u32),
+    /// `ingress_policing_*`.
+    pub policing: Policing,
 }
 
 impl DesiredInterface {
@@ -281,7 +284,7 @@ impl DesiredInterface {
             ofport: None,
             mac: None,
             mtu: None,
-            policing: (0, 0),
+            policing: Policing::default(),
         }
     }
 
@@ -669,16 +672,14 @@ fn ports(
         interfaces.sort_by(|a: &DesiredInterface, b| a.name.cmp(&b.name));
         let (settings, more) = vlan::settings(name, row);
         remarks.extend(more);
-        if row.opt_uuid("qos").is_some() {
-            remarks.push(ignored(&format!("port {name}"), "qos"));
-        }
         let lacp = bonds::lacp(name, row, remarks);
         let bond = match interfaces.len() > 1 {
             true => bonds::bond(name, row, remarks),
             false => bond::Settings::default(),
         };
         let active = row.opt_str("bond_active_slave").and_then(parse_station);
-        let port = DesiredPort { uuid: Some(uuid), settings, interfaces, bond, lacp, active };
+        let qos = qos::read(replica, row);
+        let port = DesiredPort { uuid: Some(uuid), settings, interfaces, bond, lacp, active, qos };
         ports.insert(name.to_owned(), port);
     }
     if !ports.values().any(|p: &DesiredPort| p.interfaces.iter().any(|i| i.name == bridge)) {
@@ -692,6 +693,7 @@ fn ports(
             bond: bond::Settings::default(),
             lacp: None,
             active: None,
+            qos: None,
         };
         ports.entry(bridge.to_owned()).or_insert(port).interfaces.push(local);
     }
@@ -702,7 +704,6 @@ fn interface(uuid: Uuid, row: &Row, remarks: &mut Vec<String>) -> DesiredInterfa
     let number = |n: i64| u32::try_from(n).ok().filter(|n| *n > 0);
     let name = row.str("name");
     for (is_asked_for, column) in [
-        (row.int("ingress_policing_kpkts_rate") > 0, "ingress_policing_kpkts_rate"),
         (row.map("bfd").bool("enable", false), "bfd"),
         (row.opt_int("cfm_mpid").is_some(), "cfm_mpid"),
         (row.map("lldp").bool("enable", false), "lldp"),
@@ -721,11 +722,18 @@ fn interface(uuid: Uuid, row: &Row, remarks: &mut Vec<String>) -> DesiredInterfa
         ofport: row.opt_int("ofport").and_then(number),
         mac: mac(name, row, remarks),
         mtu: row.opt_int("mtu_request").and_then(number),
-        policing: (
-            u32::try_from(row.int("ingress_policing_rate")).unwrap_or(0),
-            u32::try_from(row.int("ingress_policing_burst")).unwrap_or(0),
-        ),
+        policing: Policing {
+            rate_kbps: limit(row, "ingress_policing_rate"),
+            burst_kb: limit(row, "ingress_policing_burst"),
+            rate_kpkts: limit(row, "ingress_policing_kpkts_rate"),
+            burst_kpkts: limit(row, "ingress_policing_kpkts_burst"),
+        },
     }
+}
+
+/// Returns a limit that is not negative; one above 32 bits is the largest of them, as in OVS.
+fn limit(row: &Row, column: &str) -> u32 {
+    u32::try_from(row.int(column).max(0)).unwrap_or(u32::MAX)
 }
 
 /// Returns the address that a row asks for, when an interface can have it.
@@ -791,18 +799,16 @@ mod tests {
     #[test]
     fn what_an_interface_cannot_have_is_said() {
         let (_, remarks) = of_interface(vec![
-            ("ingress_policing_kpkts_rate", Datum::from(0)),
             ("bfd", Datum::map([("enable", "false")])),
             ("lldp", Datum::map([("other", "true")])),
         ]);
         assert!(remarks.is_empty(), "{remarks:?}");
         let (_, remarks) = of_interface(vec![
-            ("ingress_policing_kpkts_rate", Datum::from(5)),
             ("bfd", Datum::map([("enable", "true")])),
             ("cfm_mpid", Datum::from(7)),
             ("lldp", Datum::map([("enable", "true")])),
         ]);
-        let columns = ["ingress_policing_kpkts_rate", "bfd", "cfm_mpid", "lldp"];
+        let columns = ["bfd", "cfm_mpid", "lldp"];
         assert_eq!(remarks, columns.map(|column| ignored("interface ", column)));
     }
 }

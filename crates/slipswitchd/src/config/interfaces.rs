@@ -370,7 +370,7 @@ pub(super) fn configure(
         if state.policing != row.policing
             && let Some(dp_port) = dp_port
         {
-            match context.switch.datapath().set_policing(dp_port, row.policing.0, row.policing.1) {
+            match context.switch.datapath().set_policing(dp_port, row.policing) {
                 Ok(()) => state.policing = row.policing,
                 Err(error) => remarks.warn(error.to_string()),
             }

@@ -16,6 +16,7 @@ use clock::Millis;
 use datapath::PortKind;
 use datapath_bpf::Pins;
 use datapath_bpf::ct_memory::BpfMemory;
+use netdev::{Policing, QosRequest};
 use openflow::PortNo;
 use openflow::message::Versions;
 use ovsdb::Uuid;
@@ -165,7 +166,11 @@ pub(super) struct InterfaceState {
     /// OpenFlow number when the port was last open.
     pub last: Option<u32>,
     pub error: Option<String>,
-    pub policing: (u32, u32),
+    pub policing: Policing,
+    /// QoS in force: `None` before it was set for the first time, and after a failure.
+    pub qos: Option<Option<QosRequest>>,
+    /// Lines for the log about values of that QoS.
+    pub qos_complaints: Vec<String>,
     /// Settings of the row that decide about its tiers; see
     /// [`super::desired::DesiredInterface::placing`].
     pub placing: (Map, Map),

@@ -446,9 +446,9 @@ fn settings_that_are_ignored_are_said() {
     let rig = Rig::ours();
     rig.vsctl_ok(&words(
         "add-br br0 -- set-controller br0 unix:nobody.sock -- add-port br0 p1 \
-         -- --id=@q create qos type=linux-htb -- set port p1 qos=@q lacp=active \
+         -- set port p1 lacp=active \
          -- set bridge br0 stp_enable=true \
-         -- set interface p1 ingress_policing_kpkts_rate=5 cfm_mpid=1 \
+         -- set interface p1 cfm_mpid=1 \
          -- set interface p1 bfd:enable=true lldp:enable=true \
          -- add-bond br0 bond0 b1 b2 -- set port bond0 bond_fake_iface=true",
     ));
@@ -456,9 +456,7 @@ fn settings_that_are_ignored_are_said() {
     let log = rig.log();
     for what in [
         "bridge br0: column stp_enable",
-        "port p1: column qos",
         "port bond0: column bond_fake_iface",
-        "interface p1: column ingress_policing_kpkts_rate",
         "interface p1: column bfd",
         "interface p1: column cfm_mpid",
         "interface p1: column lldp",

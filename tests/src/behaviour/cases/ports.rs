@@ -4,6 +4,7 @@
 use crate::behaviour::frames::udp;
 use crate::behaviour::{MTU, PORTS, World, on};
 use datapath::{DropReason, PortError, PortNo, PortSpec};
+use netdev::Policing;
 
 pub fn ports_are_listed_added_and_removed(w: &World) {
     let ports = w.dp().ports();
@@ -19,8 +20,9 @@ pub fn ports_are_listed_added_and_removed(w: &World) {
     w.dp().remove_port(PortNo(3)).expect("it is there");
     assert_eq!(w.dp().ports().len(), PORTS - 1);
     assert!(matches!(w.dp().remove_port(PortNo(3)), Err(PortError::NotFound(_))));
-    assert!(matches!(w.dp().set_policing(PortNo(3), 0, 0), Err(PortError::NotFound(_))));
-    assert!(w.dp().set_policing(PortNo(2), 0, 0).is_ok());
+    let off = Policing::default();
+    assert!(matches!(w.dp().set_policing(PortNo(3), off), Err(PortError::NotFound(_))));
+    assert!(w.dp().set_policing(PortNo(2), off).is_ok());
 }
 
 pub fn output_to_a_removed_port_is_counted(w: &World) {
