@@ -36,6 +36,7 @@ BIN := $(PREFIX)/bin
 UNITS := $(PREFIX)/lib/systemd/system
 MAN := $(PREFIX)/share/man
 INSTALLED = $(SBIN)/slipswitchd $(BIN)/slipswitch $(UNITS)/slipswitchd.service \
+	$(UNITS)/slipswitch-xdp-flow@.service \
 	$(MAN)/man8/slipswitchd.8 $(MAN)/man1/slipswitch.1
 
 # It does not build, so that root needs no Rust.
@@ -48,7 +49,9 @@ install:
 	install -D -m 644 packaging/slipswitch.1 $(DESTDIR)$(MAN)/man1/slipswitch.1
 	install -d $(DESTDIR)$(UNITS)
 	sed 's|@sbindir@|$(SBIN)|' packaging/slipswitchd.service.in > $(DESTDIR)$(UNITS)/slipswitchd.service
-	chmod 644 $(DESTDIR)$(UNITS)/slipswitchd.service
+	sed 's|@bindir@|$(BIN)|' packaging/slipswitch-xdp-flow@.service.in \
+		> $(DESTDIR)$(UNITS)/slipswitch-xdp-flow@.service
+	chmod 644 $(DESTDIR)$(UNITS)/slipswitchd.service $(DESTDIR)$(UNITS)/slipswitch-xdp-flow@.service
 
 # Directories stay: others may use them.
 uninstall:

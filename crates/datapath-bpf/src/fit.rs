@@ -136,6 +136,16 @@ pub struct XdpFacts {
     pub has_egress_filter: Option<bool>,
 }
 
+/// Checks whether XDP meets the packets of a device as the network sent them, where a user asked for
+/// XDP.
+///
+/// # Errors
+///
+/// Returns the fact that excludes XDP, with the remedy if there is one.
+pub fn ingress_fit(facts: &XdpFacts, mode: XdpMode) -> Result<(), Reason> {
+    xdp_fit(facts, Wish::Xdp, mode)
+}
+
 /// Checks whether XDP is to be tried for the packets of a device.
 ///
 /// # Errors
@@ -227,7 +237,7 @@ fn veth_fit(peer: PeerFacts) -> Result<(), Reason> {
 /// # Errors
 ///
 /// Returns the fact that excludes redirects, with the remedy if there is one.
-pub(crate) fn redirect_fit(facts: &XdpFacts, kind: Kind, is_attached: bool) -> Result<(), Reason> {
+pub fn redirect_fit(facts: &XdpFacts, kind: Kind, is_attached: bool) -> Result<(), Reason> {
     if matches!(kind, Kind::Internal | Kind::Tap) {
         return Err(Reason::new(
             Refusal::DeviceKind,

@@ -49,7 +49,7 @@ impl<T: FromBytes + IntoBytes + Immutable + KnownLayout> Shared<T> {
     /// # Errors
     ///
     /// Fails when the kernel does not map it.
-    pub(crate) fn map(fd: BorrowedFd<'_>, len: usize) -> io::Result<Shared<T>> {
+    pub fn map(fd: BorrowedFd<'_>, len: usize) -> io::Result<Shared<T>> {
         let words = len * Self::STRIDE;
         let bytes = (words * 8).next_multiple_of(rustix::param::page_size());
         // SAFETY: a new shared mapping at an address that the kernel chooses; no other code in this

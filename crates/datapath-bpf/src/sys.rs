@@ -126,7 +126,7 @@ pub(crate) fn declared(map: &OpenMap<'_>) -> Declared {
 
 /// Returns true when a program is attached to an interface at a place of `BPF_TCX_*`. Kernels
 /// without these have none.
-pub(crate) fn has_program(ifindex: u32, place: u32) -> bool {
+pub fn has_program(ifindex: u32, place: u32) -> bool {
     let Ok(target) = i32::try_from(ifindex) else { return false };
     let mut options = libbpf_sys::bpf_prog_query_opts {
         sz: size_of::<libbpf_sys::bpf_prog_query_opts>() as _,
@@ -287,7 +287,7 @@ pub fn possible_cpus() -> io::Result<usize> {
 ///
 /// Fails when the interface does not exist or does not take the program, or the kernel has no such
 /// links (`EINVAL`).
-pub(crate) fn create_link(
+pub fn create_link(
     program: BorrowedFd<'_>,
     ifindex: u32,
     kind: libbpf_sys::bpf_attach_type,
@@ -444,7 +444,7 @@ pub(crate) fn get(map: BorrowedFd<'_>, key: u32) -> io::Result<Option<u32>> {
 /// # Errors
 ///
 /// Fails on a kernel with `nohz_full` CPUs, or without the call.
-pub(crate) fn membarrier() -> io::Result<()> {
+pub fn membarrier() -> io::Result<()> {
     // SAFETY: integers only.
     let result = unsafe { libc::syscall(libc::SYS_membarrier, libc::MEMBARRIER_CMD_GLOBAL, 0, 0) };
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }

@@ -310,6 +310,8 @@ impl Act {
         let be16 = |kind| number(kind).map(u16::from_be_bytes);
         let byte = |kind| find(options, kind).and_then(|value| value.first().copied());
         let act = match (kind, word) {
+            // With `TCA_GACT_PROB` another action is chosen at random.
+            ("gact", _) if find(options, 3).is_some() => return None,
             ("gact", _) if action == SHOT => return Some(Act::Drop),
             ("gact", _) if action.cast_unsigned() & !LAST_CHAIN == GOTO_CHAIN => {
                 return Some(Act::Goto(action.cast_unsigned() & LAST_CHAIN));
@@ -424,7 +426,9 @@ fn edits_of(parameters: &[u8], layers: &[u8]) -> Option<Vec<Edit>> {
         let mask = [m0, m1, m2, m3].map(|byte| !byte);
         let layer = Layer::of(u16::from_ne_bytes(array(find(layer, 1)?)?))?;
         let offset = u32::from_ne_bytes(array(&rest)?);
-        is_set.then_some(Edit { layer, offset, value: [v0, v1, v2, v3], mask })
+        // The other words make the offset depend on the packet.
+        let is_fixed = rest.iter().skip(4).all(|byte| *byte == 0);
+        (is_set && is_fixed).then_some(Edit { layer, offset, value: [v0, v1, v2, v3], mask })
     };
     keys.iter().zip(&layers).map(edit).collect()
 }
@@ -544,4 +548,29 @@ fn ct_of(flags: u16, options: &[u8]) -> Option<Ct> {
         label: (label(7), label(8)),
         nat: (flags & ct_flag::NAT != 0).then_some(nat),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The options of an action with a change to them.
+    fn changed(act: &Act, change: impl FnOnce(&mut Vec<u8>)) -> Option<Act> {
+        let mut options = Vec::new();
+        act.options(&mut options);
+        assert_eq!(Act::read(act.kind(), &options).as_ref(), Some(act));
+        change(&mut options);
+        Act::read(act.kind(), &options)
+    }
+
+    #[test]
+    fn actions_that_depend_on_chance_or_on_the_packet_are_not_read() {
+        // TCA_GACT_PROB: another action for every second packet.
+        let random = |options: &mut Vec<u8>| put(options, 3, &[1, 0, 2, 0, 0, 0, 0, 0]);
+        assert_eq!(changed(&Act::Drop, random), None);
+        let edit = Edit { layer: Layer::Ipv4, offset: 16, value: [1; 4], mask: [0xff; 4] };
+        // `at` of the key: 4 bytes of header, 24 of the selection, mask, value and offset before it.
+        let moving = |options: &mut Vec<u8>| options[4 + 24 + 12] = 1;
+        assert_eq!(changed(&Act::Edit(vec![edit]), moving), None);
+    }
 }

@@ -9,6 +9,7 @@ mod host;
 mod show;
 
 use crate::switch_dirs::SwitchDirs;
+use crate::xdp_flow;
 use anyhow::{Result, bail};
 use clap::Args;
 use datapath_bpf::{SurveySettings, TierReport, survey};
@@ -49,6 +50,9 @@ struct Interface {
     tiers: Vec<TierState>,
     /// Further lines about it.
     more: Vec<String>,
+    /// Number of its tc filters that `slipswitch xdp-flow` runs at XDP; `None`: it does not serve the
+    /// interface.
+    xdp_flow: Option<usize>,
 }
 
 /// One tier of an interface.
@@ -95,7 +99,11 @@ pub fn run(dirs: &SwitchDirs, options: &Options) -> Result<()> {
         Some(lines) if !options.is_hypothetical() => port(name, lines),
         _ => interface(&settings(dirs, name, options, *enabled), name),
     };
-    let interfaces: Vec<Interface> = names.iter().map(look).collect();
+    let mut interfaces: Vec<Interface> = names.iter().map(look).collect();
+    let served = xdp_flow::served(dirs);
+    for interface in &mut interfaces {
+        interface.xdp_flow = served.get(&interface.name).copied();
+    }
     let host = Host::look(dirs);
     print!(
         "{}",
@@ -173,14 +181,20 @@ fn interface(settings: &SurveySettings, name: &str) -> Interface {
             .flat_map(|path| datapath_bpf::about_object(path, None))
             .map(|line| line.to_string())
             .collect(),
+        xdp_flow: None,
     }
 }
 
 /// A port of the running switch, from the lines of `slipswitch/tiers`: a tier's name, "yes" or
 /// "no", the detail; or something else about the port.
 fn port(name: &str, lines: &[String]) -> Interface {
-    let mut port =
-        Interface { name: name.to_owned(), is_port: true, tiers: Vec::new(), more: Vec::new() };
+    let mut port = Interface {
+        name: name.to_owned(),
+        is_port: true,
+        tiers: Vec::new(),
+        more: Vec::new(),
+        xdp_flow: None,
+    };
     for line in lines {
         let mut words = line.splitn(2, ' ');
         let tier = words.next().unwrap_or_default();

@@ -8,6 +8,7 @@ mod down;
 mod explain;
 mod switch_dirs;
 mod up;
+mod xdp_flow;
 
 use clap::{Parser, Subcommand};
 use std::path::PathBuf;
@@ -37,6 +38,8 @@ enum Command {
     /// Report what happens to a packet: its translation, the megaflow and the rule that needs
     /// each field of it, the tier where it runs, and why it is not a faster one
     Explain(explain::Options),
+    /// Run filters of traffic control, of any program, at XDP; or show those that run there
+    XdpFlow(xdp_flow::Options),
 }
 
 const AFTER: &str = "\
@@ -46,6 +49,7 @@ Examples:
   ovs-vsctl add-br br0                  the ordinary tools drive it
   slipswitch doctor eth0                which tiers eth0 could be on, and why not the others
   slipswitch explain --bridge br0 in_port=p1,icmp
+  slipswitch xdp-flow eth0              runs eth0's tc filters at XDP
   slipswitch down --dir /tmp/sw         stops it again
 
 The daemon itself is slipswitchd; it takes ovs-vswitchd's command line.";
@@ -58,6 +62,7 @@ fn main() -> ExitCode {
         Command::Down(options) => down::run(&dirs, &options),
         Command::Doctor(options) => doctor::run(&dirs, &options),
         Command::Explain(options) => explain::run(&dirs, &options),
+        Command::XdpFlow(options) => xdp_flow::run(&dirs, &options),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

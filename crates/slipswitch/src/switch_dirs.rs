@@ -42,6 +42,11 @@ impl SwitchDirs {
         Ok(())
     }
 
+    /// The directory of sockets and pidfiles.
+    pub fn run_dir(&self) -> &Path {
+        &self.dirs.run
+    }
+
     /// The database's socket.
     pub fn db_socket(&self) -> PathBuf {
         self.dirs.run.join("db.sock")

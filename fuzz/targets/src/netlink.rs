@@ -20,13 +20,36 @@ pub fn run(bytes: &[u8]) {
         assert_eq!(again, first);
     }
     assert!(netdev::routing::decode_all(bytes) <= bytes.len() / (HEADER + 8));
+    let mut filters = Vec::new();
     for message in ::netlink::message::messages(bytes) {
         filter(message.payload);
+        xdp_flow::reader::ingress(message.payload);
+        filters.extend(xdp_flow::reader::filter(message.payload));
     }
+    at_xdp(&filters);
     assert!(::netlink::message::answers(bytes, 0).count() <= bytes.len() / HEADER);
     let Some(payload) = bytes.get(HEADER..) else { return };
     let interface = netdev::decode_interface(payload);
     assert!(interface.is_none_or(|i| !i.name.contains('\0')));
+}
+
+/// Every device can be sent to.
+struct Any;
+
+impl xdp_flow::effect::Targets for Any {
+    fn longest(&self, _: u32) -> Result<u32, String> {
+        Ok(1518)
+    }
+}
+
+/// Any filters give a plan, in which each filter is in a rule or has a reason.
+fn at_xdp(filters: &[xdp_flow::reader::TcFilter]) {
+    let plan = xdp_flow::plan::Plan::new(filters, &Any, 100);
+    assert!(plan.rules.len() <= 100);
+    for (number, reason) in plan.reasons.iter().enumerate() {
+        let is_used = plan.rules.iter().any(|rule| rule.filters.contains(&number));
+        assert!(is_used || reason.is_some());
+    }
 }
 
 /// A filter that is understood is a request again, which shows the same filter.

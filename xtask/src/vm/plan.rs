@@ -30,6 +30,7 @@ const DEFAULT: &[Row] = &[
     ("slipswitch-tests", &["kernel_datapath"], &[]),
     ("slipswitch-tests", &["behaviour", "equivalence", "namespaces", "userspace"], &[]),
     ("slipswitch-tests", &["card"], &[]),
+    ("slipswitch-tests", &["xdp_flow"], &[]),
     ("slipswitch-tests", &["faults"], &["bpf::", "crash::", "devices::"]),
 ];
 

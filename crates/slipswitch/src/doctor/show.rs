@@ -25,7 +25,18 @@ pub(super) fn table(host: &Host, interfaces: &[Interface]) -> String {
     if matches!(host.compiler, Compiler::Off) {
         let _ = writeln!(out, "BPF compiler {}", host.compiler.text());
     }
+    for interface in interfaces {
+        if let Some(line) = xdp_flow(interface) {
+            let _ = writeln!(out, "{}: {line}", interface.name);
+        }
+    }
     out + &tunnels(host)
+}
+
+/// Returns a line about an interface that `slipswitch xdp-flow` serves.
+fn xdp_flow(interface: &Interface) -> Option<String> {
+    let count = interface.xdp_flow?;
+    Some(format!("slipswitch xdp-flow runs {count} of its tc filters at XDP"))
 }
 
 /// Returns a line for each kind and port of tunnels: the kernel's device that helps them, or the reason
@@ -76,7 +87,7 @@ pub(super) fn details(host: &Host, interfaces: &[Interface]) -> String {
             };
             let _ = writeln!(out, "{}", line.trim_end());
         }
-        for line in &interface.more {
+        for line in interface.more.iter().chain(&xdp_flow(interface)) {
             let _ = writeln!(out, "  {line}");
         }
     }
@@ -98,6 +109,7 @@ pub(super) fn json(host: &Host, interfaces: &[Interface]) -> Result<String> {
             "tiers": tiers,
             "to_be_faster": interface.lacks().map(|t| format!("{}: {}", t.name, t.detail)),
             "more": interface.more,
+            "xdp_flow_filters": interface.xdp_flow,
         })
     };
     let (directory, count) = &host.pins;
@@ -136,9 +148,21 @@ mod tests {
             tier("tcx", true, "by a link"),
             tier("userspace", true, ""),
         ];
-        let h1 = Interface { name: "h1".to_owned(), is_port: true, tiers, more: Vec::new() };
+        let h1 = Interface {
+            name: "h1".to_owned(),
+            is_port: true,
+            tiers,
+            more: Vec::new(),
+            xdp_flow: None,
+        };
         let tiers = vec![tier("xdp", true, ""), tier("userspace", true, "")];
-        let eth0 = Interface { name: "eth0".to_owned(), is_port: false, tiers, more: Vec::new() };
+        let eth0 = Interface {
+            name: "eth0".to_owned(),
+            is_port: false,
+            tiers,
+            more: Vec::new(),
+            xdp_flow: Some(3),
+        };
         (host, vec![h1, eth0])
     }
 
@@ -153,6 +177,7 @@ h1         tcx      tcx, userspace  xdp: device-kind (this is a veth)
 eth0       no port  xdp, userspace  nothing
 
 kernel 6.18, the daemon runs (process 7)
+eth0: slipswitch xdp-flow runs 3 of its tc filters at XDP
 tunnel device for vxlan port 4789: none: port in use by vx0
 "
         );
@@ -166,6 +191,7 @@ tunnel device for vxlan port 4789: none: port in use by vx0
         assert_eq!(answer.pointer("/bpf_compiler"), Some(&json!("unknown")));
         assert_eq!(answer.pointer("/interfaces/0/tier"), Some(&json!("tcx")));
         assert_eq!(answer.pointer("/interfaces/1/tier"), Some(&Value::Null));
+        assert_eq!(answer.pointer("/interfaces/1/xdp_flow_filters"), Some(&json!(3)));
         assert_eq!(answer.pointer("/interfaces/0/tiers/0/possible"), Some(&json!(false)));
         Ok(())
     }

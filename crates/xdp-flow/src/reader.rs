@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Qdiscs and filters of any program, as the kernel's messages describe them
+//! (include/uapi/linux/rtnetlink.h, pkt_cls.h).
+
+use datapath_tc::act::{self, Act};
+use datapath_tc::keys::Keys;
+use netlink::attribute::{array, find, read};
+use netlink::message::text;
+
+/// Bytes of `struct tcmsg`.
+pub const FIXED: usize = 20;
+// TCA_*
+const KIND: u16 = 1;
+const OPTIONS: u16 = 2;
+const CHAIN: u16 = 11;
+const INGRESS_BLOCK: u16 = 13;
+// TCA_FLOWER_*
+const ACTS: u16 = 3;
+const FLAGS: u16 = 22;
+const IN_HW_COUNT: u16 = 86;
+// TCA_CLS_FLAGS_*
+const SKIP_SW: u32 = 2;
+const IN_HW: u32 = 4;
+/// `TC_H_INGRESS`, which is `TC_H_CLSACT`, too.
+const INGRESS: u32 = 0xffff_fff1;
+
+/// The qdisc at a device's ingress.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ingress {
+    /// The device.
+    pub ifindex: u32,
+    /// The block of filters that it shares with other devices; 0 for its own.
+    pub block: u32,
+}
+
+/// Reads a message about a qdisc. `None` for one at another place.
+pub fn ingress(message: &[u8]) -> Option<Ingress> {
+    let (fixed, attributes) = message.split_at_checked(FIXED)?;
+    let word = |at: usize| fixed.get(at..).and_then(array).map(u32::from_ne_bytes);
+    let kind = text(find(attributes, KIND)?);
+    if word(12)? != INGRESS || !["clsact", "ingress"].contains(&&*kind) {
+        return None;
+    }
+    let block = find(attributes, INGRESS_BLOCK).and_then(array).map_or(0, u32::from_ne_bytes);
+    Some(Ingress { ifindex: word(4)?, block })
+}
+
+/// The numbers that distinguish a filter from the others of its block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Place {
+    /// Chain; packets begin in 0.
+    pub chain: u32,
+    /// Lower ones are met first.
+    pub priority: u16,
+    /// Number of the filter within its priority.
+    pub handle: u32,
+}
+
+/// A filter.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TcFilter {
+    /// Where it is.
+    pub place: Place,
+    /// Ethernet type that packets must have outermost, host integer; 3 (`ETH_P_ALL`) for any.
+    pub protocol: u16,
+    /// The classifier.
+    pub kind: String,
+    /// The content.
+    pub body: Body,
+    /// Packets that the kernel counts for it.
+    pub packets: u64,
+    /// Their bytes after the Ethernet header.
+    pub bytes: u64,
+}
+
+/// The content of a filter.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Body {
+    /// A flower filter.
+    Flower {
+        /// The keys that are known.
+        keys: Keys,
+        /// An attribute that is not.
+        unknown: Option<u16>,
+        /// The actions; `None` when one is of an unknown kind or form.
+        acts: Option<Vec<Act>>,
+        /// A card has it.
+        in_hw: bool,
+    },
+    /// The kernel does not run it: it is for cards only.
+    CardOnly,
+    /// A filter of another classifier.
+    Other,
+}
+
+/// Reads the message of RTM_NEWTFILTER, after its netlink header. `None` when it is cut short, and for
+/// the head of a list of flower filters, which is no filter.
+pub fn filter(message: &[u8]) -> Option<TcFilter> {
+    let (fixed, attributes) = message.split_at_checked(FIXED)?;
+    let word = |at: usize| fixed.get(at..).and_then(array).map(u32::from_ne_bytes);
+    let (handle, info) = (word(8)?, word(16)?);
+    let kind = text(find(attributes, KIND)?);
+    let chain = find(attributes, CHAIN).and_then(array).map_or(0, u32::from_ne_bytes);
+    let place = Place { chain, priority: (info >> 16) as u16, handle };
+    let protocol = u16::from_be(info as u16);
+    let (mut body, mut packets, mut bytes) = (Body::Other, 0, 0);
+    if kind == "flower" {
+        if handle == 0 {
+            return None;
+        }
+        let options = find(attributes, OPTIONS).unwrap_or_default();
+        body = flower(options);
+        (packets, bytes) = counts(find(options, ACTS).unwrap_or_default());
+    }
+    Some(TcFilter { place, protocol, kind, body, packets, bytes })
+}
+
+fn flower(options: &[u8]) -> Body {
+    let word = |kind| find(options, kind).and_then(array).map_or(0, u32::from_ne_bytes);
+    let flags = word(FLAGS);
+    if flags & SKIP_SW != 0 {
+        return Body::CardOnly;
+    }
+    let (mut keys, mut unknown, mut acts) = (Keys::default(), None, Some(Vec::new()));
+    for (kind, value) in read(options) {
+        match kind {
+            ACTS => acts = act::parse(value).map(|(acts, _)| acts),
+            FLAGS | IN_HW_COUNT => {}
+            _ if keys.read(kind, value) => {}
+            _ => unknown = Some(kind),
+        }
+    }
+    keys.settle();
+    Body::Flower { keys, unknown, acts, in_hw: flags & IN_HW != 0 }
+}
+
+// TCA_ACT_STATS; of it TCA_STATS_BASIC and TCA_STATS_PKT64.
+const STATS: u16 = 4;
+const BASIC: u16 = 1;
+const PACKETS: u16 = 8;
+
+/// The largest counts among the actions: packets and bytes.
+fn counts(acts: &[u8]) -> (u64, u64) {
+    let of = |act| {
+        let stats = find(act, STATS).unwrap_or_default();
+        let basic = find(stats, BASIC).unwrap_or_default();
+        let bytes = array(basic).map_or(0, u64::from_ne_bytes);
+        let packets = basic.get(8..).and_then(array).map_or(0, u32::from_ne_bytes);
+        let long = find(stats, PACKETS).and_then(array).map(u64::from_ne_bytes);
+        (long.unwrap_or(packets.into()), bytes)
+    };
+    read(acts).map(|(_, act)| of(act)).max().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use netlink::attribute::{nest, put};
+
+    fn message(kind: &str, handle: u32, fill: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
+        let info = 7 << 16 | u32::from(0x0800u16.to_be());
+        let words = [0, 3, handle, 0xffff_fff2, info];
+        let mut bytes: Vec<u8> = words.iter().flat_map(|word: &u32| word.to_ne_bytes()).collect();
+        put(&mut bytes, KIND, format!("{kind}\0").as_bytes());
+        put(&mut bytes, CHAIN, &9u32.to_ne_bytes());
+        nest(&mut bytes, OPTIONS, fill);
+        bytes
+    }
+
+    #[test]
+    fn filters_of_any_kind_are_read() {
+        let drop = |bytes: &mut Vec<u8>| {
+            put(bytes, 8, &[0x08, 0x00]);
+            nest(bytes, ACTS, |bytes| act::write(bytes, &[Act::Drop], [1; 16]));
+        };
+        let read = filter(&message("flower", 1, drop)).unwrap();
+        assert_eq!(read.place, Place { chain: 9, priority: 7, handle: 1 });
+        assert_eq!(read.protocol, 0x0800);
+        let Body::Flower { unknown: None, acts: Some(acts), in_hw: false, .. } = read.body else {
+            panic!("{:?}", read.body)
+        };
+        assert_eq!(acts, [Act::Drop]);
+        assert_eq!(filter(&message("flower", 0, |_| {})), None);
+        assert_eq!(filter(&message("u32", 0, |_| {})).unwrap().body, Body::Other);
+        let skip = |bytes: &mut Vec<u8>| put(bytes, FLAGS, &SKIP_SW.to_ne_bytes());
+        assert_eq!(filter(&message("flower", 1, skip)).unwrap().body, Body::CardOnly);
+        let odd = |bytes: &mut Vec<u8>| put(bytes, 200, &[1]);
+        let read = filter(&message("flower", 1, odd)).unwrap();
+        assert!(matches!(read.body, Body::Flower { unknown: Some(200), .. }));
+    }
+}
