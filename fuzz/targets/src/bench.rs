@@ -92,8 +92,8 @@ impl Bench {
                 Event::MacTableChanged(_)
                 | Event::Solicit { .. }
                 | Event::ResolveNeighbour { .. }
-                | Event::ProtocolChanged
-                | Event::UnderlayChanged => {}
+                | Event::UnderlayChanged
+                | Event::ProtocolChanged => {}
             }
         }
     }
