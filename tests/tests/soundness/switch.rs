@@ -237,6 +237,7 @@ fn effect_texts(effects: &[Effect]) -> Vec<String> {
         }
         Effect::NetFlow { flow, output, .. } => format!("netflow {flow:?} {output:?}"),
         Effect::Mirror(stats) => format!("mirror {:p}", Arc::as_ptr(stats)),
+        Effect::Bond(buckets, bucket) => format!("bond {:p} {bucket}", Arc::as_ptr(buckets)),
         Effect::Learn { macs, vlan, mac, port, gratuitous_arp } => {
             format!("mac {:?} {vlan} {mac:?} {port} {gratuitous_arp}", macs.bridge())
         }
@@ -246,7 +247,7 @@ fn effect_texts(effects: &[Effect]) -> Vec<String> {
             format!("encapsulated {added} [{}]", effect_texts(effects).join(", "))
         }
         Effect::UseNeighbour { device, address, .. } => format!("uses {device} {address}"),
-        Effect::LearnNeighbour { .. } => String::new(),
+        Effect::LearnNeighbour { .. } | Effect::LearnGroups { .. } => String::new(),
         Effect::Solicit { bridge, port, packet } => format!("asks {bridge:?} {port} {packet:?}"),
         Effect::ResolveNeighbour { device, address } => format!("asks {device} {address}"),
     };
