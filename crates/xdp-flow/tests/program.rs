@@ -138,9 +138,9 @@ fn without_acknowledgement_or_heartbeat_all_packets_pass() {
     program.set_deadline(1);
     assert_eq!(verdict(), PASS);
     program.set_deadline(u64::MAX);
-    program.set_refresh(3_600_000_000_000);
+    program.set_refresh(5_000_000_000);
     let outcomes = program.outcomes(0).unwrap();
-    // The first packet in an hour is left to traffic control, and the next is not.
+    // The first packet in five seconds is left to traffic control, and the next is not.
     assert_eq!(run(&program, &udp(&[], 2)).0, PASS);
     assert_eq!(run(&program, &udp(&[], 2)).0, DROP);
     assert_eq!(outcomes[..4], [2, 1, 1, 0]);
@@ -230,5 +230,4 @@ fn the_guard_counts_changes_when_they_begin_and_when_they_end() {
     );
     assert!(changes_by("tc filter del dev lo ingress pref 1") >= 1);
     assert!(changes_by("tc qdisc del dev lo clsact") >= 1);
-    assert!(changes_by("ip link set lo up") >= 1);
 }
