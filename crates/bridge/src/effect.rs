@@ -268,7 +268,8 @@ fn apply_one(effect: &Effect, packets: u64, tcp_flags: u16, used: Millis, events
             }
         }
         Effect::LearnGroups { table, vlan, port, role, messages } => {
-            if packets > 0 && table.learn(*vlan, *port, *role, messages, used) {
+            let is_new = packets > 0 && table.learn(*vlan, *port, *role, messages, used);
+            if is_new {
                 events.send(Event::MacTableChanged(table.bridge()));
             }
         }
