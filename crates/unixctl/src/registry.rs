@@ -77,7 +77,8 @@ type Handler = Rc<dyn Fn(Invocation<'_>, Reply)>;
 
 #[derive(Clone)]
 struct Command {
-    usage: String,
+    /// The words of the command, for `list-commands`; `None` for a command that it leaves out.
+    usage: Option<String>,
     min_args: usize,
     max_args: usize,
     handler: Handler,
@@ -137,9 +138,22 @@ impl Registry {
         max_args: usize,
         handler: impl Fn(Invocation<'_>, Reply) + 'static,
     ) {
-        let command =
-            Command { usage: usage.to_owned(), min_args, max_args, handler: Rc::new(handler) };
+        let command = Command {
+            usage: Some(usage.to_owned()),
+            min_args,
+            max_args,
+            handler: Rc::new(handler),
+        };
         self.commands.borrow_mut().insert(name.to_owned(), command);
+    }
+
+    /// Gives the command `name` an older name too, which `list-commands` leaves out. Without such a
+    /// command nothing changes.
+    pub fn add_alias(&self, alias: &str, name: &str) {
+        let mut commands = self.commands.borrow_mut();
+        if let Some(command) = commands.get(name).cloned() {
+            commands.insert(alias.to_owned(), Command { usage: None, ..command });
+        }
     }
 
     /// The names of all commands, sorted.
@@ -195,7 +209,9 @@ impl Registry {
 fn list(commands: &BTreeMap<String, Command>) -> String {
     let mut out = String::from("The available commands are:\n");
     for (name, command) in commands {
-        out.push_str(&format!("  {name:<23} {}\n", command.usage));
+        if let Some(usage) = &command.usage {
+            out.push_str(&format!("  {name:<23} {usage}\n"));
+        }
     }
     out
 }

@@ -30,25 +30,21 @@ pub(super) fn register(commands: &Commands<'_>) {
         }
         Ok(found.collect())
     });
-    for (name, usage) in [("bond/set-active-member", "port member"), ("bond/set-active-slave", "")]
-    {
-        commands.change(name, usage, 2, 2, |daemon, call| {
-            let (bond, member) = (call.arg(0).unwrap_or_default(), call.arg(1).unwrap_or_default());
-            let is_changed = daemon.switch.set_active_member(bond, member)?;
-            Ok(if is_changed { "done" } else { "no change" }.to_owned())
-        });
-    }
-    for (name, usage, is_enabled) in [
-        ("bond/enable-member", "port member", true),
-        ("bond/disable-member", "port member", false),
-        ("bond/enable-slave", "", true),
-        ("bond/disable-slave", "", false),
-    ] {
-        commands.change(name, usage, 2, 2, move |daemon, call| {
+    commands.change("bond/set-active-member", "port member", 2, 2, |daemon, call| {
+        let (bond, member) = (call.arg(0).unwrap_or_default(), call.arg(1).unwrap_or_default());
+        let is_changed = daemon.switch.set_active_member(bond, member)?;
+        Ok(if is_changed { "done" } else { "no change" }.to_owned())
+    });
+    for (name, is_enabled) in [("bond/enable-member", true), ("bond/disable-member", false)] {
+        commands.change(name, "port member", 2, 2, move |daemon, call| {
             let (bond, member) = (call.arg(0).unwrap_or_default(), call.arg(1).unwrap_or_default());
             daemon.switch.set_member_enabled(bond, member, is_enabled)?;
             Ok(if is_enabled { "enabled" } else { "disabled" }.to_owned())
         });
+    }
+    for command in ["set-active", "enable", "disable"] {
+        let [alias, name] = ["slave", "member"].map(|word| format!("bond/{command}-{word}"));
+        commands.registry.add_alias(&alias, &name);
     }
     commands.change("bond/migrate", "port hash member", 3, 3, |daemon, call| {
         let [bond, hash, member] = [0, 1, 2].map(|at| call.arg(at).unwrap_or_default());
