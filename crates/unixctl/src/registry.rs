@@ -232,8 +232,10 @@ mod tests {
         let registry = Registry::new("ovs-vswitchd (Open vSwitch) 3.1.0");
         registry.add("fdb/show", "bridge", 1, 1, |call| Ok(call.arg(0).unwrap().to_owned()));
         registry.add("dpctl/ct-disable-tcp-seq-chk", "[dp]", 0, 1, |_| Ok(String::new()));
+        registry.add_alias("fdb/list", "fdb/show"); // not listed
         assert_eq!(call(&registry, "version", &[]).unwrap(), "ovs-vswitchd (Open vSwitch) 3.1.0");
         assert_eq!(call(&registry, "fdb/show", &["br0"]).unwrap(), "br0");
+        assert_eq!(call(&registry, "fdb/list", &["br0"]).unwrap(), "br0");
         assert_eq!(
             call(&registry, "list-commands", &[]).unwrap(),
             "The available commands are:\n\
