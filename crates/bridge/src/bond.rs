@@ -275,9 +275,6 @@ impl Bond {
             self.buckets.disable(member.number);
             self.is_changed = true;
             self.must_announce |= member.is_enabled;
-            if self.active == Some(member.number) {
-                self.active = None;
-            }
         }
         let mut kept = kept;
         for link in links {

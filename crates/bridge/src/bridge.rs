@@ -219,16 +219,14 @@ impl Bridge {
     /// descriptions of the ports that changed.
     pub(crate) fn update_allowed(&mut self) -> Vec<PortDesc> {
         let mut changed = Vec::new();
-        let of: HashMap<PortNo, bool> = self
-            .ports
-            .values()
-            .map(|p| {
-                let aggregate = self.aggregate_of(&p.name);
-                (p.number, aggregate.is_none_or(|aggregate| aggregate.may_enable(p.number)))
-            })
-            .collect();
+        let mut of: HashMap<&str, &Aggregate> = HashMap::new();
+        for bundle in &self.bundles {
+            if let Some(aggregate) = self.aggregates.get(&bundle.settings.name) {
+                of.extend(bundle.interfaces.iter().map(|name| (name.as_str(), &**aggregate)));
+            }
+        }
         for port in self.ports.values_mut() {
-            let is_allowed = of.get(&port.number).copied().unwrap_or(true);
+            let is_allowed = of.get(&*port.name).is_none_or(|a| a.may_enable(port.number));
             if port.is_allowed != is_allowed {
                 changed.push(port.desc());
                 port.is_allowed = is_allowed;

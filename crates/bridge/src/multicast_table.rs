@@ -36,6 +36,10 @@ const DEFAULT_AGEING: u32 = 300;
 /// Seconds after a query for which its port leads to a router.
 const ROUTER_AGEING: i64 = 180;
 
+/// Most ports of routers, each in one VLAN. Further ones are not learned: senders on a trunk choose the
+/// VLAN.
+const MOST_ROUTERS: usize = 4096;
+
 type GroupId = (u16, Ipv6Addr);
 
 /// One line of `mdb/show`.
@@ -115,16 +119,16 @@ impl Inner {
         }
     }
 
+    fn is_router(&self, vlan: u16, port: PortNo) -> bool {
+        self.routers.iter().any(|(p, v, _)| (*p, *v) == (port, vlan))
+    }
+
     fn oldest(&self) -> Option<GroupId> {
         self.by_turn.values().next().copied()
     }
 
-    /// Returns true when the members changed.
-    fn join(&mut self, id: GroupId, port: PortNo, role: SnoopingRole, now: i64) -> bool {
-        // The port gets all packets already.
-        if role.floods || self.routers.iter().any(|(p, v, _)| (*p, *v) == (port, id.0)) {
-            return false;
-        }
+    /// Returns true when the members changed. The port is one that does not get all packets anyway.
+    fn join(&mut self, id: GroupId, port: PortNo, now: i64) -> bool {
         if !self.groups.contains_key(&id) {
             while self.groups.len() >= self.settings.capacity {
                 let Some(victim) = self.oldest() else { break };
@@ -169,6 +173,9 @@ impl Inner {
         let before = self.routers.len();
         self.routers.retain(|(p, v, _)| (*p, *v) != (port, vlan));
         let is_new = self.routers.len() == before;
+        if is_new && before >= MOST_ROUTERS {
+            return false;
+        }
         self.routers.push((port, vlan, now + ROUTER_AGEING));
         is_new
     }
@@ -220,10 +227,12 @@ impl MulticastTable {
     ) -> bool {
         let now = second(now);
         let mut inner = self.lock();
+        let gets_all = role.floods || inner.is_router(vlan, port);
         let mut changed = false;
         for message in messages {
             changed |= match message {
-                Membership::Join(group) => inner.join((vlan, *group), port, role, now),
+                Membership::Join(_) if gets_all => false,
+                Membership::Join(group) => inner.join((vlan, *group), port, now),
                 Membership::Leave(group) => inner.leave(&(vlan, *group), port, role),
                 Membership::Query => inner.query(vlan, port, role, now),
             };
@@ -240,7 +249,7 @@ impl MulticastTable {
         messages: &[Membership],
     ) -> usize {
         let inner = self.lock();
-        let is_router = inner.routers.iter().any(|(p, v, _)| (*p, *v) == (port, vlan));
+        let is_router = inner.is_router(vlan, port);
         let is_new = |message: &&Membership| match message {
             Membership::Join(group) => {
                 !role.floods && !is_router && !inner.groups.contains_key(&(vlan, *group))
@@ -396,6 +405,20 @@ mod tests {
         assert_eq!(t.members(7, group(1)), Some(vec![P2]));
         assert!(t.flush() && !t.flush());
         assert_eq!(t.members(7, group(1)), None);
+    }
+
+    #[test]
+    fn routers_have_a_limit() {
+        let t = table();
+        let queries = |vlan: usize| {
+            let [vlan, port] = [vlan % 4094, vlan / 4094].map(|n| u16::try_from(n).unwrap());
+            t.learn(vlan, PortNo(port.into()), PLAIN, &[Membership::Query], Millis(0))
+        };
+        assert!((0..MOST_ROUTERS).all(queries));
+        assert!(!queries(MOST_ROUTERS));
+        assert_eq!(t.routers().len(), MOST_ROUTERS);
+        assert!(!queries(0), "one of them asks again");
+        assert_eq!(t.routers().len(), MOST_ROUTERS);
     }
 
     #[test]

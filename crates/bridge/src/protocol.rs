@@ -80,6 +80,8 @@ pub struct Protocols {
     rung: Condvar,
     /// A machine has changed since the last [`Protocols::take_changed`].
     is_changed: AtomicBool,
+    /// A thread runs the machines.
+    has_thread: AtomicBool,
 }
 
 /// Reasons for the thread to end its sleep.
@@ -117,9 +119,9 @@ impl Protocols {
         self.is_changed.swap(false, Ordering::AcqRel)
     }
 
-    /// Makes the next [`Protocols::take_changed`] return true.
-    pub(crate) fn mark_changed(&self) {
-        self.is_changed.store(true, Ordering::Release);
+    /// Makes the next [`Protocols::take_changed`] return true. Returns true if it would have anyway.
+    pub(crate) fn mark_changed(&self) -> bool {
+        self.is_changed.swap(true, Ordering::AcqRel)
     }
 
     fn take_due(&self) -> bool {
@@ -156,22 +158,27 @@ impl SlowPath {
         for claim in claims {
             if claim.protocol.receive(claim.port, packet, now) {
                 self.protocols.wake();
-                // Without a thread the control thread runs the machine.
-                self.protocol_changed();
+                if !self.protocols.has_thread.load(Ordering::Relaxed) {
+                    self.protocol_changed(); // the control thread runs the machine
+                }
             }
         }
     }
 
+    /// Wakes the control thread, unless a change waits for it already: a peer that sends changes
+    /// without end fills no queue. An event without room is no loss, since the control thread looks
+    /// for changes after the events that took the room.
     fn protocol_changed(&self) {
-        self.protocols.mark_changed();
-        self.events.send(Event::ProtocolChanged);
+        if !self.protocols.mark_changed() {
+            self.events.send(Event::ProtocolChanged);
+        }
     }
 
     /// Runs the machines of control protocols, and sends their frames. Returns the time of the next
     /// call; `None` when only an event makes one due.
     pub fn run_protocols(&self) -> Option<Millis> {
         let mut next = None;
-        for _ in 0..MOST_ROUNDS {
+        for round in 1..=MOST_ROUNDS {
             let machines = self.protocols.all();
             let snapshot = self.published.newest();
             let now = self.clock.now();
@@ -186,7 +193,8 @@ impl SlowPath {
                     self.protocol_changed();
                 }
             }
-            if !self.protocols.take_due() {
+            // What is due after the last round stays due, and ends the next sleep.
+            if round == MOST_ROUNDS || !self.protocols.take_due() {
                 break;
             }
         }
@@ -238,6 +246,7 @@ impl ProtocolThread {
     /// Fails when the thread cannot be started.
     pub(crate) fn start(slow: Arc<SlowPath>) -> std::io::Result<ProtocolThread> {
         let worker = Arc::clone(&slow);
+        slow.protocols.has_thread.store(true, Ordering::Relaxed);
         let thread =
             std::thread::Builder::new().name("protocols1".to_owned()).spawn(move || {
                 loop {

@@ -103,7 +103,7 @@ impl World {
             protocols: Arc::from([]),
             mac: [2, 0, 0, 0, 0, number as u8],
             mtu: 1500,
-            ifindex: 100 + number,
+            ifindex: number.wrapping_add(100),
             queue_dscp: Arc::default(),
             virtual_stats: Arc::default(),
         };

@@ -73,19 +73,19 @@ pub enum Freshness {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Counts {
     /// LACPDUs sent.
-    pub sent: u32,
+    pub sent: u64,
     /// Frames received, of any kind.
-    pub received: u32,
+    pub received: u64,
     /// Frames received that are neither LACPDUs nor marker PDUs.
-    pub bad: u32,
+    pub bad: u64,
     /// Marker PDUs received.
-    pub markers: u32,
+    pub markers: u64,
     /// Times at which the partner's information expired.
-    pub expired: u32,
+    pub expired: u64,
     /// Times at which the partner was given up.
-    pub defaulted: u32,
+    pub defaulted: u64,
     /// Changes of the link's carrier.
-    pub carrier_changes: u32,
+    pub carrier_changes: u64,
 }
 
 /// State of a member, for texts.
@@ -201,7 +201,7 @@ impl Lacp {
             if is_active || member.freshness == Freshness::Current {
                 member.expire(now);
             }
-            member.counts.carrier_changes += u32::from(member.has_carrier != has_carrier);
+            member.counts.carrier_changes += u64::from(member.has_carrier != has_carrier);
         }
         member.has_carrier = has_carrier;
     }

@@ -21,6 +21,8 @@ scenarios! {
     slb_commands: r#"
         vsctl add-bond br0 bond0 q1 q2 bond_mode=balance-slb other_config:bond-hash-basis=7 bond_updelay=200 bond_downdelay=100 -- set interface q1 type=dummy -- set interface q2 type=dummy
         appctl time/warp 2000 100
+        # Open vSwitch's first choice differs from run to run.
+        appctl bond/set-active-member bond0 q1 | grep -v -e done -e 'no change'
         appctl bond/set-active-member bond0 q2
         appctl bond/set-active-member bond0 q2
         appctl bond/set-active-member bond0 q9

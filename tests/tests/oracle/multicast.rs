@@ -27,6 +27,15 @@ scenarios! {
         appctl mdb/flush
         appctl mdb/flush br7
     "#;
+    members_go_when_a_port_changes_its_vlan: r#"
+        vsctl set bridge br0 mcast_snooping_enable=true -- set port p1 tag=10 -- set port p3 tag=10
+        ofctl add-flow br0 actions=NORMAL
+        receive p1 01005e37373750540000000108004500001c00000000010298710a000001e03737371600d290e0373737
+        receive p3 01005e00000150540000000308004500001c000000000102cfdc0a000003e00000011100eeff00000000
+        appctl mdb/show br0
+        vsctl set port p1 tag=20 -- set port p3 tag=20
+        appctl mdb/show br0
+    "#;
     reports_of_version_three: r#"
         vsctl set bridge br0 mcast_snooping_enable=true
         ofctl add-flow br0 actions=NORMAL

@@ -194,6 +194,9 @@ impl Context<'_> {
             Some((i, _)) if matches!(input, Input::Bundle(own, _) if *own == i) => {
                 self.report(Kind::Detail, || texts.is_input.to_string());
             }
+            Some((i, bundle)) if !vlans.included_in(bundle) || bridge.mirrors.reserves(i) => {
+                self.report(Kind::Detail, || "mcast port is on another vlan, dropping".to_string());
+            }
             Some((i, bundle)) => {
                 self.report(Kind::Detail, || texts.forwarding.to_string());
                 if !sent.contains(&i) {

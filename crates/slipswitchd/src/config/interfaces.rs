@@ -554,6 +554,9 @@ pub(super) fn bundles(switch: &mut Switch, index: BridgeIndex, wanted: &DesiredB
     bridge.bundles = bundles;
     for port in changed {
         bridge.macs.flush_port(port);
+        if let Some(multicast) = &bridge.multicast {
+            multicast.flush_port(port);
+        }
     }
     for bond in wanted.ports.values().filter(|port| port.is_bond()) {
         if let Some(mac) = bond.active {
