@@ -83,6 +83,7 @@ fn uninstalling_leaves_nothing_of_what_installing_put_there() {
     assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
     let expected = [
         "usr/bin/slipswitch",
+        "usr/lib/systemd/system/slipswitch-xdp-flow@.service",
         "usr/lib/systemd/system/slipswitchd.service",
         "usr/sbin/slipswitchd",
         "usr/share/man/man1/slipswitch.1",

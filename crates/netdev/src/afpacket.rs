@@ -33,7 +33,7 @@ use std::io;
 use std::mem;
 use std::os::fd::{AsFd, AsRawFd};
 use std::ptr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Maximum number of frames in one system call.
 pub(crate) const BATCH: usize = 32;
@@ -73,7 +73,8 @@ struct PacketSender {
     /// Sends packets of priority 0.
     socket: Arc<PacketSocket>,
     index: u32,
-    others: Mutex<PrioritySocket>,
+    /// Idle sockets for packets of other priorities. There are as many as threads have sent at once.
+    others: Mutex<Vec<PrioritySocket>>,
 }
 
 /// A socket for packets of other priorities. The kernel gives its packets the priority of the socket.
@@ -116,12 +117,26 @@ impl PacketSender {
             packets.chunks(BATCH).for_each(|batch| self.send_batch(&self.socket, batch, report));
             return;
         }
-        let mut others = self.others.lock().unwrap_or_else(PoisonError::into_inner);
-        match others.with(priority, self.index) {
+        let mut other = self.take_idle(priority);
+        match other.with(priority, self.index) {
             Ok(socket) => {
                 packets.chunks(BATCH).for_each(|batch| self.send_batch(socket, batch, report));
+                self.idle().push(other);
             }
             Err(error) => packets.iter().for_each(|_| report.count_error(&error)),
+        }
+    }
+
+    fn idle(&self) -> MutexGuard<'_, Vec<PrioritySocket>> {
+        self.others.lock().unwrap_or_else(PoisonError::into_inner) // whole after each operation
+    }
+
+    /// Takes an idle socket, if possible one that has the priority.
+    fn take_idle(&self, priority: u32) -> PrioritySocket {
+        let mut idle = self.idle();
+        match idle.iter().position(|one| one.priority == priority) {
+            Some(at) => idle.swap_remove(at),
+            None => idle.pop().unwrap_or_default(),
         }
     }
 

@@ -326,7 +326,8 @@ impl Device for KernelDevice {
 
     fn set_qos(&self, qos: Option<&QosRequest>) -> io::Result<Vec<String>> {
         let policer = qos.filter(|request| request.kind == EGRESS_POLICER).map(EgressLimit::of);
-        self.egress.set(policer.as_ref().map(|(limit, _)| *limit));
+        self.egress.set(None);
+        self.own_qos().policer = None;
         let qos = qos.filter(|_| policer.is_none());
         let mut complaints = Vec::new();
         if self.kind != Kind::AfXdp {
@@ -344,6 +345,7 @@ impl Device for KernelDevice {
             return Err(io::Error::new(io::ErrorKind::Unsupported, text));
         }
         let (limit, more) = policer.unzip();
+        self.egress.set(limit);
         self.own_qos().policer = limit;
         complaints.extend(more.into_iter().flatten());
         Ok(complaints)

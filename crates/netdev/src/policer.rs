@@ -53,31 +53,33 @@ pub(crate) struct EgressLimit {
 struct Bucket {
     per_second: u64,
     burst: u64,
-    /// Tokens times 10^9, so short intervals are not rounded to zero.
-    level: u128,
+    /// Tokens times 10^9, so short intervals are not rounded to zero. Below zero: a packet has taken
+    /// tokens in advance.
+    level: i128,
     /// Nanoseconds since the start of the policer.
     filled_at: u64,
 }
 
-const SCALE: u128 = 1_000_000_000;
+const SCALE: i128 = 1_000_000_000;
 
 impl Bucket {
     /// Returns a full bucket.
     fn new(per_second: u64, burst: u64, now_ns: u64) -> Bucket {
-        Bucket { per_second, burst, level: u128::from(burst) * SCALE, filled_at: now_ns }
+        Bucket { per_second, burst, level: i128::from(burst) * SCALE, filled_at: now_ns }
     }
 
     /// Fills the bucket up to now, and returns true when it has `cost` tokens.
     fn has(&mut self, now_ns: u64, cost: u64) -> bool {
         let passed = now_ns.saturating_sub(self.filled_at);
         self.filled_at = now_ns.max(self.filled_at);
-        let gained = u128::from(passed) * u128::from(self.per_second);
-        self.level = (self.level + gained).min(u128::from(self.burst) * SCALE);
-        self.level >= u128::from(cost) * SCALE
+        let gained = i128::from(passed).saturating_mul(i128::from(self.per_second));
+        let full = i128::from(self.burst) * SCALE;
+        self.level = self.level.saturating_add(gained).min(full);
+        self.level >= i128::from(cost) * SCALE
     }
 
     fn take(&mut self, cost: u64) {
-        self.level = self.level.saturating_sub(u128::from(cost) * SCALE);
+        self.level -= i128::from(cost) * SCALE;
     }
 }
 
@@ -234,7 +236,10 @@ impl Sender for PolicedSender {
             let mut bucket = self.policer.bucket.lock().unwrap_or_else(PoisonError::into_inner);
             let admit = |p: &Packet| {
                 let cost = p.len().saturating_sub(ETHERNET) as u64;
-                let is_admitted = bucket.has(now, cost);
+                // A segmentation packet may be larger than any bucket that suits its segments: a
+                // full bucket admits it, and those after it wait until it is paid for.
+                let need = if segments(p) > 1 { cost.min(bucket.burst) } else { cost };
+                let is_admitted = bucket.has(now, need);
                 if is_admitted {
                     bucket.take(cost);
                 }
@@ -323,6 +328,18 @@ mod tests {
         fn send(&self, packets: &[Packet]) -> SendReport {
             SendReport { sent: packets.len() as u64, ..SendReport::default() }
         }
+    }
+
+    #[test]
+    fn a_segmentation_packet_passes_a_small_full_bucket_and_is_paid_for() {
+        let policer = Arc::new(EgressPolicer::default());
+        policer.set(Some(EgressLimit { rate: 1, burst: 2_048 }));
+        let sender = policer.limit(Arc::new(Sink));
+        let mut large = Packet::from_slice(&[0; 60_000]);
+        large.offload.gso = Some((Gso::TcpV4, 1_448, 54));
+        let small = Packet::from_slice(&[0; 60]);
+        let report = sender.send(&[large.clone(), small, large]);
+        assert_eq!((report.sent, report.dropped_policed), (1, 2));
     }
 
     #[test]

@@ -238,11 +238,8 @@ impl InterfaceQos {
 
     /// Removes the discipline of this or an earlier daemon.
     fn remove(&mut self, tc: &TrafficControl<'_>) -> io::Result<()> {
-        let is_there = match self.is_examined {
-            true => self.plan.is_some(),
-            false => tc.root()?.is_some(),
-        };
-        if is_there {
+        // Another program may have replaced the root since.
+        if (!self.is_examined || self.plan.is_some()) && tc.root()?.is_some() {
             tc.delete_root()?;
         }
         (self.is_examined, self.plan) = (true, None);
@@ -253,11 +250,11 @@ impl InterfaceQos {
     fn install(&mut self, tc: &TrafficControl<'_>, plan: Plan, link: LinkLimits) -> io::Result<()> {
         let Plan { discipline, queues } = &plan;
         let kind = discipline.kernel_kind();
-        let is_same = match (&self.plan, discipline.class_limit()) {
+        let is_same = match discipline.class_limit() {
             // A discipline without classes is made again: it has no other state.
-            (_, None) => false,
-            (Some(before), Some(_)) => before.discipline.kernel_kind() == kind,
-            (None, Some(_)) => tc.root()?.as_deref() == Some(kind),
+            None => false,
+            // Another program may have replaced the root since.
+            Some(_) => tc.root()?.as_deref() == Some(kind),
         };
         self.is_examined = true;
         if !is_same {

@@ -889,6 +889,19 @@ fn htb_is_made_changed_adopted_and_removed() {
         let port = opened(&spec("p", Kind::System));
         port.device.set_qos(None).expect("removed");
         assert!(!tc("qdisc show dev p").contains("htb"));
+
+        // Neither does a root of another program go that has replaced the daemon's, or whose child
+        // has the daemon's handle.
+        port.device.set_qos(Some(&htb("20000000", &[]))).expect("set");
+        tc("qdisc replace dev p root handle 6: htb");
+        tc("class add dev p parent 6: classid 6:1 htb rate 1mbit");
+        tc("qdisc add dev p parent 6:1 handle 1: tbf rate 1mbit burst 10k latency 5ms");
+        port.device.set_qos(None).expect("nothing to do");
+        assert!(tc("qdisc show dev p").contains("htb 6: root"));
+        drop(port);
+        let port = opened(&spec("p", Kind::System));
+        port.device.set_qos(None).expect("nothing to do");
+        assert!(tc("qdisc show dev p").contains("htb 6: root"));
     });
 }
 

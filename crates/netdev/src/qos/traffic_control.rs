@@ -98,11 +98,12 @@ impl TrafficControl<'_> {
         self.client.request(request, |_, _| {})
     }
 
-    /// Returns the kind of the discipline `1:0`; `None` when there is none.
+    /// Returns the kind of the root discipline if that is `1:0`; `None` if it is another.
     pub(super) fn root(&self) -> io::Result<Option<String>> {
         let mut found = None;
         // Before Linux 6.13 the answer comes by the echo alone.
-        let request = self.request(RTM_GETQDISC, NLM_F_ECHO, HANDLE, 0);
+        // A child of another program's root may have the handle, so the root is asked for.
+        let request = self.request(RTM_GETQDISC, NLM_F_ECHO, HANDLE, ROOT);
         let answer = self.client.request(request, |kind, payload| {
             if kind == RTM_NEWQDISC {
                 let bytes = payload.get(TCMSG..).unwrap_or_default();
@@ -111,7 +112,10 @@ impl TrafficControl<'_> {
         });
         match answer {
             Ok(()) => Ok(found),
-            Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(None),
+            // The kernel answers EINVAL where the root has another handle.
+            Err(error) if matches!(error.raw_os_error(), Some(libc::ENOENT | libc::EINVAL)) => {
+                Ok(None)
+            }
             Err(error) => Err(error),
         }
     }

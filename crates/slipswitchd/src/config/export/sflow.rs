@@ -142,12 +142,15 @@ fn address_of(underlay: &Underlay, device: &str) -> Option<IpAddr> {
 
 impl RunningSflow {
     pub(super) fn run(&mut self, bridge: &Bridge, now: Millis) {
-        if self.settings.polling_seconds > 0 && now >= self.next {
-            let ports = bridge.ports.values().filter(|port| port.status.ifindex.is_some());
-            let interfaces: Vec<Interface> = ports.map(|port| interface(bridge, port)).collect();
-            self.agent.poll(&interfaces, now);
+        if now >= self.next {
+            self.next = now + INTERVAL_MS;
+            if self.settings.polling_seconds > 0 {
+                let ports = bridge.ports.values().filter(|port| port.status.ifindex.is_some());
+                let interfaces: Vec<Interface> =
+                    ports.map(|port| interface(bridge, port)).collect();
+                self.agent.poll(&interfaces, now);
+            }
         }
-        self.next = now + INTERVAL_MS;
         for datagram in self.agent.take(now) {
             self.collectors.send(&datagram);
         }
