@@ -193,7 +193,7 @@ impl SlowPath {
                     self.protocol_changed();
                 }
             }
-            // What is due after the last round stays due, and ends the next sleep.
+            // Work that is due after the last round stays due, and ends the next sleep.
             if round == MOST_ROUNDS || !self.protocols.take_due() {
                 break;
             }
