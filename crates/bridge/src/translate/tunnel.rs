@@ -627,9 +627,9 @@ impl<'a> Context<'a> {
         Some(Path { exit, source, next_hop, mtu })
     }
 
-    /// Asks for the Ethernet address of the next hop. The kernel asks as well where the bridge has the
-    /// host's address: the flow that takes answers to the host may run in the kernel, so that no packet
-    /// thread sees them.
+    /// Asks for the Ethernet address of the next hop. The kernel asks as well for a supposed one where
+    /// the bridge has the host's address: the flow that takes answers to the host may have been adopted
+    /// and run in the kernel, so that no packet thread sees them.
     fn solicit(&mut self, underlay: &Underlay, found: &Found, hop: IpAddr, exit: Exit<'_>) {
         let shown = address_text(hop);
         let (bridge_index, bridge, port) = match exit {
@@ -658,8 +658,10 @@ impl<'a> Context<'a> {
                 packet: Arc::new(packet),
             });
         }
-        let device: Arc<str> = Arc::from(exit.device());
-        self.effect(|| Effect::ResolveNeighbour { device, address: hop });
+        if underlay.is_supposed(exit.neighbours(), hop) {
+            let device: Arc<str> = Arc::from(exit.device());
+            self.effect(|| Effect::ResolveNeighbour { device, address: hop });
+        }
     }
 
     /// Returns the header to push.
