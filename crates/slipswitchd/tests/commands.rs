@@ -244,8 +244,9 @@ fn features_are_listed_and_logged_from_one_table() {
         let verb = if value(name) == "Yes" { "supports" } else { "does not support" };
         assert!(said(&format!("Datapath {verb} {text}")), "{name}: {log}");
     }
-    let start =
-        log.find("|vswitchd|INFO|ovs-vswitchd (Open vSwitch) 3.1.0\n").expect("the start line");
+    let start = log
+        .find("|vswitchd|INFO|ovs-vswitchd (Open vSwitch) 3.1.0, Slipswitch ")
+        .expect("the start line");
     assert!(start < log.find("|ofproto_dpif|").unwrap());
     // Once for the datapath, not for each bridge.
     rig.run("ovs-vsctl", &["--timeout=10", "add-br", "br1"]);
