@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! [`TrafficControl`] by rtnetlink.
 
-use crate::filter::{Filter, Hook, Place, Shown};
+use crate::filter::{FIXED, Filter, Hook, KIND, Place, Shown, tcmsg};
 use crate::kernel::{Existing, Facts, IngressQdisc, TrafficControl};
 use netdev::ethtool::Ethtool;
 use netdev::{NetlinkProtocol, Offload, open_netlink};
@@ -22,10 +22,7 @@ const RTM_GETTFILTER: u16 = 46;
 const LINK_FIXED: usize = 16;
 /// `IFLA_PHYS_SWITCH_ID`
 const SWITCH_ID: u16 = 36;
-/// Bytes of `struct tcmsg`.
-const FIXED: usize = 20;
-/// `TCA_KIND` and `TCA_INGRESS_BLOCK`.
-const KIND: u16 = 1;
+/// `TCA_INGRESS_BLOCK`
 const INGRESS_BLOCK: u16 = 13;
 /// `TC_H_INGRESS`, which is `TC_H_CLSACT`, too.
 const INGRESS: u32 = 0xffff_fff1;
@@ -84,8 +81,9 @@ impl Client {
     }
 }
 
-/// Reads a message about a qdisc. `None` for one at another place.
-fn ingress_qdisc(message: &[u8]) -> Option<(u32, IngressQdisc)> {
+/// Reads a message about a qdisc: the device, and its qdisc at the ingress. `None` for one at another
+/// place.
+pub fn ingress_qdisc(message: &[u8]) -> Option<(u32, IngressQdisc)> {
     let (fixed, attributes) = message.split_at_checked(FIXED)?;
     let word = |at: usize| fixed.get(at..).and_then(array).map(u32::from_ne_bytes);
     let kind = text(find(attributes, KIND)?);
@@ -99,8 +97,7 @@ fn ingress_qdisc(message: &[u8]) -> Option<(u32, IngressQdisc)> {
 
 /// Returns the request about the qdisc `clsact` of a device.
 fn clsact(kind: u16, flags: u16, ifindex: u32) -> Request {
-    let words = [0, ifindex, INGRESS_HANDLE, INGRESS, 0];
-    let fixed: Vec<u8> = words.iter().flat_map(|word: &u32| word.to_ne_bytes()).collect();
+    let fixed = tcmsg([0, ifindex, INGRESS_HANDLE, INGRESS, 0]);
     Request::new(kind, flags, &fixed).attribute(KIND, b"clsact\0")
 }
 

@@ -6,18 +6,27 @@ use crate::keys::Keys;
 use netlink::attribute::{array, find, nest, put, read};
 
 /// Bytes of `struct tcmsg`.
-const FIXED: usize = 20;
-/// `TCA_KIND`, `TCA_OPTIONS` and `TCA_CHAIN`.
-const KIND: u16 = 1;
-const OPTIONS: u16 = 2;
-const CHAIN: u16 = 11;
-/// `TCA_FLOWER_ACT`, `TCA_FLOWER_FLAGS` and `TCA_FLOWER_IN_HW_COUNT`.
-const ACTS: u16 = 3;
-const FLAGS: u16 = 22;
-const IN_HW_COUNT: u16 = 86;
+pub const FIXED: usize = 20;
+/// `TCA_KIND`
+pub const KIND: u16 = 1;
+/// `TCA_OPTIONS`
+pub const OPTIONS: u16 = 2;
+/// `TCA_CHAIN`
+pub const CHAIN: u16 = 11;
+/// `TCA_FLOWER_ACT`
+pub const ACTS: u16 = 3;
+/// `TCA_FLOWER_FLAGS`
+pub const FLAGS: u16 = 22;
+/// `TCA_FLOWER_IN_HW_COUNT`
+pub const IN_HW_COUNT: u16 = 86;
 /// `TCA_ACT_STATS`
 const STATS: u16 = 4;
 const NAME: &[u8] = b"flower\0";
+
+/// Returns a `struct tcmsg`: family, interface, handle, parent and info.
+pub fn tcmsg(words: [u32; FIXED / 4]) -> Vec<u8> {
+    words.iter().flat_map(|word| word.to_ne_bytes()).collect()
+}
 
 /// The filters of a device that packets meet (`TC_H_MAKE(TC_H_CLSACT, TC_H_MIN_...)`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -33,11 +42,11 @@ impl Hook {
 
     /// Returns the fixed part of a request for all filters there (`struct tcmsg`).
     pub(crate) fn fixed(self, ifindex: u32) -> Vec<u8> {
-        let words = [0, ifindex, 0, self.parent(), 0];
-        words.iter().flat_map(|word: &u32| word.to_ne_bytes()).collect()
+        tcmsg([0, ifindex, 0, self.parent(), 0])
     }
 
-    fn parent(self) -> u32 {
+    /// Returns the parent of the filters there.
+    pub fn parent(self) -> u32 {
         match self {
             Hook::Ingress => 0xffff_fff2,
             Hook::Egress => 0xffff_fff3,
@@ -75,9 +84,12 @@ pub enum Policy {
 }
 
 /// Bits of `TCA_CLS_FLAGS_*`.
-mod flag {
+pub mod flag {
+    /// The filter is not for cards.
     pub const SKIP_HW: u32 = 1;
+    /// The filter is for cards only.
     pub const SKIP_SW: u32 = 2;
+    /// A card has the filter.
     pub const IN_HW: u32 = 4;
     /// The driver's words come also with a filter that is accepted.
     pub const VERBOSE: u32 = 16;
@@ -122,8 +134,7 @@ impl Place {
     /// `struct tcmsg`
     fn fixed(&self) -> Vec<u8> {
         let info = u32::from(self.priority) << 16 | u32::from(self.protocol.to_be());
-        let words = [0, self.ifindex, self.handle, self.hook.parent(), info];
-        words.iter().flat_map(|word: &u32| word.to_ne_bytes()).collect()
+        tcmsg([0, self.ifindex, self.handle, self.hook.parent(), info])
     }
 
     /// The fixed part and the attributes of RTM_DELTFILTER and RTM_GETTFILTER.
@@ -234,8 +245,8 @@ const BASIC: u16 = 1;
 const BASIC_HW: u16 = 7;
 const PACKETS: u16 = 8;
 
-/// The largest counts among the actions.
-fn counts(acts: &[u8]) -> Counts {
+/// Returns the largest counts among the actions in the attribute [`ACTS`].
+pub fn counts(acts: &[u8]) -> Counts {
     let mut most = Counts::default();
     for (_, act) in read(acts) {
         let mut counts = Counts::default();

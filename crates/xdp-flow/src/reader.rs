@@ -1,49 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Qdiscs and filters of any program, as the kernel's messages describe them
+//! Filters of any program, as the kernel's messages describe them
 //! (include/uapi/linux/rtnetlink.h, pkt_cls.h).
 
 use datapath_tc::act::{self, Act};
+use datapath_tc::filter::{ACTS, CHAIN, FIXED, FLAGS, IN_HW_COUNT, KIND, OPTIONS, counts, flag};
 use datapath_tc::keys::Keys;
 use netlink::attribute::{array, find, read};
 use netlink::message::text;
-
-/// Bytes of `struct tcmsg`.
-pub const FIXED: usize = 20;
-// TCA_*
-const KIND: u16 = 1;
-const OPTIONS: u16 = 2;
-const CHAIN: u16 = 11;
-const INGRESS_BLOCK: u16 = 13;
-// TCA_FLOWER_*
-const ACTS: u16 = 3;
-const FLAGS: u16 = 22;
-const IN_HW_COUNT: u16 = 86;
-// TCA_CLS_FLAGS_*
-const SKIP_SW: u32 = 2;
-const IN_HW: u32 = 4;
-/// `TC_H_INGRESS`, which is `TC_H_CLSACT`, too.
-const INGRESS: u32 = 0xffff_fff1;
-
-/// The qdisc at a device's ingress.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ingress {
-    /// The device.
-    pub ifindex: u32,
-    /// The block of filters that it shares with other devices; 0 for its own.
-    pub block: u32,
-}
-
-/// Reads a message about a qdisc. `None` for one at another place.
-pub fn ingress(message: &[u8]) -> Option<Ingress> {
-    let (fixed, attributes) = message.split_at_checked(FIXED)?;
-    let word = |at: usize| fixed.get(at..).and_then(array).map(u32::from_ne_bytes);
-    let kind = text(find(attributes, KIND)?);
-    if word(12)? != INGRESS || !["clsact", "ingress"].contains(&&*kind) {
-        return None;
-    }
-    let block = find(attributes, INGRESS_BLOCK).and_then(array).map_or(0, u32::from_ne_bytes);
-    Some(Ingress { ifindex: word(4)?, block })
-}
 
 /// The numbers that distinguish a filter from the others of its block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -110,7 +73,8 @@ pub fn filter(message: &[u8]) -> Option<TcFilter> {
         }
         let options = find(attributes, OPTIONS).unwrap_or_default();
         body = flower(options);
-        (packets, bytes) = counts(find(options, ACTS).unwrap_or_default());
+        let counts = counts(find(options, ACTS).unwrap_or_default());
+        (packets, bytes) = (counts.packets, counts.bytes);
     }
     Some(TcFilter { place, protocol, kind, body, packets, bytes })
 }
@@ -118,7 +82,7 @@ pub fn filter(message: &[u8]) -> Option<TcFilter> {
 fn flower(options: &[u8]) -> Body {
     let word = |kind| find(options, kind).and_then(array).map_or(0, u32::from_ne_bytes);
     let flags = word(FLAGS);
-    if flags & SKIP_SW != 0 {
+    if flags & flag::SKIP_SW != 0 {
         return Body::CardOnly;
     }
     let (mut keys, mut unknown, mut acts) = (Keys::default(), None, Some(Vec::new()));
@@ -131,25 +95,7 @@ fn flower(options: &[u8]) -> Body {
         }
     }
     keys.settle();
-    Body::Flower { keys, unknown, acts, in_hw: flags & IN_HW != 0 }
-}
-
-// TCA_ACT_STATS; of it TCA_STATS_BASIC and TCA_STATS_PKT64.
-const STATS: u16 = 4;
-const BASIC: u16 = 1;
-const PACKETS: u16 = 8;
-
-/// The largest counts among the actions: packets and bytes.
-fn counts(acts: &[u8]) -> (u64, u64) {
-    let of = |act| {
-        let stats = find(act, STATS).unwrap_or_default();
-        let basic = find(stats, BASIC).unwrap_or_default();
-        let bytes = array(basic).map_or(0, u64::from_ne_bytes);
-        let packets = basic.get(8..).and_then(array).map_or(0, u32::from_ne_bytes);
-        let long = find(stats, PACKETS).and_then(array).map(u64::from_ne_bytes);
-        (long.unwrap_or(packets.into()), bytes)
-    };
-    read(acts).map(|(_, act)| of(act)).max().unwrap_or_default()
+    Body::Flower { keys, unknown, acts, in_hw: flags & flag::IN_HW != 0 }
 }
 
 #[cfg(test)]
@@ -182,7 +128,7 @@ mod tests {
         assert_eq!(acts, [Act::Drop]);
         assert_eq!(filter(&message("flower", 0, |_| {})), None);
         assert_eq!(filter(&message("u32", 0, |_| {})).unwrap().body, Body::Other);
-        let skip = |bytes: &mut Vec<u8>| put(bytes, FLAGS, &SKIP_SW.to_ne_bytes());
+        let skip = |bytes: &mut Vec<u8>| put(bytes, FLAGS, &flag::SKIP_SW.to_ne_bytes());
         assert_eq!(filter(&message("flower", 1, skip)).unwrap().body, Body::CardOnly);
         let odd = |bytes: &mut Vec<u8>| put(bytes, 200, &[1]);
         let read = filter(&message("flower", 1, odd)).unwrap();

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The filters of devices, read from the kernel.
 
-use crate::reader::{self, FIXED, Ingress, TcFilter};
+use crate::reader::{self, TcFilter};
+use datapath_tc::client::ingress_qdisc;
+use datapath_tc::filter::{FIXED, Hook, tcmsg};
+use datapath_tc::kernel::IngressQdisc;
 use netdev::{NetlinkProtocol, join_netlink_group, open_netlink};
 use netlink::{Error, Events, Request, Socket};
 use std::collections::BTreeMap;
@@ -13,8 +16,6 @@ const RTM_GETQDISC: u16 = 38;
 const RTM_GETTFILTER: u16 = 46;
 const RTNLGRP_LINK: u32 = 1;
 const RTNLGRP_TC: u32 = 4;
-/// `TC_H_MAKE(TC_H_CLSACT, TC_H_MIN_INGRESS)`, which the qdisc `ingress` has, too.
-const PARENT_INGRESS: u32 = 0xffff_fff2;
 /// `TCM_IFINDEX_MAGIC_BLOCK`: the parent is the number of a block.
 const OF_BLOCK: u32 = 0xffff_ffff;
 const ENOENT: i32 = 2;
@@ -63,21 +64,24 @@ impl Reader {
     ///
     /// The kernel's error.
     pub fn filters(&mut self, devices: &[u32]) -> Result<BTreeMap<u32, Vec<TcFilter>>, Error> {
-        let mut ingresses: Vec<Ingress> = Vec::new();
+        let mut ingresses: Vec<(u32, IngressQdisc)> = Vec::new();
         let request = Request::new(RTM_GETQDISC, 0, &[0; FIXED]);
-        self.requests.dump(request, |_, payload| ingresses.extend(reader::ingress(payload)))?;
-        ingresses.retain(|ingress| devices.contains(&ingress.ifindex));
+        self.requests.dump(request, |_, payload| ingresses.extend(ingress_qdisc(payload)))?;
+        ingresses.retain(|(ifindex, _)| devices.contains(ifindex));
         let mut blocks: BTreeMap<u32, Vec<TcFilter>> = BTreeMap::new();
         let mut all = BTreeMap::new();
-        for Ingress { ifindex, block } in ingresses {
-            let filters = match (block, blocks.get(&block)) {
-                (0, _) => self.dump(ifindex, PARENT_INGRESS)?,
-                (_, Some(filters)) => filters.clone(),
-                (block, None) => {
-                    let filters = self.dump(OF_BLOCK, block)?;
-                    blocks.insert(block, filters.clone());
-                    filters
-                }
+        for (ifindex, qdisc) in ingresses {
+            let filters = match qdisc {
+                IngressQdisc::None => continue,
+                IngressQdisc::Own => self.dump(ifindex, Hook::Ingress.parent())?,
+                IngressQdisc::Shared(block) => match blocks.get(&block) {
+                    Some(filters) => filters.clone(),
+                    None => {
+                        let filters = self.dump(OF_BLOCK, block)?;
+                        blocks.insert(block, filters.clone());
+                        filters
+                    }
+                },
             };
             all.insert(ifindex, filters);
         }
@@ -85,10 +89,8 @@ impl Reader {
     }
 
     fn dump(&mut self, ifindex: u32, parent: u32) -> Result<Vec<TcFilter>, Error> {
-        let words = [0, ifindex, 0, parent, 0];
-        let fixed: Vec<u8> = words.iter().flat_map(|word: &u32| word.to_ne_bytes()).collect();
         let mut filters = Vec::new();
-        let request = Request::new(RTM_GETTFILTER, 0, &fixed);
+        let request = Request::new(RTM_GETTFILTER, 0, &tcmsg([0, ifindex, 0, parent, 0]));
         match self.requests.dump(request, |_, payload| filters.extend(reader::filter(payload))) {
             // The device, its qdisc or the block is gone, and the filters with it.
             Err(e) if matches!(e.errno(), Some(ENODEV | ENOENT | EINVAL)) => Ok(Vec::new()),

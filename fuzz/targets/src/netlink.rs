@@ -23,7 +23,7 @@ pub fn run(bytes: &[u8]) {
     let mut filters = Vec::new();
     for message in ::netlink::message::messages(bytes) {
         filter(message.payload);
-        xdp_flow::reader::ingress(message.payload);
+        datapath_tc::client::ingress_qdisc(message.payload);
         filters.extend(xdp_flow::reader::filter(message.payload));
     }
     at_xdp(&filters);
