@@ -10,16 +10,8 @@ use std::io;
 use std::os::fd::BorrowedFd;
 
 use libbpf_rs::{TC_EGRESS, TC_INGRESS, TcHook};
-use netdev::{NetlinkProtocol, open_netlink};
-use netlink::{Request, Socket};
-
-/// include/uapi/linux/pkt_sched.h: TC_H_CLSACT with TC_H_MIN_INGRESS and TC_H_MIN_EGRESS.
-const PARENTS: [u32; 2] = [0xffff_fff2, 0xffff_fff3];
-
-/// include/uapi/linux/rtnetlink.h
-const RTM_GETTFILTER: u16 = 46;
-/// Bytes of `struct tcmsg`.
-const FIXED: usize = 20;
+use netdev::link::LinkClient;
+use netdev::{ClsactHook, has_filter};
 
 /// Removes the qdisc of an interface on which no filter is left. Another program that adds a
 /// filter at this very moment loses it: the kernel has no call that does both. `program` is any
@@ -29,23 +21,13 @@ const FIXED: usize = 20;
 ///
 /// Fails when the filters cannot be listed, or the qdisc cannot be removed.
 pub(crate) fn remove_unused(program: BorrowedFd<'_>, ifindex: u32) -> io::Result<()> {
-    for parent in PARENTS {
-        if has_filters(ifindex, parent)? {
+    let client = LinkClient::new()?;
+    for hook in [ClsactHook::Ingress, ClsactHook::Egress] {
+        if has_filter(&client, ifindex, hook)? {
             return Ok(());
         }
     }
     let mut hook = TcHook::new(program);
     hook.ifindex(ifindex as i32).attach_point(TC_INGRESS | TC_EGRESS);
     hook.destroy().map_err(|e| io::Error::other(e.to_string()))
-}
-
-fn has_filters(ifindex: u32, parent: u32) -> io::Result<bool> {
-    let mut socket = Socket::new(open_netlink(NetlinkProtocol::Route)?);
-    // struct tcmsg: family and padding, interface, handle, parent, info.
-    let mut fixed = [0; FIXED];
-    fixed[4..8].copy_from_slice(&ifindex.to_ne_bytes());
-    fixed[12..16].copy_from_slice(&parent.to_ne_bytes());
-    let mut has_one = false;
-    socket.dump(Request::new(RTM_GETTFILTER, 0, &fixed), |_, _| has_one = true)?;
-    Ok(has_one)
 }

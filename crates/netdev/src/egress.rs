@@ -1,34 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The egress of an interface: tc filters, and packet sockets of processes that capture.
+//! The egress of an interface: packet sockets of processes that capture.
 //!
 //! The functions work in the network namespace of the calling thread.
 
-use crate::link::LinkClient;
-use crate::netlink::{NLM_F_DUMP, Request};
 use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::{self, Read, Seek};
-
-// include/uapi/linux/rtnetlink.h, pkt_sched.h
-pub(crate) const RTM_NEWQDISC: u16 = 36;
-pub(crate) const RTM_DELQDISC: u16 = 37;
-pub(crate) const RTM_NEWTFILTER: u16 = 44;
-pub(crate) const RTM_DELTFILTER: u16 = 45;
-const RTM_GETTFILTER: u16 = 46;
-/// `TC_H_MAKE(TC_H_CLSACT, TC_H_MIN_EGRESS)`.
-const CLSACT_EGRESS: u32 = 0xffff_fff3;
-
-/// Returns true when a tc filter is at the egress of the clsact qdisc of interface `index`.
-pub(crate) fn has_filter(client: &LinkClient, index: u32) -> io::Result<bool> {
-    // struct tcmsg: family, pad(3), ifindex(4), handle(4), parent(4), info(4)
-    let mut fixed = [0; 20];
-    fixed[4..8].copy_from_slice(&index.to_ne_bytes());
-    fixed[12..16].copy_from_slice(&CLSACT_EGRESS.to_ne_bytes());
-    let mut is_there = false;
-    let request = Request::new(RTM_GETTFILTER, NLM_F_DUMP, &fixed);
-    client.request(request, |kind, _| is_there |= kind == RTM_NEWTFILTER)?;
-    Ok(is_there)
-}
 
 /// The interfaces whose outgoing frames packet sockets of other processes receive.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -52,6 +52,7 @@ mod device;
 pub mod dummy;
 mod egress;
 pub mod ethtool;
+mod filter;
 pub mod finish;
 mod gso_filter;
 mod headers;
@@ -91,6 +92,7 @@ mod xdp_probe;
 
 pub use device::{Device, Opened, OwnDrops, Queue, Reception, SendReport, Sender};
 pub use egress::{CaptureReader, Captures};
+pub use filter::{ClsactHook, has_filter};
 pub use monitor::{LinkEvent, LinkMonitor};
 pub use netlink::{
     NetlinkCounters, NetlinkProtocol, join_netlink_group, netlink_counters, open_netlink,

@@ -8,7 +8,7 @@
 //! endpoint has a number (`IFLA_LINK_NETNSID`). This needs `CAP_NET_BROADCAST` over that namespace.
 //! Without it the socket receives no events, and no error is returned.
 
-use crate::egress::{RTM_DELQDISC, RTM_DELTFILTER, RTM_NEWQDISC, RTM_NEWTFILTER};
+use crate::filter::{RTM_DELQDISC, RTM_DELTFILTER, RTM_NEWQDISC, RTM_NEWTFILTER};
 use crate::link::{RTM_DELLINK, RTM_NEWLINK};
 use crate::netlink::{Socket, messages};
 use crate::sys;

@@ -15,8 +15,8 @@
 //!
 //! Only an attempt shows whether a driver can run XDP programs.
 
-use crate::egress;
 use crate::ethtool::Ethtool;
+use crate::filter::{ClsactHook, has_filter};
 use crate::link::{self, By, LinkClient};
 use crate::namespace;
 use crate::netlink::{attributes, text_of, u32_of};
@@ -180,7 +180,7 @@ impl XdpProber {
                 probe_peer(&client, index, read.peer_namespace, &mut paths)
             }
         };
-        let filters = || egress::has_filter(&client, read.interface.index).ok();
+        let filters = || has_filter(&client, read.interface.index, ClsactHook::Egress).ok();
         let has_egress_filter = is_pair.then(filters).flatten();
         Ok(XdpProbe { interface: read.interface, peer, has_egress_filter })
     }

@@ -2,7 +2,7 @@
 //! Requests of rtnetlink for the root discipline of an interface and its classes (tc(8),
 //! include/uapi/linux/rtnetlink.h).
 
-use crate::egress::{RTM_DELQDISC, RTM_NEWQDISC};
+use crate::filter::{RTM_DELQDISC, RTM_NEWQDISC};
 use crate::link::LinkClient;
 use crate::netlink::{NLM_F_ACK, NLM_F_DUMP, Request, attributes, text_of, u32_of};
 use ::netlink::message::{NLM_F_CREATE, NLM_F_ECHO, NLM_F_EXCL};

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The tc filters of an interface. The functions work in the network namespace of the client.
+
+use crate::link::LinkClient;
+use crate::netlink::{NLM_F_DUMP, Request};
+use std::io;
+
+// include/uapi/linux/rtnetlink.h
+pub(crate) const RTM_NEWQDISC: u16 = 36;
+pub(crate) const RTM_DELQDISC: u16 = 37;
+pub(crate) const RTM_NEWTFILTER: u16 = 44;
+pub(crate) const RTM_DELTFILTER: u16 = 45;
+const RTM_GETTFILTER: u16 = 46;
+
+/// A side of the qdisc clsact.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ClsactHook {
+    /// Packets that come in by the interface.
+    Ingress,
+    /// Packets that leave by it.
+    Egress,
+}
+
+impl ClsactHook {
+    /// Returns `TC_H_MAKE(TC_H_CLSACT, TC_H_MIN_...)` (include/uapi/linux/pkt_sched.h).
+    fn parent(self) -> u32 {
+        match self {
+            ClsactHook::Ingress => 0xffff_fff2,
+            ClsactHook::Egress => 0xffff_fff3,
+        }
+    }
+}
+
+/// Returns true when a tc filter is at a side of the clsact qdisc of interface `index`.
+///
+/// # Errors
+///
+/// The kernel's error.
+pub fn has_filter(client: &LinkClient, index: u32, hook: ClsactHook) -> io::Result<bool> {
+    // struct tcmsg: family, pad(3), ifindex(4), handle(4), parent(4), info(4)
+    let mut fixed = [0; 20];
+    fixed[4..8].copy_from_slice(&index.to_ne_bytes());
+    fixed[12..16].copy_from_slice(&hook.parent().to_ne_bytes());
+    let mut is_there = false;
+    let request = Request::new(RTM_GETTFILTER, NLM_F_DUMP, &fixed);
+    client.request(request, |kind, _| is_there |= kind == RTM_NEWTFILTER)?;
+    Ok(is_there)
+}
