@@ -444,7 +444,7 @@ pub(crate) fn get(map: BorrowedFd<'_>, key: u32) -> io::Result<Option<u32>> {
 /// # Errors
 ///
 /// Fails on a kernel with `nohz_full` CPUs, or without the call.
-pub fn membarrier() -> io::Result<()> {
+pub(crate) fn membarrier() -> io::Result<()> {
     // SAFETY: integers only.
     let result = unsafe { libc::syscall(libc::SYS_membarrier, libc::MEMBARRIER_CMD_GLOBAL, 0, 0) };
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }

@@ -12,6 +12,7 @@ use datapath_bpf::{KernelProber, Prober as _, XdpMode, sys};
 use netdev::Kind;
 use netdev::link::Link;
 use rustix::time::{ClockId, clock_gettime};
+use std::cell::RefCell;
 use std::collections::HashMap;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -185,6 +186,7 @@ impl Agent {
             prober: &self.prober,
             mode: self.settings.mode,
             attached: &indexes,
+            longest: RefCell::default(),
         };
         let mut room = Program::ROOM;
         let mut plans = Vec::new();
@@ -322,6 +324,9 @@ struct Known<'a> {
     prober: &'a KernelProber,
     mode: XdpMode,
     attached: &'a [u32],
+    /// Answers of [`Targets::longest`]: thousands of filters may share a target, and to ask the kernel
+    /// takes about a millisecond.
+    longest: RefCell<HashMap<u32, Result<u32, String>>>,
 }
 
 impl Known<'_> {
@@ -340,6 +345,18 @@ impl Known<'_> {
 
 impl Targets for Known<'_> {
     fn longest(&self, ifindex: u32) -> Result<u32, String> {
+        if let Some(known) = self.longest.borrow().get(&ifindex) {
+            return known.clone();
+        }
+        let found = self.ask(ifindex);
+        self.longest.borrow_mut().insert(ifindex, found.clone());
+        found
+    }
+}
+
+impl Known<'_> {
+    /// Asks the kernel for the answer of [`Targets::longest`].
+    fn ask(&self, ifindex: u32) -> Result<u32, String> {
         let link = self.links.iter().find(|link| link.index == ifindex);
         let Some(link) = link else { return Err("its target does not exist".into()) };
         let name = &link.name;

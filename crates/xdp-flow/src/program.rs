@@ -7,6 +7,7 @@ use crate::layout::{
 };
 use crate::plan::Plan;
 use datapath_bpf::XdpMode;
+use datapath_bpf::grace::Grace;
 use datapath_bpf::shared::Shared;
 use datapath_bpf::sys;
 use libbpf_rs::btf::Btf;
@@ -92,6 +93,7 @@ pub struct Counts {
 pub struct Program {
     object: Object,
     _guard: Vec<Link>,
+    grace: Grace,
     control: Shared<Control>,
     devices: MapHandle,
     rules: MapHandle,
@@ -153,6 +155,7 @@ impl Program {
             counters: map("counters")?,
             outcomes: map("device_outcomes")?,
             _guard: links,
+            grace: Grace::new().map_err(|error| Error::Refused(error.to_string()))?,
             next_table: 0,
             object,
         })
@@ -212,7 +215,7 @@ impl Program {
     /// The kernel cannot wait.
     pub fn suspend(&self) -> io::Result<()> {
         self.acknowledge(u64::MAX);
-        sys::membarrier()
+        self.grace.wait()
     }
 
     /// Sets the time (nanoseconds of `CLOCK_MONOTONIC`) at which XDP passes all packets by itself.
