@@ -96,6 +96,24 @@ struct Commands<'a> {
     daemon: &'a Shared,
 }
 
+/// Returns the texts of all things with names, or of the one called `wanted`; `missing` if there is
+/// none.
+fn texts<'a, T>(
+    all: impl Iterator<Item = (&'a str, T)>,
+    wanted: Option<&str>,
+    missing: &str,
+    text: impl Fn(&'a str, T) -> String,
+) -> Answer {
+    let mut found = all
+        .filter(|(name, _)| wanted.is_none_or(|wanted| wanted == *name))
+        .map(|(name, thing)| text(name, thing))
+        .peekable();
+    match wanted.is_some() && found.peek().is_none() {
+        true => Err(missing.to_owned()),
+        false => Ok(found.collect()),
+    }
+}
+
 impl Commands<'_> {
     /// Adds a command that changes nothing.
     fn show(

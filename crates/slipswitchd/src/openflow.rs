@@ -16,7 +16,7 @@ mod stream;
 
 pub use connect::{Connector, ConnectorStatus, Target};
 pub use control::{Control, Parts, SharedControl};
-pub use listen::{Endpoint, ListenError, Listener};
+pub use listen::{Endpoint, ListenError, Listener, OPENFLOW_PORT};
 
 use bridge::connection::{ConnectionId, Connections};
 use hashbrown::HashMap;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Bonds (`bond/`).
 
-use super::Commands;
+use super::{Commands, texts};
 use crate::daemon::Daemon;
 use bridge::bond::{BUCKETS, Bond, Mode, source_hash};
 use packet::Mac;
@@ -20,15 +20,7 @@ pub(super) fn register(commands: &Commands<'_>) {
         Ok(out)
     });
     commands.show("bond/show", "[port]", 0, 1, |daemon, call| {
-        let wanted = call.arg(0);
-        let mut found = bonds(daemon)
-            .filter(|(name, _)| wanted.is_none_or(|wanted| wanted == *name))
-            .map(|(name, bond)| text(daemon, name, bond))
-            .peekable();
-        if wanted.is_some() && found.peek().is_none() {
-            return Err(NO_BOND.to_owned());
-        }
-        Ok(found.collect())
+        texts(bonds(daemon), call.arg(0), NO_BOND, |name, bond| text(daemon, name, bond))
     });
     commands.change("bond/set-active-member", "port member", 2, 2, |daemon, call| {
         let (bond, member) = (call.arg(0).unwrap_or_default(), call.arg(1).unwrap_or_default());

@@ -1,33 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 //! LACP (`lacp/`).
 
-use super::Commands;
-use crate::daemon::Daemon;
+use super::{Commands, texts};
 use bridge::aggregate::{Freshness, Info, Report, state};
 use packet::Mac;
 use std::fmt::Write as _;
 
-pub(super) fn register(commands: &Commands<'_>) {
-    commands.show("lacp/show", "[port]", 0, 1, |daemon, call| texts(daemon, call.arg(0), details));
-    commands.show("lacp/show-stats", "[port]", 0, 1, |daemon, call| {
-        texts(daemon, call.arg(0), statistics)
-    });
-}
+/// Returns the text of one port by its name and its report.
+type Text = fn(&str, &Report) -> String;
 
-/// Returns the texts of all ports with LACP, or of one.
-fn texts(
-    daemon: &Daemon,
-    wanted: Option<&str>,
-    text: fn(&str, &Report) -> String,
-) -> Result<String, String> {
-    let all = daemon.switch.bridges().flat_map(|bridge| bridge.aggregates());
-    let mut found = all
-        .filter(|(name, _)| wanted.is_none_or(|wanted| wanted == *name))
-        .map(|(name, aggregate)| text(name, &aggregate.report()))
-        .peekable();
-    match wanted.is_some() && found.peek().is_none() {
-        true => Err("no such lacp object".to_owned()),
-        false => Ok(found.collect()),
+pub(super) fn register(commands: &Commands<'_>) {
+    let both = [("lacp/show", details as Text), ("lacp/show-stats", statistics)];
+    for (command, text) in both {
+        commands.show(command, "[port]", 0, 1, move |daemon, call| {
+            let all = daemon.switch.bridges().flat_map(|bridge| bridge.aggregates());
+            texts(all, call.arg(0), "no such lacp object", |name, aggregate| {
+                text(name, &aggregate.report())
+            })
+        });
     }
 }
 

@@ -2,14 +2,12 @@
 //! Bonds and LACP as rows of Port and Interface ask for them (ovs-vswitchd.conf.db(5), "Bonding
 //! Configuration" and "LACP Configuration").
 
-use super::desired::Map;
+use super::desired::{Map, ignored};
 use bridge::aggregate::{AggregateSettings, PortSettings};
 use bridge::bond::{Mode, Settings};
 use ovsdb::Row;
 use packet::Mac;
 
-/// Milliseconds between two balancings of the load, where the database does not say.
-const REBALANCE_MS: u32 = 10_000;
 /// Least number of milliseconds between two balancings.
 const LEAST_REBALANCE_MS: u32 = 1_000;
 
@@ -37,16 +35,15 @@ pub(super) fn bond(name: &str, row: &Row, remarks: &mut Vec<String>) -> Settings
         )),
     }
     if row.bool("bond_fake_iface") {
-        remarks.push(format!(
-            "port {name}: column bond_fake_iface is ignored: this version does not support it"
-        ));
+        remarks.push(ignored(&format!("port {name}"), "bond_fake_iface"));
     }
     let delay = |column: &str| u32::try_from(row.int(column)).unwrap_or(0);
     let falls_back = config.bool("lacp-fallback-ab", false);
     let has_primary = mode == Mode::ActiveBackup || falls_back;
     let number = |key: &str| config.get(key).and_then(|text| text.trim().parse::<i64>().ok());
-    let rebalance = number("bond-rebalance-interval").unwrap_or(REBALANCE_MS.into());
-    let rebalance = u32::try_from(rebalance.clamp(0, u32::MAX.into())).unwrap_or(REBALANCE_MS);
+    let default = Settings::default();
+    let rebalance = number("bond-rebalance-interval").unwrap_or(default.rebalance_ms.into());
+    let rebalance = u32::try_from(rebalance.max(0)).unwrap_or(u32::MAX);
     Settings {
         mode,
         updelay_ms: delay("bond_updelay"),

@@ -550,7 +550,7 @@ fn bounded(value: Option<i64>, min: i64, max: i64) -> Option<u32> {
 }
 
 /// Returns the line for the log about a column of `row` ("port p1") that has no effect yet.
-fn ignored(row: &str, column: &str) -> String {
+pub(super) fn ignored(row: &str, column: &str) -> String {
     format!("{row}: column {column} is ignored: this version does not support it")
 }
 

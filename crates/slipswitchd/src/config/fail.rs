@@ -30,7 +30,8 @@ const LOG_INTERVAL: u64 = 60_000;
 /// Milliseconds between two probes for admission, as in OVS.
 const PROBE_INTERVAL: i64 = 2000;
 
-fn normal() -> Actions {
+/// Returns the actions that forward by NORMAL.
+pub(super) fn normal() -> Actions {
     Arc::from([Action::Output { port: PortNo::NORMAL, max_len: 0 }])
 }
 

@@ -8,18 +8,18 @@
 //! its packets never cross a bridge.
 
 use super::context::Context;
+use super::fail;
 use super::state::BridgeState;
-use crate::openflow::Target;
+use crate::openflow::{OPENFLOW_PORT, Target};
 use bridge::in_band::{InBandRule, Remote, rules};
 use bridge::snapshot::BridgeIndex;
+use openflow::Action;
 use openflow::action::Actions;
-use openflow::{Action, PortNo};
 use ovsdb::{Replica, Row};
 use packet::Mac;
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, SocketAddrV4};
 use std::path::Path;
-use std::sync::Arc;
 use underlay::{Query, Underlay};
 
 /// TCP port of OVSDB (RFC 7047, section 7).
@@ -49,8 +49,8 @@ pub(super) fn read(replica: &Replica, root: &Row, bridge: &Row) -> DesiredInBand
     }
     let mut remotes = BTreeSet::new();
     for (table, owner, column, default_port) in [
-        ("Controller", bridge, "controller", None),
-        ("Manager", root, "manager_options", Some(OVSDB_PORT)),
+        ("Controller", bridge, "controller", OPENFLOW_PORT),
+        ("Manager", root, "manager_options", OVSDB_PORT),
     ] {
         for row in owner.uuids(column).filter_map(|uuid| replica.row(table, uuid)) {
             if row.str("connection_mode") != "out-of-band" {
@@ -64,14 +64,10 @@ pub(super) fn read(replica: &Replica, root: &Row, bridge: &Row) -> DesiredInBand
 
 /// Returns the address of a target to which the switch or the database server connects by TCP, unless
 /// it is a loopback address.
-fn address(target: &str, default_port: Option<u16>) -> Option<SocketAddrV4> {
-    let (host, port) = match Target::parse(target, Path::new("/"))? {
+fn address(target: &str, default_port: u16) -> Option<SocketAddrV4> {
+    let (host, port) = match Target::parse_with_port(target, Path::new("/"), default_port)? {
         Target::Tcp(host, port) | Target::Tls(host, port) => (host, port),
         Target::Unix(_) => return None,
-    };
-    let port = match default_port {
-        Some(default) if !target[4..].contains(':') => default,
-        _ => port,
     };
     let ip: Ipv4Addr = host.parse().ok()?;
     (!ip.is_loopback()).then(|| SocketAddrV4::new(ip, port))
@@ -117,11 +113,10 @@ pub(super) fn tick(context: &mut Context<'_>, bridge: &mut BridgeState) {
         .filter(|rule| !stay.contains(rule) || !pipeline.has_hidden(0, rule.0, &rule.1))
         .collect();
     remove(context, index, go);
-    let actions = actions(in_band.wanted.queue);
-    let now = context.clock.now();
     if !missing.is_empty()
         && let Some(b) = context.switch.bridge_mut(index)
     {
+        let (actions, now) = (actions(in_band.wanted.queue), context.clock.now());
         for (priority, matching) in missing {
             let added = b.pipeline.add_hidden(0, *priority, *matching, actions.clone(), now);
             if let Err(error) = added {
@@ -143,11 +138,8 @@ fn remove(context: &mut Context<'_>, index: BridgeIndex, rules: Vec<InBandRule>)
 }
 
 fn actions(queue: Option<u32>) -> Actions {
-    let normal = Action::Output { port: PortNo::NORMAL, max_len: 0 };
-    match queue {
-        Some(queue) => Arc::from([Action::SetQueue(queue), normal]),
-        None => Arc::from([normal]),
-    }
+    let queue = queue.map(Action::SetQueue);
+    queue.into_iter().chain(fail::normal().iter().cloned()).collect()
 }
 
 /// Finds the next hop to a remote in the host's routes and neighbours.
@@ -161,17 +153,17 @@ fn remote(underlay: &Underlay, address: SocketAddrV4) -> Remote {
 
 #[cfg(test)]
 mod tests {
-    use super::{OVSDB_PORT, address};
+    use super::{OPENFLOW_PORT, OVSDB_PORT, address};
 
     #[test]
     fn remotes_are_ipv4_addresses_beyond_the_host() {
         let text = |target, port| address(target, port).map(|a| a.to_string());
-        assert_eq!(text("tcp:10.0.0.1", None).as_deref(), Some("10.0.0.1:6653"));
-        assert_eq!(text("ssl:10.0.0.1:7000", None).as_deref(), Some("10.0.0.1:7000"));
-        assert_eq!(text("tcp:10.0.0.1", Some(OVSDB_PORT)).as_deref(), Some("10.0.0.1:6640"));
-        assert_eq!(text("ssl:10.0.0.1:7000", Some(OVSDB_PORT)).as_deref(), Some("10.0.0.1:7000"));
+        assert_eq!(text("tcp:10.0.0.1", OPENFLOW_PORT).as_deref(), Some("10.0.0.1:6653"));
+        assert_eq!(text("ssl:10.0.0.1:7000", OPENFLOW_PORT).as_deref(), Some("10.0.0.1:7000"));
+        assert_eq!(text("tcp:10.0.0.1", OVSDB_PORT).as_deref(), Some("10.0.0.1:6640"));
+        assert_eq!(text("ssl:10.0.0.1:7000", OVSDB_PORT).as_deref(), Some("10.0.0.1:7000"));
         for other in ["tcp:127.0.0.1", "tcp:[::1]:6653", "unix:a", "ptcp:6640", "tcp:host", ""] {
-            assert_eq!(text(other, None), None, "{other}");
+            assert_eq!(text(other, OPENFLOW_PORT), None, "{other}");
         }
     }
 }

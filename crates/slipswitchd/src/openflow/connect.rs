@@ -41,33 +41,39 @@ pub enum Target {
 }
 
 impl Target {
-    /// Parses a target; relative files are in `rundir`. `None` when it is not an active target.
+    /// Parses a controller's target; relative files are in `rundir`. `None` when it is not an active
+    /// target.
     pub fn parse(target: &str, rundir: &Path) -> Option<Target> {
+        Target::parse_with_port(target, rundir, OPENFLOW_PORT)
+    }
+
+    /// The same for a target whose TCP port, where it has none, is `default_port`.
+    pub fn parse_with_port(target: &str, rundir: &Path, default_port: u16) -> Option<Target> {
         let (method, rest) = target.split_once(':')?;
         match method {
             "unix" if !rest.is_empty() => Some(Target::Unix(rundir.join(rest))),
-            "tcp" => host(rest).map(|(h, p)| Target::Tcp(h, p)),
-            "ssl" => host(rest).map(|(h, p)| Target::Tls(h, p)),
+            "tcp" => host(rest, default_port).map(|(h, p)| Target::Tcp(h, p)),
+            "ssl" => host(rest, default_port).map(|(h, p)| Target::Tls(h, p)),
             _ => None,
         }
     }
 }
 
 /// `HOST[:PORT]`; an IPv6 address is in brackets.
-fn host(text: &str) -> Option<(String, u16)> {
+fn host(text: &str, default_port: u16) -> Option<(String, u16)> {
     if let Some(rest) = text.strip_prefix('[') {
         let (ip, port) = rest.split_once(']')?;
         ip.parse::<IpAddr>().ok()?;
         let port = match port.strip_prefix(':') {
             Some(p) => p.parse().ok()?,
-            None if port.is_empty() => OPENFLOW_PORT,
+            None if port.is_empty() => default_port,
             None => return None,
         };
         return Some((ip.to_owned(), port));
     }
     let (host, port) = match text.split_once(':') {
         Some((h, p)) => (h, p.parse().ok()?),
-        None => (text, OPENFLOW_PORT),
+        None => (text, default_port),
     };
     (!host.is_empty()).then(|| (host.to_owned(), port))
 }
