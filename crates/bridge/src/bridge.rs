@@ -150,7 +150,8 @@ impl Bridge {
     /// Returns LACP of the bundle that the interface belongs to.
     pub fn aggregate_of(&self, interface: &str) -> Option<&Arc<Aggregate>> {
         let mut bundles = self.bundles.iter();
-        let bundle = bundles.find(|b| b.interfaces.iter().any(|name| name == interface))?;
+        let has = |b: &&Bundle| b.lacp.is_some() && b.interfaces.iter().any(|n| n == interface);
+        let bundle = bundles.find(has)?;
         self.aggregates.get(&bundle.settings.name)
     }
 

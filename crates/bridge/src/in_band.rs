@@ -9,15 +9,11 @@
 
 use crate::rule::IN_BAND;
 use flow::{Field, Match};
-use packet::Mac;
+use packet::{Mac, ethertype, ip_proto};
 use std::net::SocketAddrV4;
 
-const ARP: u128 = 0x0806;
-const IPV4: u128 = 0x0800;
 const ARP_REQUEST: u128 = 1;
 const ARP_REPLY: u128 = 2;
-const TCP: u128 = 6;
-const UDP: u128 = 17;
 /// UDP port of DHCP servers (RFC 2131, section 4.1).
 pub(crate) const DHCP_SERVER: u16 = 67;
 /// UDP port of DHCP clients (RFC 2131, section 4.1).
@@ -51,14 +47,14 @@ pub fn rules(local: Option<Mac>, remotes: &[Remote]) -> Vec<InBandRule> {
     };
     let number = |mac: Mac| mac.0.iter().fold(0, |n, byte| n << 8 | u128::from(*byte));
     let arp = |operation, field, value| {
-        [(Field::EthType, ARP), (Field::ArpOp, operation), (field, value)]
+        [(Field::EthType, ethertype::ARP.into()), (Field::ArpOp, operation), (field, value)]
     };
     if let (Some(local), false) = (local.map(number), remotes.is_empty()) {
         let dhcp_request = [
             (Field::InPort, u128::from(openflow::PortNo::LOCAL.0)),
-            (Field::EthType, IPV4),
+            (Field::EthType, ethertype::IPV4.into()),
             (Field::EthSrc, local),
-            (Field::IpProto, UDP),
+            (Field::IpProto, ip_proto::UDP.into()),
             (Field::UdpSrc, DHCP_CLIENT.into()),
             (Field::UdpDst, DHCP_SERVER.into()),
         ];
@@ -75,7 +71,12 @@ pub fn rules(local: Option<Mac>, remotes: &[Remote]) -> Vec<InBandRule> {
         add(5, &arp(ARP_REPLY, Field::ArpTpa, ip));
         add(6, &arp(ARP_REQUEST, Field::ArpSpa, ip));
         let tcp = |address, tp| {
-            [(Field::EthType, IPV4), (Field::IpProto, TCP), (address, ip), (tp, port)]
+            [
+                (Field::EthType, ethertype::IPV4.into()),
+                (Field::IpProto, ip_proto::TCP.into()),
+                (address, ip),
+                (tp, port),
+            ]
         };
         add(7, &tcp(Field::Ipv4Dst, Field::TcpDst));
         add(8, &tcp(Field::Ipv4Src, Field::TcpSrc));
