@@ -75,7 +75,8 @@ pub struct Claim {
 /// The machines of all bridges.
 #[derive(Debug, Default)]
 pub struct Protocols {
-    machines: Mutex<HashMap<BridgeIndex, Vec<Arc<dyn Protocol>>>>,
+    /// By bridge and by [`Protocol::reason`].
+    machines: Mutex<HashMap<(BridgeIndex, &'static str), Vec<Arc<dyn Protocol>>>>,
     alarm: Mutex<Alarm>,
     rung: Condvar,
     /// A machine has changed since the last [`Protocols::take_changed`].
@@ -96,16 +97,27 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Protocols {
-    /// Replaces the machines of a bridge, and runs them soon. For the control thread.
-    pub fn register(&self, bridge: BridgeIndex, machines: Vec<Arc<dyn Protocol>>) {
+    /// Replaces the machines of a bridge that have the given [`Protocol::reason`], and runs them
+    /// soon. For the control thread.
+    pub fn register(
+        &self,
+        bridge: BridgeIndex,
+        reason: &'static str,
+        machines: Vec<Arc<dyn Protocol>>,
+    ) {
         let mut all = lock(&self.machines);
         if machines.is_empty() {
-            all.remove(&bridge);
+            all.remove(&(bridge, reason));
         } else {
-            all.insert(bridge, machines);
+            all.insert((bridge, reason), machines);
         }
         drop(all);
         self.wake();
+    }
+
+    /// Removes all machines of a bridge. For the control thread.
+    pub fn remove_bridge(&self, bridge: BridgeIndex) {
+        lock(&self.machines).retain(|(of, _), _| *of != bridge);
     }
 
     /// Makes a call of [`SlowPath::run_protocols`] due now.
@@ -131,7 +143,9 @@ impl Protocols {
     fn all(&self) -> Vec<(BridgeIndex, Arc<dyn Protocol>)> {
         let machines = lock(&self.machines);
         let of_bridge = machines.iter();
-        of_bridge.flat_map(|(index, all)| all.iter().map(|m| (*index, Arc::clone(m)))).collect()
+        of_bridge
+            .flat_map(|((index, _), all)| all.iter().map(|m| (*index, Arc::clone(m))))
+            .collect()
     }
 
     /// Sleeps until `due`, or until a call is due. Returns false when the thread is to end.

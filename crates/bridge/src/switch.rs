@@ -233,7 +233,7 @@ impl Switch {
         let Some(mut bridge) = self.bridges.get_mut(index.0).and_then(Option::take) else {
             return Vec::new();
         };
-        self.slow.protocols.register(index, Vec::new());
+        self.slow.protocols.remove_bridge(index);
         mark(&mut self.dirty, index, Dirty::All);
         let changes = bridge.pipeline.clear();
         let all = openflow::message::MeterMod {

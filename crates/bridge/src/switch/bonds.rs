@@ -2,6 +2,7 @@
 //! Bonds and control protocols: what the control thread does for them.
 
 use super::{Dirty, Switch, mark};
+use crate::aggregate;
 use crate::bond::Bond;
 use crate::protocol::Protocol;
 use crate::snapshot::BridgeIndex;
@@ -38,7 +39,7 @@ impl Switch {
             let is_moved = bridge.update_bonds(now);
             if let Some(machines) = machines {
                 let machines = machines.into_iter().map(|m| m as Arc<dyn Protocol>).collect();
-                self.slow.protocols.register(index, machines);
+                self.slow.protocols.register(index, aggregate::REASON, machines);
                 mark(&mut self.dirty, index, Dirty::All);
             } else if must_run {
                 self.slow.protocols.wake();
