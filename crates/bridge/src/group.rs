@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Groups (OpenFlow 1.1+ section 5.6).
 
+mod shares;
+
 use clock::Millis;
 use openflow::PortNo;
 use openflow::action::Actions;
@@ -79,8 +81,29 @@ pub struct Group {
     pub selection: Selection,
     /// Buckets in their order.
     pub buckets: Vec<Bucket>,
+    /// The bucket (index into `buckets`) of each value of the datapath's hash, for select groups
+    /// that use this hash. The length is a power of two. `None`: the bucket with the highest score
+    /// is chosen.
+    pub shares: Option<Vec<usize>>,
     /// Time at which the group was added.
     pub created: Millis,
     /// Packets and bytes of the group.
     pub stats: Arc<Count>,
+}
+
+impl Group {
+    /// Makes a group whose counters are zero, and logs how a select group chooses its buckets.
+    pub fn new(
+        id: u32,
+        kind: GroupKind,
+        selection: Selection,
+        buckets: Vec<Bucket>,
+        created: Millis,
+    ) -> Group {
+        let shares = match kind {
+            GroupKind::Select => shares::of_group(id, &selection, &buckets),
+            _ => None,
+        };
+        Group { id, kind, selection, buckets, shares, created, stats: Arc::default() }
+    }
 }

@@ -85,6 +85,8 @@ pub struct MacStats {
     pub evicted: u64,
     /// Learned addresses that came from another port than before.
     pub moved: u64,
+    /// Packets from another port than that of the static entry, which stays.
+    pub static_kept: u64,
 }
 
 /// Number of entries of a MAC table.
@@ -291,7 +293,10 @@ impl MacTable {
         let address = (vlan, mac);
         let lock = if gratuitous_arp { now + GRATUITOUS_ARP_LOCK_MS } else { Millis(i64::MIN) };
         match inner.entries.get(&address).copied() {
-            Some(Entry { seen: None, .. }) => false,
+            Some(Entry { seen: None, port: fixed, .. }) => {
+                inner.stats.static_kept += u64::from(fixed != port);
+                false
+            }
             // As in OVS the order of use changes once a second at most, except by the lock.
             Some(Entry { seen: Some(seen), port: old, .. })
                 if old == port && !gratuitous_arp && is_same_second(seen, now) =>
@@ -496,7 +501,10 @@ mod tests {
         assert_eq!(t.expire(Millis(302_499)), 0);
         assert_eq!(t.deadline(), Some(Millis(302_500)));
         assert_eq!(t.expire(Millis(302_500)), 1);
-        assert_eq!(t.stats(), MacStats { learned: 1, expired: 1, evicted: 0, moved: 1 });
+        assert_eq!(
+            t.stats(),
+            MacStats { learned: 1, expired: 1, evicted: 0, moved: 1, static_kept: 0 }
+        );
         t.clear_stats();
         assert_eq!(t.stats(), MacStats::default());
         assert_eq!(t.bridge(), BridgeIndex(3));
@@ -550,6 +558,8 @@ mod tests {
         assert_eq!(t.add_static(5, mac(1), P1), StaticAdd::Unchanged);
         assert!(!t.learn(5, mac(1), P2, false, Millis(1)));
         assert!(!t.accepts(5, mac(1), P2));
+        assert!(!t.learn(5, mac(1), P1, false, Millis(1)));
+        assert_eq!(t.stats().static_kept, 1, "the packet at P2");
         t.learn(5, mac(2), P2, false, Millis(1));
         assert!(t.flush());
         assert!(!t.flush());
@@ -622,7 +632,10 @@ mod tests {
         // An eviction makes room for one entry, and there is still one too many.
         assert!(t.learn(0, mac(20), P2, false, Millis(1)));
         assert_eq!((t.lookup(0, mac(0)), t.lookup(0, mac(20))), (None, None));
-        assert_eq!(t.stats(), MacStats { learned: 1, expired: 1, evicted: 1, moved: 0 });
+        assert_eq!(
+            t.stats(),
+            MacStats { learned: 1, expired: 1, evicted: 1, moved: 0, static_kept: 0 }
+        );
         t.add_static(0, mac(12), P2);
         assert_eq!(t.usage(), MacUsage { entries: 11, capacity: 10, static_entries: 11 });
         assert_eq!(t.stats().evicted, 2);

@@ -244,14 +244,7 @@ impl World {
                 actions: Arc::from(actions),
                 stats: Arc::default(),
             });
-        let group = Group {
-            id,
-            kind,
-            selection,
-            buckets: buckets.collect(),
-            created: Millis(1),
-            stats: Arc::default(),
-        };
+        let group = Group::new(id, kind, selection, buckets.collect(), Millis(1));
         Arc::make_mut(&mut self.br0().groups).insert(id, Arc::new(group));
     }
 

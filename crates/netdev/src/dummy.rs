@@ -412,7 +412,7 @@ impl Device for Dummy {
     }
 
     fn set_mtu(&self, mtu: u32) -> io::Result<()> {
-        if !(68..=65_521).contains(&mtu) {
+        if !(68..=65_535).contains(&mtu) {
             return Err(io::Error::from_raw_os_error(libc::EINVAL));
         }
         lock(&self.state).mtu = mtu;

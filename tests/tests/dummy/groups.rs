@@ -170,3 +170,53 @@ fn meter_features_say_what_there_is() {
     let text = switch.ofctl("-O OpenFlow13 meter-features br0");
     assert!(text.contains("max_meter:") && text.contains("band_types: drop"), "{text}");
 }
+
+#[test]
+fn the_log_says_how_a_select_group_chooses() {
+    let switch = Switch::dummy(5);
+    switch.appctl("vlog/set ofproto_dpif:file:dbg");
+    let lines = |id: u32, group: &str| {
+        switch.ofctl(&format!("-O OpenFlow15 add-group br0 'group_id={id},type=select,{group}'"));
+        let log = switch.log();
+        let begin = format!("Constructing select group {id}");
+        let of_group = log.lines().filter_map(|l| l.split_once("|ofproto_dpif|DBG|"));
+        let of_group = of_group.map(|(_, text)| text.to_owned()).skip_while(|t| *t != begin);
+        of_group.skip(1).take_while(|t| !t.starts_with("Constructing")).collect::<Vec<_>>()
+    };
+    let weights = "bucket=weight:5,output:1,bucket=weight:10,output:2,bucket=weight:25,output:3,\
+                   bucket=weight:60,output:4,bucket=weight:0,output:5";
+    assert_eq!(
+        lines(1, weights),
+        [
+            "No selection method specified. Trying dp_hash.",
+            "  Minimum weight: 5, total weight: 100",
+            "  Using 32 hash values:",
+            "  Bucket 0: weight=5, target=1.60 hits=2",
+            "  Bucket 1: weight=10, target=3.20 hits=3",
+            "  Bucket 2: weight=25, target=8.00 hits=8",
+            "  Bucket 3: weight=60, target=19.20 hits=19",
+            "  Bucket 4: weight=0, target=0.00 hits=0",
+            "Use dp_hash with 32 hash values using algorithm 1.",
+        ]
+    );
+    assert_eq!(
+        lines(2, "selection_method=dp_hash,bucket=weight=1,output:1,bucket=weight=1000,output:2"),
+        [
+            "Selection method specified: dp_hash.",
+            "  Minimum weight: 1, total weight: 1001",
+            "  Too many hash values required: 1024",
+            "Falling back to default hash method.",
+        ]
+    );
+    assert_eq!(
+        lines(3, "selection_method=hash,bucket=output:1"),
+        [
+            "Selection method specified: hash.",
+            "No hash fields. Falling back to default hash method.",
+        ]
+    );
+    assert_eq!(
+        lines(4, "selection_method=hash,fields(ip_src,udp_src),bucket=output:1"),
+        ["Selection method specified: hash.", "Hash fields: ip_src,udp_src"]
+    );
+}

@@ -196,4 +196,23 @@ scenarios! {
         vsctl set interface p1 ofport_request=9
         appctl fdb/show br0
     "#;
+    addresses_of_static_entries_at_other_ports: r#"
+        ofctl add-flow br0 actions=NORMAL
+        appctl fdb/add br0 p2 0 50:54:00:00:00:33
+        receive p2 'in_port(2),eth(src=50:54:00:00:00:33,dst=50:54:00:00:00:0f),eth_type(0x1234)'
+        appctl coverage/read-counter mac_learning_static_none_move
+        receive p1 'in_port(1),eth(src=50:54:00:00:00:33,dst=50:54:00:00:00:0f),eth_type(0x1234)'
+        appctl coverage/read-counter mac_learning_static_none_move
+        appctl fdb/show br0
+    "#;
+    traces_parse_as_many_tags_as_packets: r#"
+        ofctl add-flow br0 in_port=1,dl_type=0x8100,actions=2
+        ofctl add-flow br0 in_port=1,dl_type=0xabcd,actions=3
+        ofctl add-flow br0 in_port=1,ip,actions=4
+        appctl ofproto/trace ovs-dummy 'in_port(1),eth(src=50:54:00:00:00:01,dst=50:54:00:00:00:02),eth_type(0x8100),vlan(vid=16,pcp=0),encap(eth_type(0x8100),vlan(vid=17,pcp=0),encap(eth_type(0xabcd)))'
+        appctl ofproto/trace ovs-dummy 'in_port(1),eth(src=50:54:00:00:00:01,dst=50:54:00:00:00:02),eth_type(0x8100),vlan(vid=16,pcp=0),encap(eth_type(0xabcd))'
+        appctl ofproto/trace ovs-dummy 'in_port(1),eth(src=50:54:00:00:00:01,dst=50:54:00:00:00:02),eth_type(0x8100),vlan(vid=16,pcp=0),encap(eth_type(0x0800))'
+        vsctl set open_vswitch . other_config:vlan-limit=2
+        appctl ofproto/trace ovs-dummy 'in_port(1),eth(src=50:54:00:00:00:01,dst=50:54:00:00:00:02),eth_type(0x8100),vlan(vid=16,pcp=0),encap(eth_type(0x8100),vlan(vid=17,pcp=0),encap(eth_type(0xabcd)))'
+    "#;
 }

@@ -134,14 +134,7 @@ impl Pipeline {
     /// the group start again at zero.
     fn set_buckets(&mut self, id: u32, buckets: Vec<Bucket>) -> Result<Vec<Change>, OfError> {
         let old = self.groups.get(&id).ok_or(OfError::OFPGMFC_UNKNOWN_GROUP)?;
-        let group = Group {
-            id,
-            kind: old.kind,
-            selection: old.selection.clone(),
-            buckets,
-            created: old.created,
-            stats: Arc::default(),
-        };
+        let group = Group::new(id, old.kind, old.selection.clone(), buckets, old.created);
         self.check_chain(&group)?;
         Arc::make_mut(&mut self.groups).insert(id, Arc::new(group));
         Ok(Vec::new())
@@ -190,14 +183,8 @@ fn group(gm: &GroupMod, created: Millis) -> Result<Group, OfError> {
     if ids.len() != gm.buckets.len() {
         return Err(OfError::OFPGMFC_BAD_BUCKET);
     }
-    Ok(Group {
-        id: gm.group_id,
-        kind,
-        selection: selection(&gm.properties)?,
-        buckets: gm.buckets.iter().map(|b| new_bucket(b, kind)).collect(),
-        created,
-        stats: Arc::default(),
-    })
+    let buckets = gm.buckets.iter().map(|b| new_bucket(b, kind)).collect();
+    Ok(Group::new(gm.group_id, kind, selection(&gm.properties)?, buckets, created))
 }
 
 fn selection(properties: &GroupProperties) -> Result<Selection, OfError> {

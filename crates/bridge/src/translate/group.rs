@@ -3,7 +3,7 @@
 
 use super::actions::ordered_set;
 use super::context::{Context, Freeze};
-use super::hash::{hash_chosen, hash_fields, score, share};
+use super::hash::{hash_chosen, hash_fields, score};
 use crate::effect::Effect;
 use crate::group::{Bucket, Group, GroupKind, Selection};
 use crate::trace::Kind;
@@ -14,8 +14,6 @@ use std::sync::Arc;
 
 /// Highest nesting of groups that watch groups.
 const MAX_LIVENESS_DEPTH: u32 = 128;
-/// Highest number of hash values that a select group distributes over its buckets.
-const MAX_SHARES: usize = 256;
 /// Value of `watch_group` for no group (OFPG_ANY).
 const NO_GROUP: u32 = u32::MAX;
 
@@ -193,9 +191,8 @@ impl Context<'_> {
         symmetric: bool,
         basis: u32,
     ) -> Option<usize> {
-        let weights: Vec<u16> = group.buckets.iter().map(|b| b.weight).collect();
-        let Some(shares) = share(&weights, MAX_SHARES) else {
-            // The weights are too unequal for this number of hash values.
+        let Some(shares) = &group.shares else {
+            // No weights, or weights that are too unequal for so few hash values.
             let hash = hash_fields(HashFields::SymmetricL4, basis, &self.key, &mut self.mask);
             return self.select_by_score(group, hash);
         };

@@ -203,50 +203,9 @@ pub(super) fn score(hash: u32, id: u32) -> u32 {
     Hasher::new(id.into()).word(hash.into()).finish()
 }
 
-/// Returns the bucket (index into `weights`) of each hash value, in proportion to the weights
-/// (Webster's method). The number of hash values is a power of two. `None` when the weights need
-/// more than `max` values.
-pub(super) fn share(weights: &[u16], max: usize) -> Option<Vec<usize>> {
-    let total: u64 = weights.iter().map(|w| u64::from(*w)).sum();
-    let least = u64::from(weights.iter().copied().filter(|w| *w > 0).min()?);
-    let slots =
-        (total.div_ceil(least) as usize).max(4).checked_mul(4)?.checked_next_power_of_two()?;
-    if slots > max {
-        return None;
-    }
-    let mut taken = vec![0u64; weights.len()];
-    let mut out = Vec::with_capacity(slots);
-    for _ in 0..slots {
-        // Highest weight / (2 * taken + 1), compared without division; the first of equals.
-        let mut best = 0;
-        for i in 1..weights.len() {
-            let value = |i: usize| (u64::from(weights[i]), 2 * taken[i] + 1); // i < weights.len() == taken.len()
-            let ((wi, di), (wb, db)) = (value(i), value(best));
-            if wi * db > wb * di {
-                best = i;
-            }
-        }
-        taken[best] += 1; // best < weights.len(): there is a positive weight
-        out.push(best);
-    }
-    Some(out)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn shares_follow_weights() {
-        let count =
-            |w: &[u16], i| share(w, 256).map(|s| (s.iter().filter(|x| **x == i).count(), s.len()));
-        assert_eq!(count(&[1, 1], 0), Some((8, 16)));
-        assert_eq!(count(&[3, 1], 0), Some((12, 16)));
-        assert_eq!(count(&[0, 5], 0), Some((0, 16)));
-        assert_eq!(share(&[0, 0], 256), None);
-        assert_eq!(share(&[], 256), None);
-        assert_eq!(share(&[1, 1000], 256), None);
-    }
 
     #[test]
     fn links_are_in_range_and_all_are_used() {

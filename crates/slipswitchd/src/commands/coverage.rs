@@ -89,6 +89,7 @@ fn counters(daemon: &Daemon) -> Vec<Counter> {
         ("mac_learning_expired", learned(|stats| stats.expired)),
         ("mac_learning_evicted", learned(|stats| stats.evicted)),
         ("mac_learning_moved", learned(|stats| stats.moved)),
+        ("mac_learning_static_none_move", learned(|stats| stats.static_kept)),
     ]);
     let tables = daemon.switch.bridges().filter_map(|bridge| bridge.multicast.as_ref());
     let (joined, left) = tables.fold((0, 0), |(joined, left), table| {

@@ -19,8 +19,8 @@ use bridge::effect;
 use bridge::snapshot::{BridgeIndex, Snapshot};
 use bridge::trace::Tracer;
 use bridge::translate::{EffectsMode, LocateError, Request, Translation};
-use flow::Key;
 use flow::text::{format_key, odp, parse_exact_flow};
+use flow::{Key, STAGE_STARTS, VLAN_CFI, extract};
 use openflow::action::Action;
 use openflow::{PortNo, Version};
 use packet::Packet;
@@ -186,7 +186,7 @@ fn locate(daemon: &Daemon, flow: &Flow<'_>) -> Result<TraceInput, String> {
             if !known || daemon.switch.bridges().next().is_none() {
                 return Err("Cannot find the datapath".to_owned());
             }
-            locate_in_datapath(daemon, key)
+            locate_in_datapath(daemon, as_received(key))
         }
         Err(error) => {
             let Some(name) = flow.place else {
@@ -204,6 +204,16 @@ fn locate(daemon: &Daemon, flow: &Flow<'_>) -> Result<TraceInput, String> {
             Ok(TraceInput { bridge: bridge.index, in_port, key, invalid_options: false })
         }
     }
+}
+
+/// Returns the key of a packet with these fields, of whose VLAN tags only `vlan-limit` are parsed.
+fn as_received(mut key: Key) -> Key {
+    if key.vlans.iter().skip(extract::vlan_limit()).any(|vlan| vlan.tci.get() & VLAN_CFI != 0) {
+        let parsed = extract::key_of(flow::compose(&key, &[]).data(), key.in_port.get());
+        let after_metadata = STAGE_STARTS[0]..;
+        key.words_mut()[after_metadata.clone()].copy_from_slice(&parsed.words()[after_metadata]);
+    }
+    key
 }
 
 /// Returns true for the datapath's name, whole or only the part after the `@` (where `ovs-` may be
