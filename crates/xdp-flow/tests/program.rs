@@ -96,11 +96,13 @@ fn run(program: &Program, frame: &[u8]) -> (u32, Vec<u8>) {
 
 #[test]
 fn the_first_filter_decides() {
+    let mut ip = Keys::default();
+    ip.exact(Key::EthType, [0x08, 0x00]);
     let filters = [
         filter(0x0800, 1, to(2), vec![Act::Drop]),
         filter(0x0800, 2, to(3), vec![Act::ToHost]),
         filter(0x0800, 3, to(4), vec![send(7)]),
-        filter(3, 4, Keys::default(), vec![send(8)]),
+        filter(3, 4, ip, vec![send(8)]),
     ];
     let Some(program) = loaded(&filters) else { return };
     assert_eq!(run(&program, &udp(&[], 2)).0, DROP);
