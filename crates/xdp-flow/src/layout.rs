@@ -153,7 +153,9 @@ pub const OUTCOMES: [(&str, &str); 9] = [
     ("stopped", "passed to filters that XDP does not run"),
     ("refreshed", "passed to keep a filter in use"),
     ("too-long", "passed as they are longer than the target's MTU"),
-    ("failed", "dropped as the driver left no room for a VLAN tag"),
+    ("wrong-length", "passed as their lengths are wrong, and checksums depend on them"),
+    ("no-room", "passed as the driver left no room for a VLAN tag"),
+    ("failed", "dropped as a VLAN tag could not be changed"),
 ];
 
 #[cfg(test)]
