@@ -120,7 +120,7 @@ enum outcome {
 struct control {
 	__u64 begun; /* changes that the kernel began */
 	__u64 done; /* and ended */
-	__u64 acknowledged; /* value of begun at which the rules were read */
+	__u64 acknowledged; /* sum of both at which the rules were read */
 	__u64 deadline; /* ns of CLOCK_MONOTONIC after which the agent counts as dead */
 	__u64 refresh; /* ns between packets of a rule that are left to traffic control; 0: never */
 };
@@ -621,9 +621,13 @@ static __always_inline enum outcome decide(struct xdp_md *ctx, struct device *de
 	struct counts *counts;
 	enum outcome outcome;
 	struct rule *rule;
-	__u64 now;
+	__u64 now, changes;
 
-	if (!control || *(volatile __u64 *)&control->begun != *(volatile __u64 *)&control->acknowledged)
+	if (!control)
+		return CHANGING;
+	/* Neither count ever falls, so the sum is the acknowledged one only when both are. */
+	changes = *(volatile __u64 *)&control->begun + *(volatile __u64 *)&control->done;
+	if (changes != *(volatile __u64 *)&control->acknowledged)
 		return CHANGING;
 	now = bpf_ktime_get_ns();
 	if (now > *(volatile __u64 *)&control->deadline)
@@ -702,5 +706,7 @@ GUARD(tcf_block_put_ext)
 GUARD(call_netdevice_notifiers_info)
 GUARD(tcx_link_attach)
 GUARD(tcx_prog_attach)
+GUARD(netns_bpf_prog_attach)
+GUARD(netns_bpf_link_create)
 
 char _license[] SEC("license") = "Dual BSD/GPL";

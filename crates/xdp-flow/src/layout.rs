@@ -135,7 +135,8 @@ pub struct Control {
     pub begun: u64,
     /// Changes that it ended.
     pub done: u64,
-    /// Value of `begun` at which the agent read the rules; another one makes XDP pass all packets.
+    /// Sum of `begun` and `done` at which the agent read the rules; another one makes XDP pass all
+    /// packets.
     pub acknowledged: u64,
     /// Nanoseconds of `CLOCK_MONOTONIC` after which XDP passes all packets.
     pub deadline: u64,
@@ -144,7 +145,7 @@ pub struct Control {
 }
 
 /// Why packets took their way (`enum outcome`), with the name that `show` prints.
-pub const OUTCOMES: [(&str, &str); 9] = [
+pub const OUTCOMES: [(&str, &str); 11] = [
     ("ran", "run at XDP"),
     ("changing", "passed while a change was not read yet"),
     ("expired", "passed as the agent was late"),

@@ -9,6 +9,9 @@ use crate::reader::{Body, Place, TcFilter};
 use datapath_tc::act::{Act, Direction, Edit, Layer, checksum};
 use datapath_tc::keys::{Key, Keys};
 
+#[path = "../tests/support/object.rs"]
+pub(crate) mod object;
+
 struct All;
 
 impl Targets for All {

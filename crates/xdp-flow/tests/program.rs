@@ -87,7 +87,7 @@ fn loaded(filters: &[TcFilter]) -> Option<Program> {
     let plan = Plan::new(filters, &Long, Program::ROOM);
     program.suspend().unwrap();
     program.install(&[(1, &plan)]).unwrap();
-    program.acknowledge(0);
+    program.acknowledge(program.changes());
     program.set_deadline(u64::MAX);
     Some(program)
 }
@@ -140,7 +140,7 @@ fn without_acknowledgement_or_heartbeat_all_packets_pass() {
     assert_eq!(verdict(), DROP);
     program.suspend().unwrap();
     assert_eq!(verdict(), PASS);
-    program.acknowledge(0);
+    program.acknowledge(program.changes());
     assert_eq!(verdict(), DROP);
     program.set_deadline(1);
     assert_eq!(verdict(), PASS);
@@ -286,19 +286,20 @@ fn the_guard_counts_changes_when_they_begin_and_when_they_end() {
     let netns = testing::Netns::new();
     // Other programs change filters, too.
     let changes = || {
-        let mut found = None;
-        testing::wait_until(Duration::from_secs(10), || {
+        let mut found = program.changes();
+        let is_at_rest = testing::wait_until(Duration::from_secs(10), || {
             found = program.changes();
-            found.is_some()
+            found.begun == found.done
         });
-        found.expect("changes end")
+        assert!(is_at_rest, "changes end: {found:?}");
+        found
     };
     let changes_by = |line: &str| {
         let before = changes();
         program.acknowledge(before);
         netns.run(line);
         assert!(!program.is_current(), "{line}");
-        changes() - before
+        changes().done - before.done
     };
     assert!(changes_by("tc qdisc add dev lo clsact") >= 1);
     // The kernel counts the attempt where it has no such classifier.
