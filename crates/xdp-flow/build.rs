@@ -12,16 +12,20 @@ fn main() {
     println!("cargo:rerun-if-env-changed=CLANG");
     let object = PathBuf::from(env::var_os("OUT_DIR").unwrap_or_default()).join("xdp_flow.bpf.o");
     let clang = env::var("CLANG").unwrap_or_else(|_| "clang".into());
-    let mut command = Command::new(&clang);
-    command.args(["-O2", "-g", "-target", "bpf", "-mcpu=v3", "-ffile-prefix-map=bpf/="]);
-    command.args(["-Wall", "-Wextra", "-Werror", "-Wno-unused-parameter", "-Wno-sign-compare"]);
+    let mut flags: Vec<String> = ["-O2", "-g", "-target", "bpf", "-mcpu=v3"].map(Into::into).into();
     // libbpf's own headers (bpf_helpers.h), of the version that loads the object.
     if let Ok(include) = env::var("DEP_BPF_INCLUDE") {
-        command.args(["-I", &include]);
+        flags.extend(["-I".into(), include]);
     }
     // asm/types.h lives in a directory named after the host.
     let arch = env::var("CARGO_CFG_TARGET_ARCH").unwrap_or_default();
-    command.args(["-idirafter", &format!("/usr/include/{arch}-linux-gnu")]);
+    flags.extend(["-idirafter".into(), format!("/usr/include/{arch}-linux-gnu")]);
+    // Tests compile programs of their own.
+    println!("cargo:rustc-env=CLANG={clang}");
+    println!("cargo:rustc-env=CLANG_FLAGS={}", flags.join("\u{1f}"));
+    let mut command = Command::new(&clang);
+    command.args(&flags).arg("-ffile-prefix-map=bpf/=");
+    command.args(["-Wall", "-Wextra", "-Werror", "-Wno-unused-parameter", "-Wno-sign-compare"]);
     command.arg("-c").arg(SOURCE).arg("-o").arg(object);
     match command.status() {
         Ok(status) if status.success() => {}

@@ -117,6 +117,8 @@ pub struct XdpFacts {
     pub takes_tags_off: Option<bool>,
     /// The device merges received packets (GRO) before the stack, and generic XDP, see them.
     pub merges: Option<bool>,
+    /// The device takes checksums of received packets for right ("rx-checksum").
+    pub trusts_checksums: Option<bool>,
     /// Facts about the other end of a veth; `None`: the device is no veth.
     pub peer: Option<PeerFacts>,
     /// The interface that is the other end of a veth; `None`: no veth, or it is unknown.
@@ -184,7 +186,22 @@ fn place_fit(facts: &XdpFacts, wish: Wish) -> Result<(), Reason> {
     }
 }
 
+/// Drivers of virtual cards, which deliver packets of the same host with unfinished checksums
+/// (`CHECKSUM_PARTIAL`) while they trust checksums. With XDP in the driver they have the host finish
+/// these, or have no such packets.
+const UNFINISHED: [&str; 3] = ["virtio_net", "vif", "ibmveth"];
+
 fn generic_fit(facts: &XdpFacts) -> Result<(), Reason> {
+    if UNFINISHED.contains(&facts.driver.as_str()) && facts.trusts_checksums != Some(false) {
+        return Err(Reason::new(
+            Refusal::DriverLacksSupport,
+            format!(
+                "the driver {} delivers packets with unfinished checksums, which generic XDP cannot \
+                 finish: use XDP in the driver, or do ethtool -K DEVICE rx off where that is possible",
+                facts.driver
+            ),
+        ));
+    }
     match facts.merges {
         Some(false) => Ok(()),
         // They would be longer than any port takes.
@@ -393,6 +410,24 @@ mod tests {
         let tap = XdpFacts { link_kind: Some("tun".into()), merges: Some(false), ..nic("tun") };
         let fit = xdp_fit(&tap, Wish::Xdp, XdpMode::Generic);
         assert_eq!(refusal(fit), Some(Refusal::DeviceKind));
+    }
+
+    #[test]
+    fn generic_xdp_wants_finished_checksums() {
+        for driver in UNFINISHED {
+            for (trusts_checksums, fits) in
+                [(None, false), (Some(true), false), (Some(false), true)]
+            {
+                let card = XdpFacts { merges: Some(false), trusts_checksums, ..nic(driver) };
+                let generic = xdp_fit(&card, Wish::Xdp, XdpMode::Generic);
+                let expected = (!fits).then_some(Refusal::DriverLacksSupport);
+                assert_eq!(refusal(generic), expected, "{driver}");
+                assert_eq!(xdp_fit(&card, Wish::Xdp, XdpMode::Driver), Ok(()), "{driver}");
+            }
+        }
+        // Another card checks a checksum, and leaves it in the packet.
+        let card = XdpFacts { merges: Some(false), trusts_checksums: Some(true), ..nic("e1000") };
+        assert_eq!(xdp_fit(&card, Wish::Xdp, XdpMode::Generic), Ok(()));
     }
 
     #[test]

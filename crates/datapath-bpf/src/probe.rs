@@ -117,6 +117,7 @@ fn facts(survey: &XdpProbe) -> XdpFacts {
         driver: own.driver.as_ref().map(|d| d.name.clone()).unwrap_or_default(),
         takes_tags_off: own.offloads.as_ref().map(Offloads::takes_tags_off),
         merges: own.offloads.as_ref().map(Offloads::merges),
+        trusts_checksums: own.offloads.as_ref().map(|offloads| offloads.is_on("rx-checksum")),
         peer,
         end: known.map(|(end, _)| end),
         peer_link: known.map(|(_, peer)| link_of(peer)),

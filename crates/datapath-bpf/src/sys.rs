@@ -127,7 +127,20 @@ pub(crate) fn declared(map: &OpenMap<'_>) -> Declared {
 /// Returns true when a program is attached to an interface at a place of `BPF_TCX_*`. Kernels
 /// without these have none.
 pub fn has_program(ifindex: u32, place: u32) -> bool {
-    let Ok(target) = i32::try_from(ifindex) else { return false };
+    i32::try_from(ifindex).is_ok_and(|target| is_attached(target, place))
+}
+
+/// Returns true when a BPF program dissects flows for the kernel: for the calling thread's network
+/// namespace, or for all by that of process 1, where that can be read.
+pub fn has_flow_dissector() -> bool {
+    ["/proc/thread-self/ns/net", "/proc/1/ns/net"].into_iter().any(|path| {
+        let netns = std::fs::File::open(path);
+        netns.is_ok_and(|fd| is_attached(fd.as_raw_fd(), libbpf_sys::BPF_FLOW_DISSECTOR))
+    })
+}
+
+/// Returns true when a program is attached to an interface or to the object of a descriptor.
+fn is_attached(target: i32, place: u32) -> bool {
     let mut options = libbpf_sys::bpf_prog_query_opts {
         sz: size_of::<libbpf_sys::bpf_prog_query_opts>() as _,
         ..libbpf_sys::bpf_prog_query_opts::default()

@@ -136,8 +136,7 @@ pub struct XdpProbe {
     pub interface: Interface,
     /// Its peer.
     pub peer: Peer,
-    /// A tc filter is at its egress; `None`: not asked, because the interface is no endpoint of a
-    /// pair, or unknown.
+    /// A tc filter is at its egress; `None`: it could not be read.
     pub has_egress_filter: Option<bool>,
 }
 
@@ -180,8 +179,7 @@ impl XdpProber {
                 probe_peer(&client, index, read.peer_namespace, &mut paths)
             }
         };
-        let filters = || has_filter(&client, read.interface.index, ClsactHook::Egress).ok();
-        let has_egress_filter = is_pair.then(filters).flatten();
+        let has_egress_filter = has_filter(&client, read.interface.index, ClsactHook::Egress).ok();
         Ok(XdpProbe { interface: read.interface, peer, has_egress_filter })
     }
 }

@@ -55,6 +55,27 @@ fn a_plain_pair_takes_no_redirects_and_leaves_work_to_the_other_end() {
     });
 }
 
+/// A device without a peer is asked, too; and filters of the qdisc `ingress` are not at the egress.
+#[test]
+fn filters_at_the_egress_of_any_device_are_seen() {
+    in_namespace(|| {
+        ip("link add name br0 type bridge");
+        let tc = |line: &str| {
+            let status = Command::new("tc").args(line.split(' ')).status();
+            assert!(status.expect("iproute2 is installed").success(), "tc {line}");
+        };
+        assert_eq!(probe("br0").has_egress_filter, Some(false));
+        tc("qdisc add dev br0 clsact");
+        assert_eq!(probe("br0").has_egress_filter, Some(false));
+        tc("filter add dev br0 egress protocol all u32 match u32 0 0");
+        assert_eq!(probe("br0").has_egress_filter, Some(true));
+        tc("qdisc del dev br0 clsact");
+        tc("qdisc add dev br0 ingress");
+        tc("filter add dev br0 ingress protocol all u32 match u32 0 0");
+        assert_eq!(probe("br0").has_egress_filter, Some(false));
+    });
+}
+
 #[test]
 fn programs_at_the_other_end_are_seen() {
     in_namespace(|| {

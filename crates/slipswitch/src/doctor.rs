@@ -213,7 +213,7 @@ fn port(name: &str, lines: &[String]) -> Interface {
 }
 
 /// Returns the report of a running switch on its ports: lines by port.
-fn running_ports(dirs: &SwitchDirs) -> BTreeMap<String, Vec<String>> {
+pub fn running_ports(dirs: &SwitchDirs) -> BTreeMap<String, Vec<String>> {
     let Some(text) = dirs.appctl("slipswitch/tiers", &[]).ok() else { return BTreeMap::new() };
     let mut ports: BTreeMap<String, Vec<String>> = BTreeMap::new();
     let mut port = String::new();

@@ -12,6 +12,7 @@ use std::process::{Command, Stdio};
 const PATIENCE: std::time::Duration = std::time::Duration::from_secs(30);
 
 /// The directories of one switch.
+#[derive(Clone)]
 pub struct SwitchDirs {
     dirs: Dirs,
     private: bool,
@@ -40,6 +41,11 @@ impl SwitchDirs {
                 .with_context(|| format!("cannot make the directory {}", dir.display()))?;
         }
         Ok(())
+    }
+
+    /// True when the command line names the directory.
+    pub fn is_private(&self) -> bool {
+        self.private
     }
 
     /// The directory of sockets and pidfiles.

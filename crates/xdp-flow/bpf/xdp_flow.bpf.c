@@ -102,12 +102,25 @@ struct device {
 	struct table table[MAX_TABLES];
 };
 
-enum outcome { RAN, CHANGING, EXPIRED, NOT_PARSED, MISSED, STOPPED, REFRESHED, TOO_LONG, FAILED, OUTCOMES };
+enum outcome {
+	RAN,
+	CHANGING,
+	EXPIRED,
+	NOT_PARSED,
+	MISSED,
+	STOPPED,
+	REFRESHED,
+	TOO_LONG,
+	WRONG_LENGTH,
+	NO_ROOM,
+	FAILED,
+	OUTCOMES
+};
 
 struct control {
 	__u64 begun; /* changes that the kernel began */
 	__u64 done; /* and ended */
-	__u64 acknowledged; /* value of begun at which the rules were read */
+	__u64 acknowledged; /* sum of both at which the rules were read */
 	__u64 deadline; /* ns of CLOCK_MONOTONIC after which the agent counts as dead */
 	__u64 refresh; /* ns between packets of a rule that are left to traffic control; 0: never */
 };
@@ -376,6 +389,64 @@ static __always_inline void edit_port(__be16 *at, const __be16 edit[2], __u64 *s
 	*at = after;
 }
 
+/* Whether a rule computes the checksum after IP for packets of a protocol. */
+static __always_inline bool sums_l4(const struct rule *rule, __u8 proto)
+{
+	switch (proto) {
+	case IPPROTO_TCP:
+		return rule->flags & SUM_TCP;
+	case IPPROTO_UDP:
+		return rule->flags & SUM_UDP;
+	case IPPROTO_ICMP:
+	case IPPROTO_ICMPV6:
+		return rule->flags & SUM_ICMP;
+	default:
+		return false;
+	}
+}
+
+/**
+ * check_lengths - Checks a packet whose checksum after IP is computed.
+ *
+ * The kernel drops it when it is shorter than its IP header says, and takes the checksum away when the
+ * length in its UDP header is another one (net/sched/act_csum.c). It computes also a missing one of UDP
+ * over IPv6.
+ *
+ * Return: 0, or -1 for such a packet.
+ */
+static __always_inline int check_lengths(void *data, void *end, const struct key *key,
+					 const struct offsets *at)
+{
+	struct { __be16 sport, dport, length, sum; } *udp;
+	bool is_ipv4 = key->ethertype == bpf_htons(ETH_P_IP);
+	__u16 net = at->net, l4 = at->l4;
+	__u32 length, header;
+
+	if (net > 32 || l4 > 64)
+		return -1;
+	if (is_ipv4) {
+		struct iphdr *ip = AT(struct iphdr, net);
+
+		length = bpf_ntohs(ip->tot_len);
+		header = sizeof(*ip);
+	} else {
+		struct ipv6hdr *ip = AT(struct ipv6hdr, net);
+
+		length = sizeof(*ip) + bpf_ntohs(ip->payload_len);
+		header = sizeof(*ip);
+	}
+	if (net + length > (__u32)(end - data))
+		return -1;
+	if (length < header + (key->ip_proto == IPPROTO_TCP ? 20 : 8))
+		return -1;
+	if (key->ip_proto != IPPROTO_UDP)
+		return 0;
+	udp = AT(typeof(*udp), l4);
+	if (bpf_ntohs(udp->length) != length - header || (!is_ipv4 && !udp->sum))
+		return -1;
+	return 0;
+}
+
 /**
  * edit - Runs the edits of headers and the checksums after them.
  *
@@ -396,6 +467,8 @@ static __always_inline int edit(struct xdp_md *ctx, const struct rule *rule, con
 		__u16 offset = at->l4;
 
 		if (offset > 64)
+			return -1;
+		if (sums_l4(rule, key->ip_proto) && check_lengths(data, end, key, at))
 			return -1;
 		if (key->ip_proto == IPPROTO_TCP) {
 			l4 = AT(struct halves10, offset)->at;
@@ -492,31 +565,49 @@ static __always_inline int push(struct xdp_md *ctx, const __be16 tag[2])
 	return 0;
 }
 
-/* Runs a rule. A frame that cannot be changed as the rule says is dropped once it is half changed:
- * traffic control would not meet the packet that arrived. */
-static __always_inline int run(struct xdp_md *ctx, const struct rule *rule, const struct key *key,
-			       const struct offsets *at)
+/**
+ * run - Runs a rule: sets the action, and changes the packet unless it is dropped.
+ *
+ * A packet that is only half changed is dropped: traffic control would not meet the one that arrived. It
+ * has been parsed, and has room, so that does not happen.
+ */
+static __always_inline enum outcome run(struct xdp_md *ctx, const struct rule *rule,
+					const struct key *key, const struct offsets *at, int *action)
 {
-	int tags = at->tags;
+	int tags = at->tags, room;
 
-	if (rule->verdict == DROP)
-		return XDP_DROP;
+	if (rule->verdict == DROP) {
+		*action = XDP_DROP;
+		return RAN;
+	}
+	/* Without room for the tags the packet must stay as it is. */
+	room = 4 * (rule->pushes & 3);
+	if (room) {
+		if (bpf_xdp_adjust_head(ctx, -room))
+			return NO_ROOM;
+		if (bpf_xdp_adjust_head(ctx, room))
+			goto failed;
+	}
 	if (rule->flags && edit(ctx, rule, key, at))
-		return XDP_PASS;
+		return WRONG_LENGTH;
 	for (int i = 0; i < 2; i++) {
 		if (i >= rule->pops || !tags)
 			break;
 		if (pop(ctx))
-			return XDP_ABORTED;
+			goto failed;
 		tags--;
 	}
 	for (int i = 0; i < 2; i++) {
 		if (i >= rule->pushes)
 			break;
 		if (push(ctx, rule->push[i]))
-			return XDP_ABORTED;
+			goto failed;
 	}
-	return bpf_redirect(rule->ifindex, 0);
+	*action = bpf_redirect(rule->ifindex, 0);
+	return RAN;
+failed:
+	*action = XDP_ABORTED;
+	return FAILED;
 }
 
 static __always_inline enum outcome decide(struct xdp_md *ctx, struct device *device, int *action)
@@ -528,10 +619,15 @@ static __always_inline enum outcome decide(struct xdp_md *ctx, struct device *de
 	struct offsets at = {};
 	union words key = {};
 	struct counts *counts;
+	enum outcome outcome;
 	struct rule *rule;
-	__u64 now;
+	__u64 now, changes;
 
-	if (!control || *(volatile __u64 *)&control->begun != *(volatile __u64 *)&control->acknowledged)
+	if (!control)
+		return CHANGING;
+	/* Neither count ever falls, so the sum is the acknowledged one only when both are. */
+	changes = *(volatile __u64 *)&control->begun + *(volatile __u64 *)&control->done;
+	if (changes != *(volatile __u64 *)&control->acknowledged)
 		return CHANGING;
 	now = bpf_ktime_get_ns();
 	if (now > *(volatile __u64 *)&control->deadline)
@@ -552,9 +648,9 @@ static __always_inline enum outcome decide(struct xdp_md *ctx, struct device *de
 		rule->refreshed = now;
 		return REFRESHED;
 	}
-	*action = run(ctx, rule, &key.key, &at);
-	if (*action == XDP_ABORTED)
-		return FAILED;
+	outcome = run(ctx, rule, &key.key, &at, action);
+	if (outcome != RAN)
+		return outcome;
 	counts = bpf_map_lookup_elem(&counters, &rule->counter);
 	if (counts) {
 		counts->packets++;
@@ -610,5 +706,7 @@ GUARD(tcf_block_put_ext)
 GUARD(call_netdevice_notifiers_info)
 GUARD(tcx_link_attach)
 GUARD(tcx_prog_attach)
+GUARD(netns_bpf_prog_attach)
+GUARD(netns_bpf_link_create)
 
 char _license[] SEC("license") = "Dual BSD/GPL";

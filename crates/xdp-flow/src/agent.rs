@@ -1,19 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The agent: keeps the rules at XDP equal to the kernel's filters.
 
+use crate::changes::Balance;
 use crate::effect::Targets;
 use crate::layout::MAX_DEVICES;
 use crate::plan::Plan;
 use crate::program::{Counts, Error, Guard, Program};
 use crate::reader::{Place, TcFilter};
 use crate::snapshot::Reader;
-use datapath_bpf::fit::{ingress_fit, redirect_fit};
+use datapath_bpf::fit::{XdpFacts, ingress_fit, redirect_fit};
 use datapath_bpf::{KernelProber, Prober as _, XdpMode, sys};
 use netdev::Kind;
-use netdev::link::Link;
+use netdev::link::{ARPHRD_ETHER, Link};
 use rustix::time::{ClockId, clock_gettime};
 use std::cell::RefCell;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
@@ -77,6 +78,9 @@ pub struct Agent {
     prober: KernelProber,
     pub(crate) served: Vec<Served>,
     last_survey: Option<Duration>,
+    balance: Balance,
+    /// Ports of the switch.
+    ports: BTreeSet<String>,
 }
 
 /// The time of `CLOCK_MONOTONIC`.
@@ -98,13 +102,16 @@ impl Agent {
             return Err(io::Error::other(words).into());
         }
         let program = Program::load(settings.guard)?;
-        program.acknowledge(u64::MAX);
+        program.revoke();
         program.set_refresh(u64::try_from(settings.refresh.as_nanos()).unwrap_or(u64::MAX));
         let served = settings.devices.iter();
         let served =
             served.map(|name| Served { name: name.clone(), ..Served::default() }).collect();
         let (reader, prober) = (Reader::open()?, KernelProber::default());
-        let mut agent = Agent { settings, program, reader, prober, served, last_survey: None };
+        let balance = Balance::new(now());
+        let (last_survey, ports) = (None, BTreeSet::new());
+        let mut agent =
+            Agent { settings, program, reader, prober, served, last_survey, balance, ports };
         for device in &mut agent.served {
             let link = netdev::link::find(&device.name).map_err(|e| {
                 io::Error::new(e.kind(), format!("there is no device {}: {e}", device.name))
@@ -112,6 +119,14 @@ impl Agent {
             attach(device, link.index, &agent.program, agent.settings.mode)?;
         }
         Ok(agent)
+    }
+
+    /// Sets the names of the switch's ports, which the agent leaves alone.
+    pub fn set_switch_ports(&mut self, ports: BTreeSet<String>) {
+        if self.ports != ports {
+            self.ports = ports;
+            self.last_survey = None;
+        }
     }
 
     /// Reports that the agent lives, and reads the filters when they may have changed. Must be called
@@ -122,44 +137,42 @@ impl Agent {
     /// A system call failed. XDP passes all packets, and the next call tries again.
     pub fn step(&mut self) -> io::Result<Duration> {
         let time = now();
-        let deadline = time + PATIENCE;
-        self.program.set_deadline(u64::try_from(deadline.as_nanos()).unwrap_or(u64::MAX));
         let has_events = self.reader.take_events()?;
         let is_due = self.last_survey.is_none_or(|last| time > last + SURVEY);
-        if !has_events && !is_due && self.program.is_current() {
-            return Ok(HEARTBEAT);
-        }
-        match self.read() {
-            Ok(true) => {
-                self.last_survey = Some(time);
-                Ok(HEARTBEAT)
-            }
-            Ok(false) => Ok(SETTLE),
-            Err(error) => {
-                self.program.acknowledge(u64::MAX);
-                self.last_survey = None;
-                Err(error)
+        if has_events || is_due || !self.program.is_current() {
+            match self.read() {
+                Ok(true) => self.last_survey = Some(time),
+                Ok(false) => return Ok(SETTLE),
+                Err(error) => {
+                    self.program.revoke();
+                    self.last_survey = None;
+                    return Err(error);
+                }
             }
         }
+        // Only now: after a pause of the agent, rules must not run before it has read its events.
+        let deadline = time + PATIENCE;
+        self.program.set_deadline(u64::try_from(deadline.as_nanos()).unwrap_or(u64::MAX));
+        Ok(HEARTBEAT)
     }
 
     /// Reads the filters, and installs them if they differ. Returns false when changes came in between
     /// too often; XDP passes all packets until the next call.
     fn read(&mut self) -> io::Result<bool> {
         for _ in 0..ATTEMPTS {
-            let Some(changes) = self.program.changes() else {
-                std::thread::sleep(SETTLE);
-                continue;
-            };
-            let plans = self.plans()?;
-            if self.program.changes() != Some(changes) {
-                std::thread::sleep(SETTLE);
-                continue;
+            let changes = self.program.changes();
+            if self.balance.is_at_rest(changes, now()) {
+                let plans = self.plans()?;
+                if self.program.changes() == changes {
+                    self.install(plans)?;
+                    self.program.acknowledge(changes);
+                    return Ok(true);
+                }
             }
-            self.install(plans)?;
-            self.program.acknowledge(changes);
-            return Ok(true);
+            std::thread::sleep(SETTLE);
         }
+        // Without a guard there may be events, and rules that are older than these.
+        self.program.revoke();
         Ok(false)
     }
 
@@ -182,6 +195,8 @@ impl Agent {
         let indexes: Vec<u32> = self.served.iter().map(|device| device.ifindex).collect();
         let mut all = self.reader.filters(&indexes).map_err(io::Error::from)?;
         let known = Known {
+            dissector: sys::has_flow_dissector(),
+            ports: &self.ports,
             links: &links,
             prober: &self.prober,
             mode: self.settings.mode,
@@ -195,9 +210,7 @@ impl Agent {
             let problem = known.problem(device);
             let plan = match &problem {
                 None => Plan::new(&filters, &known, room),
-                Some(reason) => {
-                    Plan { rules: Vec::new(), reasons: vec![Some(reason.clone()); filters.len()] }
-                }
+                Some(reason) => Plan::none(&filters, reason),
             };
             room -= plan.rules.len();
             plans.push((filters, plan, problem));
@@ -239,7 +252,12 @@ impl Agent {
         }
         let plans: Vec<(u32, &Plan)> =
             self.served.iter().map(|device| (device.ifindex, &device.plan)).collect();
-        self.program.install(&plans)
+        let result = self.program.install(&plans);
+        if result.is_err() {
+            // Their counters may still have the counts that are carried.
+            self.served.iter_mut().for_each(|device| device.plan = Plan::default());
+        }
+        result
     }
 
     /// Whether XDP runs rules at this moment.
@@ -320,6 +338,9 @@ fn attach(
 
 /// Facts about the devices of the namespace.
 struct Known<'a> {
+    /// A BPF program dissects flows for the classifier.
+    dissector: bool,
+    ports: &'a BTreeSet<String>,
     links: &'a [Link],
     prober: &'a KernelProber,
     mode: XdpMode,
@@ -334,6 +355,16 @@ impl Known<'_> {
     fn problem(&self, device: &Served) -> Option<String> {
         if device.ifindex == 0 {
             return Some(device.problem.clone().unwrap_or("the device does not exist".into()));
+        }
+        if self.ports.contains(&device.name) {
+            return Some("it is a port of the switch, whose programs have its hooks".into());
+        }
+        if self.dissector {
+            return Some("a BPF program dissects flows in this network namespace".into());
+        }
+        let link = self.links.iter().find(|link| link.index == device.ifindex);
+        if link.is_none_or(|link| link.hardware != ARPHRD_ETHER) {
+            return Some("it is no Ethernet device".into());
         }
         if sys::has_program(device.ifindex, libbpf_sys::BPF_TCX_INGRESS) {
             return Some("a BPF program is at tcx, in front of its filters".into());
@@ -363,18 +394,36 @@ impl Known<'_> {
         if !link.admin_up {
             return Err(format!("{name} is down"));
         }
-        let facts = self.prober.xdp_facts(name);
-        // After the driver, redirected packets are sent as others are.
-        if self.mode == XdpMode::Driver {
-            let is_attached = self.attached.contains(&ifindex);
-            redirect_fit(&facts, Kind::System, is_attached).map_err(|r| format!("{name}: {r}"))?;
+        if self.prober.has_egress_program(ifindex) {
+            return Err(format!("a BPF program is at the egress of {name}"));
         }
-        if facts.has_egress_filter != Some(false) || self.prober.has_egress_program(ifindex) {
-            return Err(format!("{name} may have filters at its egress"));
-        }
-        match facts.qdisc.as_deref() {
-            Some(qdisc) if PLAIN_QDISCS.contains(&qdisc) => Ok(link.mtu + HEADERS),
-            qdisc => Err(format!("{name} has the qdisc {}", qdisc.unwrap_or("(unknown)"))),
-        }
+        let is_attached = self.attached.contains(&ifindex);
+        longest(link, &self.prober.xdp_facts(name), self.mode, is_attached)
     }
 }
+
+/// Returns the length of the longest frame that XDP may send by a device with these facts.
+/// `is_attached`: the agent's program is at its XDP.
+fn longest(link: &Link, facts: &XdpFacts, mode: XdpMode, is_attached: bool) -> Result<u32, String> {
+    let name = &link.name;
+    // Traffic control takes the Ethernet header off for others, and XDP does not.
+    if link.hardware != ARPHRD_ETHER {
+        return Err(format!("{name} is no Ethernet device"));
+    }
+    // After the driver, redirected packets are sent as others are.
+    if mode == XdpMode::Driver {
+        redirect_fit(facts, Kind::System, is_attached).map_err(|r| format!("{name}: {r}"))?;
+    }
+    match facts.has_egress_filter {
+        Some(false) => {}
+        Some(true) => return Err(format!("{name} has filters at its egress")),
+        None => return Err(format!("the filters at the egress of {name} cannot be read")),
+    }
+    match facts.qdisc.as_deref() {
+        Some(qdisc) if PLAIN_QDISCS.contains(&qdisc) => Ok(link.mtu + HEADERS),
+        qdisc => Err(format!("{name} has the qdisc {}", qdisc.unwrap_or("(unknown)"))),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -135,7 +135,8 @@ pub struct Control {
     pub begun: u64,
     /// Changes that it ended.
     pub done: u64,
-    /// Value of `begun` at which the agent read the rules; another one makes XDP pass all packets.
+    /// Sum of `begun` and `done` at which the agent read the rules; another one makes XDP pass all
+    /// packets.
     pub acknowledged: u64,
     /// Nanoseconds of `CLOCK_MONOTONIC` after which XDP passes all packets.
     pub deadline: u64,
@@ -144,7 +145,7 @@ pub struct Control {
 }
 
 /// Why packets took their way (`enum outcome`), with the name that `show` prints.
-pub const OUTCOMES: [(&str, &str); 9] = [
+pub const OUTCOMES: [(&str, &str); 11] = [
     ("ran", "run at XDP"),
     ("changing", "passed while a change was not read yet"),
     ("expired", "passed as the agent was late"),
@@ -153,7 +154,9 @@ pub const OUTCOMES: [(&str, &str); 9] = [
     ("stopped", "passed to filters that XDP does not run"),
     ("refreshed", "passed to keep a filter in use"),
     ("too-long", "passed as they are longer than the target's MTU"),
-    ("failed", "dropped as the driver left no room for a VLAN tag"),
+    ("wrong-length", "passed as their lengths are wrong, and checksums depend on them"),
+    ("no-room", "passed as the driver left no room for a VLAN tag"),
+    ("failed", "dropped as a VLAN tag could not be changed"),
 ];
 
 #[cfg(test)]

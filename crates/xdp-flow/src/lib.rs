@@ -5,6 +5,7 @@
 //! - [`matching`], [`effect`]: a filter's match and actions as the BPF program compares and runs them.
 //! - [`plan`]: the filters of a device as rules in the order of traffic control.
 //! - [`program`]: the BPF programs (`bpf/xdp_flow.bpf.c`), with [`layout`].
+//! - [`changes`]: whether a change is under way.
 //! - [`agent`]: reads, compiles, installs; [`report`]: what it shows.
 //!
 //! # Invariants
@@ -21,6 +22,7 @@
 #![forbid(unsafe_code)]
 
 pub mod agent;
+pub mod changes;
 pub mod effect;
 pub mod layout;
 pub mod matching;

@@ -136,6 +136,10 @@ pub fn compile(protocol: u16, keys: &Keys) -> Compiled {
     let ethertype = keys.get(Key::EthType).and_then(|masked| masked.value.first_chunk::<2>());
     let ip_proto = keys.get(Key::IpProto).and_then(|masked| masked.value.first().copied());
     let is_tagged = VLAN_TYPES.contains(&protocol.to_be_bytes());
+    if ethertype.is_none() && !is_tagged {
+        // The kernel compares the tag protocol when its key EthType was one, and no message shows that.
+        unknown = Some("it may compare a VLAN protocol that the kernel does not show".to_owned());
+    }
     for (key, masked) in keys.iter() {
         let whole = [0xff; 16];
         let mask = if masked.mask.is_empty() { &whole[..] } else { &masked.mask };
@@ -231,7 +235,7 @@ pub fn compile(protocol: u16, keys: &Keys) -> Compiled {
 }
 
 /// The field of a key of a tag. The kernel also compares the tag's protocol, which no message shows:
-/// it is the filter's own for the first tag, and the type after that for the second.
+/// it is taken for the filter's own for the first tag, and is the type after that for the second.
 fn tag(key: Key, keys: &Keys, is_tagged: bool) -> (usize, bool) {
     match key {
         Key::VlanId | Key::VlanPrio => (field::VLAN, is_tagged),

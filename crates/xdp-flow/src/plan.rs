@@ -51,10 +51,22 @@ enum Does {
     Stop,
 }
 
+/// A card leaves packets to the kernel in the midst of its filters, and the kernel continues there. At
+/// XDP such a packet looks like any other.
+const HANDED_OVER: &str = "a card may hand packets over within filters (goto chain, ct)";
+
 impl Plan {
+    /// Leaves all packets of a device with these filters to traffic control.
+    pub fn none(filters: &[TcFilter], reason: &str) -> Plan {
+        Plan { rules: Vec::new(), reasons: vec![Some(reason.to_owned()); filters.len()] }
+    }
+
     /// Makes the plan of a device with these filters, in any order, with at most `most_rules` rules.
     /// Filters that do not fit in are left to traffic control with all after them.
     pub fn new(filters: &[TcFilter], targets: &dyn Targets, most_rules: usize) -> Plan {
+        if filters.iter().any(|filter| filter.body.hands_over()) {
+            return Plan::none(filters, HANDED_OVER);
+        }
         let mut plan = Plan { rules: Vec::new(), reasons: vec![None; filters.len()] };
         let mut chains: BTreeMap<u32, Vec<Step>> = BTreeMap::new();
         for (number, filter) in filters.iter().enumerate() {
@@ -112,8 +124,8 @@ enum Unused {
 fn step(number: usize, filter: &TcFilter, targets: &dyn Targets) -> Result<Step, Unused> {
     let (keys, unknown, acts, in_hw) = match &filter.body {
         Body::Flower { keys, unknown, acts, in_hw } => (keys, unknown, acts, in_hw),
-        Body::CardOnly => return Err(Unused::Never("it is for cards only (skip_sw)".into())),
-        Body::Other => {
+        Body::CardOnly(_) => return Err(Unused::Never("it is for cards only (skip_sw)".into())),
+        Body::Other { .. } => {
             let all = matching::of_protocol(filter.protocol);
             let reason = format!("XDP does not run the classifier {}", filter.kind);
             return Err(Unused::Stop(Box::new(all), reason));

@@ -2,6 +2,7 @@
 //! The BPF programs, loaded: the one at XDP, and those that count changes. They and their maps end with
 //! the process.
 
+use crate::changes::Changes;
 use crate::layout::{
     Control, Device, KEY_BYTES, Lookup, MAX_RULES, MAX_TABLES, OUTCOMES, Rule, Table, verdict,
 };
@@ -38,9 +39,17 @@ const NEEDED: [&str; 7] = [
     "tc_get_qdisc", // it also deletes
     "tcf_block_put_ext",
 ];
-/// Changes of devices, and of tcx programs, which kernels before 6.6 do not have.
-const WHERE_PRESENT: [&str; 3] =
-    ["call_netdevice_notifiers_info", "tcx_link_attach", "tcx_prog_attach"];
+/// Changes of devices, of tcx programs, which kernels before 6.6 do not have, and of programs that
+/// dissect flows.
+const WHERE_PRESENT: [&str; 5] = [
+    "call_netdevice_notifiers_info",
+    "tcx_link_attach",
+    "tcx_prog_attach",
+    "netns_bpf_prog_attach",
+    "netns_bpf_link_create",
+];
+/// An acknowledgement that no sum of changes reaches.
+const NEVER: u64 = u64::MAX;
 
 /// An error of the programs. The text says what is missing.
 #[derive(Debug, thiserror::Error)]
@@ -48,19 +57,19 @@ pub enum Error {
     /// The kernel has no type information.
     #[error(
         "the guard needs the kernel's type information (/sys/kernel/btf/vmlinux): {0}. Without it a \
-         changed filter may run for a moment as it was; --stale-ok accepts that"
+         changed filter runs as it was until the agent has read the change; --stale-ok accepts that"
     )]
     NoTypes(String),
     /// A function of the kernel is missing.
     #[error(
-        "the guard does not find the kernel's function {0}. Without it a changed filter may run for a \
-         moment as it was; --stale-ok accepts that"
+        "the guard does not find the kernel's function {0}. Without it a changed filter runs as it was \
+         until the agent has read the change; --stale-ok accepts that"
     )]
     NoFunction(&'static str),
     /// The kernel refused the guard.
     #[error(
         "the kernel refused the guard, which needs CAP_BPF and CAP_PERFMON: {0}. Without it a changed \
-         filter may run for a moment as it was; --stale-ok accepts that"
+         filter runs as it was until the agent has read the change; --stale-ok accepts that"
     )]
     Guard(String),
     /// The kernel refused the program at XDP.
@@ -76,7 +85,7 @@ pub enum Error {
 pub enum Guard {
     /// It does not start without.
     Needed,
-    /// It does: a changed filter may run for a moment as it was.
+    /// It does: a changed filter runs as it was until the agent has read the change.
     StaleOk,
 }
 
@@ -134,11 +143,13 @@ impl Program {
         }
         let object = open.load().map_err(refused)?;
         let mut links = Vec::new();
-        for program in object.progs_mut().filter(|p| p.name() != "xdp_flow") {
-            let name = program.name().to_string_lossy().into_owned();
-            let function = name.split_once('_').map_or("", |(_, function)| function);
-            if present.contains(&function) {
-                links.push(program.attach_trace().map_err(|e| Error::Guard(e.to_string()))?);
+        // Exits first: a beginning that is counted is followed by its end.
+        for part in ["end_", "begin_"] {
+            for program in object.progs_mut() {
+                let name = program.name().to_string_lossy().into_owned();
+                if name.strip_prefix(part).is_some_and(|function| present.contains(&function)) {
+                    links.push(program.attach_trace().map_err(|e| Error::Guard(e.to_string()))?);
+                }
             }
         }
         let map = |name: &str| -> io::Result<MapHandle> {
@@ -190,22 +201,27 @@ impl Program {
         self.control.word(0, offset)
     }
 
-    /// The number of changes so far; `None` while one is under way.
-    pub fn changes(&self) -> Option<u64> {
+    /// The changes so far. Those that ended are read first, so a change under way is never missed.
+    pub fn changes(&self) -> Changes {
         let done = self.word(offset_of!(Control, done)).load(Ordering::SeqCst);
         let begun = self.word(offset_of!(Control, begun)).load(Ordering::SeqCst);
-        (begun == done).then_some(begun)
+        Changes { begun, done }
     }
 
-    /// Whether XDP runs rules: no change began after those that the agent acknowledged.
+    /// Whether XDP runs rules: no change began or ended after those that the agent acknowledged.
     pub fn is_current(&self) -> bool {
-        let begun = self.word(offset_of!(Control, begun)).load(Ordering::SeqCst);
-        begun == self.word(offset_of!(Control, acknowledged)).load(Ordering::SeqCst)
+        let acknowledged = self.word(offset_of!(Control, acknowledged)).load(Ordering::SeqCst);
+        self.changes().sum() == acknowledged
     }
 
-    /// Lets XDP run rules as of this number of changes, until the next begins.
-    pub fn acknowledge(&self, changes: u64) {
-        self.word(offset_of!(Control, acknowledged)).store(changes, Ordering::SeqCst);
+    /// Lets XDP run rules as of these changes, until the next begins or ends.
+    pub fn acknowledge(&self, changes: Changes) {
+        self.word(offset_of!(Control, acknowledged)).store(changes.sum(), Ordering::SeqCst);
+    }
+
+    /// Makes XDP pass all packets. Programs that run on other CPUs may still decide by a rule.
+    pub fn revoke(&self) {
+        self.word(offset_of!(Control, acknowledged)).store(NEVER, Ordering::SeqCst);
     }
 
     /// Makes XDP pass all packets, and waits until no program runs that began before.
@@ -214,13 +230,18 @@ impl Program {
     ///
     /// The kernel cannot wait.
     pub fn suspend(&self) -> io::Result<()> {
-        self.acknowledge(u64::MAX);
+        self.revoke();
         self.grace.wait()
     }
 
     /// Sets the time (nanoseconds of `CLOCK_MONOTONIC`) at which XDP passes all packets by itself.
     pub fn set_deadline(&self, nanoseconds: u64) {
         self.word(offset_of!(Control, deadline)).store(nanoseconds, Ordering::SeqCst);
+    }
+
+    #[cfg(test)]
+    pub(crate) fn deadline(&self) -> u64 {
+        self.word(offset_of!(Control, deadline)).load(Ordering::SeqCst)
     }
 
     /// Sets the nanoseconds between packets of a rule that are left to traffic control; 0 for none.
@@ -333,4 +354,42 @@ fn guarded() -> Result<Vec<&'static str>, Error> {
         return Err(Error::NoFunction(missing));
     }
     Ok(NEEDED.into_iter().chain(WHERE_PRESENT.into_iter().filter(has)).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::effect::Effect;
+    use crate::matching::Match;
+    use crate::plan;
+
+    /// The guard may miss that a change begins, and count only its end.
+    #[test]
+    fn a_change_that_only_ends_makes_all_packets_pass() {
+        if testing::without_root() {
+            return;
+        }
+        let mut program = Program::load(Guard::StaleOk).expect("the programs load");
+        let drop = Rule { verdict: verdict::DROP, ..Rule::default() };
+        let rule = plan::Rule { matching: Match::ALL, effect: Some(Effect(drop)), filters: vec![] };
+        let plan = Plan { rules: vec![rule], reasons: vec![] };
+        program.suspend().unwrap();
+        program.install(&[(1, &plan)]).unwrap();
+        program.set_deadline(u64::MAX);
+        let mut arp = vec![0; 60];
+        arp[12..22].copy_from_slice(&[8, 6, 0, 1, 8, 0, 6, 4, 0, 1]);
+        let verdict = |program: &Program| {
+            let fd = program.fd().unwrap();
+            sys::run(fd.as_fd(), &arp, &[], 1).expect("a test run").verdict
+        };
+        program.acknowledge(program.changes());
+        assert_eq!(verdict(&program), 1, "XDP_DROP");
+        for (count, name) in [(offset_of!(Control, done), "done"), (0, "begun")] {
+            program.word(count).fetch_add(1, Ordering::SeqCst);
+            assert_eq!(verdict(&program), 2, "XDP_PASS: {name}");
+            assert!(!program.is_current());
+            program.acknowledge(program.changes());
+            assert_eq!(verdict(&program), 1, "XDP_DROP");
+        }
+    }
 }

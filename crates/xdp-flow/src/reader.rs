@@ -50,10 +50,39 @@ pub enum Body {
         /// A card has it.
         in_hw: bool,
     },
-    /// The kernel does not run it: it is for cards only.
-    CardOnly,
+    /// The kernel does not run it: it is for cards only. Has the actions; `None` when one is of an
+    /// unknown kind or form.
+    CardOnly(Option<Vec<Act>>),
     /// A filter of another classifier.
-    Other,
+    Other {
+        /// A card has it.
+        in_hw: bool,
+    },
+}
+
+impl Body {
+    /// Whether a card may hand packets over after a part of the filter: after it went to a chain, or
+    /// at an action that the card does not run. The kernel continues from there.
+    pub fn hands_over(&self) -> bool {
+        match self {
+            Body::Flower { in_hw: true, acts, .. } | Body::CardOnly(acts) => {
+                let is_part = |act: &Act| matches!(act, Act::Goto(_) | Act::Ct(_) | Act::ClearCt);
+                acts.as_ref().is_none_or(|acts| acts.iter().any(is_part))
+            }
+            Body::Flower { in_hw: false, .. } => false,
+            Body::Other { in_hw } => *in_hw,
+        }
+    }
+}
+
+/// The attribute with the flags of a classifier other than flower (include/uapi/linux/pkt_cls.h).
+fn flags_attribute(kind: &str) -> Option<u16> {
+    match kind {
+        "matchall" => Some(3),
+        "bpf" => Some(9),
+        "u32" => Some(11),
+        _ => None,
+    }
 }
 
 /// Reads the message of RTM_NEWTFILTER, after its netlink header. `None` when it is cut short, and for
@@ -66,12 +95,14 @@ pub fn filter(message: &[u8]) -> Option<TcFilter> {
     let chain = find(attributes, CHAIN).and_then(array).map_or(0, u32::from_ne_bytes);
     let place = Place { chain, priority: (info >> 16) as u16, handle };
     let protocol = u16::from_be(info as u16);
-    let (mut body, mut packets, mut bytes) = (Body::Other, 0, 0);
+    let options = find(attributes, OPTIONS).unwrap_or_default();
+    let flags = flags_attribute(&kind).and_then(|kind| find(options, kind)).and_then(array);
+    let in_hw = flags.map_or(0, u32::from_ne_bytes) & flag::IN_HW != 0;
+    let (mut body, mut packets, mut bytes) = (Body::Other { in_hw }, 0, 0);
     if kind == "flower" {
         if handle == 0 {
             return None;
         }
-        let options = find(attributes, OPTIONS).unwrap_or_default();
         body = flower(options);
         let counts = counts(find(options, ACTS).unwrap_or_default());
         (packets, bytes) = (counts.packets, counts.bytes);
@@ -82,9 +113,6 @@ pub fn filter(message: &[u8]) -> Option<TcFilter> {
 fn flower(options: &[u8]) -> Body {
     let word = |kind| find(options, kind).and_then(array).map_or(0, u32::from_ne_bytes);
     let flags = word(FLAGS);
-    if flags & flag::SKIP_SW != 0 {
-        return Body::CardOnly;
-    }
     let (mut keys, mut unknown, mut acts) = (Keys::default(), None, Some(Vec::new()));
     for (kind, value) in read(options) {
         match kind {
@@ -93,6 +121,9 @@ fn flower(options: &[u8]) -> Body {
             _ if keys.read(kind, value) => {}
             _ => unknown = Some(kind),
         }
+    }
+    if flags & flag::SKIP_SW != 0 {
+        return Body::CardOnly(acts);
     }
     keys.settle();
     Body::Flower { keys, unknown, acts, in_hw: flags & flag::IN_HW != 0 }
@@ -127,9 +158,13 @@ mod tests {
         };
         assert_eq!(acts, [Act::Drop]);
         assert_eq!(filter(&message("flower", 0, |_| {})), None);
-        assert_eq!(filter(&message("u32", 0, |_| {})).unwrap().body, Body::Other);
+        assert_eq!(filter(&message("u32", 0, |_| {})).unwrap().body, Body::Other { in_hw: false });
+        let card = |bytes: &mut Vec<u8>| put(bytes, 11, &flag::IN_HW.to_ne_bytes());
+        assert!(filter(&message("u32", 0, card)).unwrap().body.hands_over());
         let skip = |bytes: &mut Vec<u8>| put(bytes, FLAGS, &flag::SKIP_SW.to_ne_bytes());
-        assert_eq!(filter(&message("flower", 1, skip)).unwrap().body, Body::CardOnly);
+        let body = filter(&message("flower", 1, skip)).unwrap().body;
+        assert_eq!(body, Body::CardOnly(Some(Vec::new())));
+        assert!(!body.hands_over());
         let odd = |bytes: &mut Vec<u8>| put(bytes, 200, &[1]);
         let read = filter(&message("flower", 1, odd)).unwrap();
         assert!(matches!(read.body, Body::Flower { unknown: Some(200), .. }));

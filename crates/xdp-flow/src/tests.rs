@@ -9,6 +9,9 @@ use crate::reader::{Body, Place, TcFilter};
 use datapath_tc::act::{Act, Direction, Edit, Layer, checksum};
 use datapath_tc::keys::{Key, Keys};
 
+#[path = "../tests/support/object.rs"]
+pub(crate) mod object;
+
 struct All;
 
 impl Targets for All {
@@ -16,6 +19,8 @@ impl Targets for All {
         if ifindex == 9 { Err("it is not ready".into()) } else { Ok(1518) }
     }
 }
+
+const OTHER: Body = Body::Other { in_hw: false };
 
 fn send(ifindex: u32) -> Act {
     Act::Send { ifindex, direction: Direction::Egress, last: true }
@@ -56,7 +61,7 @@ fn at_xdp(plan: &Plan, packet: &[u8; KEY_BYTES]) -> Option<u32> {
 /// a priority is not known.
 fn in_tc(filters: &[TcFilter], chain: u32, address: u8, depth: u32) -> Vec<Option<u32>> {
     let matches = |filter: &&TcFilter| {
-        let Body::Flower { keys, .. } = &filter.body else { return filter.body == Body::Other };
+        let Body::Flower { keys, .. } = &filter.body else { return filter.body == OTHER };
         keys.get(Key::Ipv4Dst).is_none_or(|m| address & m.mask[3] == m.value[3])
     };
     let mut found: Vec<&TcFilter> =
@@ -100,7 +105,7 @@ fn a_packet_has_the_fate_that_it_has_in_traffic_control() {
                 let mut filter =
                     flower(random.u32(0..3), random.u16(1..6), handle, keys, vec![act]);
                 if random.u32(0..20) == 0 {
-                    (filter.kind, filter.body) = ("u32".into(), Body::Other);
+                    (filter.kind, filter.body) = ("u32".into(), OTHER);
                 }
                 filter
             })
@@ -176,6 +181,37 @@ fn what_is_not_understood_stops_its_packets() {
     assert!(reason(4).contains("action ct"));
 }
 
+/// A packet that a card sent through a part of its filters is not the one that arrived.
+#[test]
+fn with_a_card_that_hands_packets_over_no_rule_runs() {
+    let in_card = |acts: Option<Vec<Act>>| {
+        let mut filter = flower(0, 1, 1, to(1, 0xff), vec![]);
+        let keys = to(1, 0xff);
+        filter.body = Body::Flower { keys, unknown: None, acts, in_hw: true };
+        filter
+    };
+    let plan = |first: TcFilter| {
+        let second = flower(0, 2, 1, to(2, 0xff), vec![send(3)]);
+        Plan::new(&[first, second], &All, 1000)
+    };
+    assert_eq!(at_xdp(&plan(in_card(Some(vec![send(2)]))), &packet(2)), Some(3));
+    let mut only = flower(0, 1, 1, to(1, 0xff), vec![]);
+    only.body = Body::CardOnly(Some(vec![Act::Goto(5)]));
+    let mut other = flower(0, 1, 1, to(1, 0xff), vec![]);
+    (other.kind, other.body) = ("matchall".into(), Body::Other { in_hw: true });
+    other.protocol = 0x0806;
+    let ct = in_card(Some(vec![Act::Ct(Box::default()), Act::Goto(5)]));
+    for first in [in_card(Some(vec![Act::Goto(5)])), in_card(None), ct, only, other] {
+        let words = format!("{first:?}");
+        let plan = plan(first);
+        assert_eq!(at_xdp(&plan, &packet(2)), None, "{words}");
+        assert!(plan.reasons[1].as_ref().is_some_and(|reason| reason.contains("a card may hand")));
+    }
+    // Without a card, software goes to chains from the first filter on.
+    let software = flower(0, 1, 1, to(1, 0xff), vec![Act::Goto(5)]);
+    assert_eq!(at_xdp(&plan(software), &packet(2)), Some(3));
+}
+
 #[test]
 fn edits_become_fields_and_others_stop() {
     let edit = |layer, offset, value, mask| Edit { layer, offset, value, mask };
@@ -232,6 +268,16 @@ fn keys_of_tags_are_compared_where_the_kernel_compares_them() {
     assert!(!found.matches(&tagged.with(field::VLAN, &[0], &[0x0f]).value));
     assert_eq!(found.mask[field::VLAN..][..2], [0xef, 0xff]);
     assert!(matches!(compile(0x0800, &keys), Compiled::Wider(..)));
+    // The kernel may compare a tag protocol here, and does not show it.
+    let mut address = Keys::default();
+    address.exact(Key::EthDst, [2, 0, 0, 0, 0, 1]);
+    for protocol in [3, 0x0800] {
+        let Compiled::Wider(found, _) = compile(protocol, &address) else { panic!("{protocol}") };
+        assert_eq!(found.mask[..6], [0xff; 6]);
+    }
+    assert!(matches!(compile(0x8100, &address), Compiled::Exact(_)));
+    address.exact(Key::EthType, [0x08, 0x00]);
+    assert!(matches!(compile(3, &address), Compiled::Exact(_)));
     let mut fragments = to(1, 0xff);
     fragments.add(Key::Flags, 1u32.to_be_bytes(), 1u32.to_be_bytes());
     assert_eq!(compile(0x0800, &fragments), Compiled::Never);

@@ -5,12 +5,17 @@
 use datapath_bpf::sys;
 use datapath_tc::act::{Act, Direction, Edit, Layer, checksum};
 use datapath_tc::keys::{Key, Keys};
-use std::os::fd::AsFd;
+use libbpf_rs::{MapCore as _, MapFlags, ObjectBuilder};
+use std::os::fd::{AsFd, AsRawFd as _};
 use std::time::Duration;
 use xdp_flow::effect::Targets;
 use xdp_flow::plan::Plan;
 use xdp_flow::program::{Error, Guard, Program};
 use xdp_flow::reader::{Body, Place, TcFilter};
+
+#[path = "support/object.rs"]
+mod object;
+use object::compile;
 
 const PASS: u32 = 2;
 const DROP: u32 = 1;
@@ -82,7 +87,7 @@ fn loaded(filters: &[TcFilter]) -> Option<Program> {
     let plan = Plan::new(filters, &Long, Program::ROOM);
     program.suspend().unwrap();
     program.install(&[(1, &plan)]).unwrap();
-    program.acknowledge(0);
+    program.acknowledge(program.changes());
     program.set_deadline(u64::MAX);
     Some(program)
 }
@@ -96,11 +101,13 @@ fn run(program: &Program, frame: &[u8]) -> (u32, Vec<u8>) {
 
 #[test]
 fn the_first_filter_decides() {
+    let mut ip = Keys::default();
+    ip.exact(Key::EthType, [0x08, 0x00]);
     let filters = [
         filter(0x0800, 1, to(2), vec![Act::Drop]),
         filter(0x0800, 2, to(3), vec![Act::ToHost]),
         filter(0x0800, 3, to(4), vec![send(7)]),
-        filter(3, 4, Keys::default(), vec![send(8)]),
+        filter(3, 4, ip, vec![send(8)]),
     ];
     let Some(program) = loaded(&filters) else { return };
     assert_eq!(run(&program, &udp(&[], 2)).0, DROP);
@@ -133,7 +140,7 @@ fn without_acknowledgement_or_heartbeat_all_packets_pass() {
     assert_eq!(verdict(), DROP);
     program.suspend().unwrap();
     assert_eq!(verdict(), PASS);
-    program.acknowledge(0);
+    program.acknowledge(program.changes());
     assert_eq!(verdict(), DROP);
     program.set_deadline(1);
     assert_eq!(verdict(), PASS);
@@ -191,6 +198,76 @@ fn edits_keep_checksums_right() {
     assert_eq!((ip[8], ip[19], &udp[2..4]), (9, 77, &[1, 2][..]));
     assert_eq!(sum(ip), 0xffff, "of IPv4");
     assert_eq!(sum(&[&ip[12..20], &[0, 17, 0, 16], udp].concat()), 0xffff, "of UDP");
+    assert_eq!(program.counts(0).unwrap().packets, 1);
+    // The kernel drops such packets or takes their checksums away, and counts them.
+    let wrong: [(&[(usize, u8)], &str); 4] = [
+        (&[(17, 37)], "IP is longer than the frame"),
+        (&[(17, 27)], "IP ends within UDP"),
+        (&[(39, 15)], "UDP is shorter than IP"),
+        (&[(39, 17)], "UDP is longer than IP"),
+    ];
+    for (changes, words) in wrong {
+        let mut frame = self::udp(&[], 2);
+        changes.iter().for_each(|(at, byte)| frame[*at] = *byte);
+        assert_eq!(run(&program, &frame), (PASS, frame), "{words}");
+    }
+    assert_eq!(program.counts(0).unwrap().packets, 1, "none is counted here as well");
+    assert_eq!(program.outcomes(0).unwrap()[8], 4);
+    // Bytes after the packet do not matter.
+    let mut padded = self::udp(&[], 2);
+    padded.resize(60, 0xff);
+    assert_eq!(run(&program, &padded).0, REDIRECT);
+}
+
+/// Runs the program in a frame without room in front.
+const NARROW: &str = r#"
+#include <linux/bpf.h>
+#include <bpf/bpf_helpers.h>
+struct {
+	__uint(type, BPF_MAP_TYPE_PROG_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u32);
+} tails SEC(".maps");
+SEC("xdp") int narrow(struct xdp_md *ctx)
+{
+	__u32 moved = 0;
+	for (int i = 0; i < 128; i++) {
+		if (bpf_xdp_adjust_head(ctx, -4))
+			break;
+		moved += 4;
+	}
+	unsigned char *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
+	if (moved > 512 || data + moved + 50 > end)
+		return XDP_ABORTED;
+	unsigned char *from = data + moved;
+	for (int i = 0; i < 50; i++)
+		data[i] = from[i];
+	if (bpf_xdp_adjust_tail(ctx, -(int)moved))
+		return XDP_ABORTED;
+	bpf_tail_call(ctx, &tails, 0);
+	return XDP_ABORTED;
+}
+char _license[] SEC("license") = "GPL";
+"#;
+
+#[test]
+fn without_room_for_a_tag_a_packet_is_left_to_traffic_control() {
+    let push = Act::PushVlan { tpid: 0x8100, vid: 9, priority: 1 };
+    let edit = Edit { layer: Layer::Ethernet, offset: 0, value: [6; 4], mask: [0xff; 4] };
+    let acts = vec![Act::Edit(vec![edit]), push, send(7)];
+    let Some(program) = loaded(&[filter(0x0800, 1, to(2), acts)]) else { return };
+    assert_eq!(run(&program, &udp(&[], 2)).0, REDIRECT);
+    let object = compile(NARROW);
+    let object = ObjectBuilder::default().open_memory(&object).expect("an object");
+    let object = object.load().expect("the kernel takes the program");
+    let tails = object.maps().next().expect("a map");
+    let inner = program.fd().unwrap();
+    tails.update(&[0; 4], &inner.as_raw_fd().to_ne_bytes(), MapFlags::ANY).expect("a tail call");
+    let narrow = object.progs().next().expect("a program");
+    let out = sys::run(narrow.as_fd(), &udp(&[], 2), &[], 1).expect("a test run");
+    assert_eq!((out.verdict, out.data), (PASS, udp(&[], 2)));
+    assert_eq!(program.outcomes(0).unwrap()[9], 1);
 }
 
 #[test]
@@ -209,19 +286,20 @@ fn the_guard_counts_changes_when_they_begin_and_when_they_end() {
     let netns = testing::Netns::new();
     // Other programs change filters, too.
     let changes = || {
-        let mut found = None;
-        testing::wait_until(Duration::from_secs(10), || {
+        let mut found = program.changes();
+        let is_at_rest = testing::wait_until(Duration::from_secs(10), || {
             found = program.changes();
-            found.is_some()
+            found.begun == found.done
         });
-        found.expect("changes end")
+        assert!(is_at_rest, "changes end: {found:?}");
+        found
     };
     let changes_by = |line: &str| {
         let before = changes();
         program.acknowledge(before);
         netns.run(line);
         assert!(!program.is_current(), "{line}");
-        changes() - before
+        changes().done - before.done
     };
     assert!(changes_by("tc qdisc add dev lo clsact") >= 1);
     // The kernel counts the attempt where it has no such classifier.

@@ -86,6 +86,19 @@ fn the_doctor_says_which_tiers_there_are_and_why_not_others() {
 }
 
 #[test]
+fn ports_of_the_switch_have_no_agent_for_filters() {
+    let Some((switch, _a, _b)) = pair() else { return };
+    // Also one with a directory of its own asks the switch, as systemd's agents do.
+    let own = switch.sandbox().dir().join("agent");
+    for directory in [String::new(), format!("--dir {} ", own.display())] {
+        let line = format!("{} {directory}xdp-flow h1", tool_program().display());
+        let refused = switch.sh_limited(&line, Duration::from_secs(20));
+        let text = refused.text();
+        assert!(!refused.ok() && text.contains("h1 is a port of the switch"), "{text}");
+    }
+}
+
+#[test]
 fn the_doctor_has_a_reason_for_each_kind_of_device() {
     let Some((switch, _a, _b)) = pair() else { return };
     switch.vsctl(

@@ -22,7 +22,8 @@ struct Site {
 impl Site {
     /// `None`, after saying so, where the kernel has no flower.
     fn new() -> Option<Site> {
-        if without_root() || without_tool(&["ip", "tc", "ethtool", "fping", "modprobe"]) {
+        if without_root() || without_tool(&["ip", "tc", "ethtool", "fping", "modprobe", "python3"])
+        {
             return None;
         }
         let modules = ["-q", "-a", "cls_flower", "act_mirred", "act_vlan", "act_gact", "act_pedit"];
@@ -62,10 +63,13 @@ impl Site {
     }
 
     fn agent(&self, arguments: &str) -> Process {
+        self.start("agent", &format!("xdp-flow {arguments}"))
+    }
+
+    fn start(&self, name: &str, arguments: &str) -> Process {
         let tool = tool_program().display().to_string();
-        let arguments: Vec<&str> =
-            ["xdp-flow"].into_iter().chain(arguments.split_whitespace()).collect();
-        Process::start(&self.sandbox, Some(&self.netns), "agent", &tool, &arguments)
+        let arguments: Vec<&str> = arguments.split_whitespace().collect();
+        Process::start(&self.sandbox, Some(&self.netns), name, &tool, &arguments)
     }
 
     /// The agent's report on a device; null when none answers.
@@ -183,6 +187,13 @@ fn a_changed_filter_never_runs_as_it_was() {
 }
 
 impl Site {
+    /// Waits until the agent has read that the first filter of `pa` is of this classifier.
+    #[track_caller]
+    fn serves_only(&self, kind: &str) {
+        let is_read = wait_until(SOON, || self.report("pa")["filters"][0]["kind"] == kind);
+        assert!(is_read, "{:#}", self.report("pa"));
+    }
+
     /// Waits until packets of `pa` run at XDP.
     #[track_caller]
     fn serves_both_later(&self) {
@@ -225,6 +236,87 @@ fn tc_goes_on_alone_when_the_agent_hangs_or_dies() {
     assert_eq!(echoes.lost(), 0, "{}", echoes.said);
     assert_eq!(site.a.ping("10.0.0.2", 5), 5, "tc forwards alone");
     assert!(!site.netns.sh("ip link show dev pa").contains("xdp"));
+}
+
+/// An agent that begins or ends to trace the kernel's functions makes changes that are under way end
+/// without a trace for the others.
+#[test]
+fn another_agent_may_start_and_end_while_filters_change() {
+    let Some(site) = Site::new() else { return };
+    site.forward();
+    site.netns.sh("ip link add spare type veth peer name other");
+    let _agent = site.agent("--refresh 0 pa pb");
+    site.serves(2);
+    std::thread::scope(|scope| {
+        let changes = scope.spawn(|| {
+            site.netns.sh(
+                "for n in $(seq 100); do \
+                 tc filter replace dev other ingress pref 1 handle 1 protocol ip flower action drop \
+                 2>/dev/null || tc qdisc replace dev other clsact; done",
+            );
+        });
+        let own = site.sandbox.dir().join("other");
+        while !changes.is_finished() {
+            let mut other = site.start("other", &format!("--dir {} xdp-flow spare", own.display()));
+            let socket = own.join("slipswitch-xdp-flow.ctl");
+            assert!(wait_until(SOON, || socket.exists() || other.ended().is_some()));
+            other.signal("TERM");
+            assert!(other.wait(SOON).is_some());
+        }
+        changes.join().expect("filters change");
+    });
+    // A lost end is known after ten seconds.
+    let before = site.ran();
+    let runs = wait_until(3 * SOON, || {
+        site.a.ping("10.0.0.2", 3);
+        site.ran() > before
+    });
+    assert!(runs, "{:#}", site.report("pa"));
+    // And a change is waited for as before.
+    site.tc("add dev pa ingress pref 1 protocol ip flower ip_proto icmp action drop");
+    assert_eq!(site.a.ping("10.0.0.2", 2), 0, "{:#}", site.report("pa"));
+}
+
+/// The kernel copies packets for generic XDP, and traffic control must still forward what it passes.
+#[test]
+fn after_the_driver_packets_run_at_xdp_or_in_tc() {
+    let Some(site) = Site::new() else { return };
+    site.netns.sh("ethtool -K pa gro off; ethtool -K pb gro off");
+    site.forward();
+    let _agent = site.agent("--generic --refresh 0 pa pb");
+    site.serves(2);
+    assert_eq!(site.a.ping("10.0.0.2", 5), 5, "{:#}", site.report("pa"));
+    let line = "u32 match u32 0 0 action mirred egress redirect dev pb";
+    site.tc(&format!("add dev pa ingress pref 5 protocol ip {line}"));
+    site.serves_only("u32");
+    let ran = site.ran();
+    assert_eq!(site.a.ping("10.0.0.2", 5), 5, "{:#}", site.report("pa"));
+    assert_eq!(site.ran(), ran, "{:#}", site.report("pa"));
+}
+
+/// `act_csum` drops a packet that is shorter than its IP header says.
+#[test]
+fn a_packet_with_a_wrong_length_meets_the_action_of_tc() {
+    let Some(site) = Site::new() else { return };
+    site.tc("add dev pa ingress pref 1 protocol ip flower dst_ip 10.0.0.2 ip_proto udp \
+             action pedit ex munge ip dst set 10.0.0.9 pipe csum ip4h udp pipe \
+             mirred egress redirect dev pb");
+    let _agent = site.agent("--refresh 0 pa pb");
+    let ready = wait_until(SOON, || site.report("pa")["filters"][0]["at_xdp"] == true);
+    assert!(ready, "{:#}", site.report("pa"));
+    // The length of IP is 48, and 36 bytes are there.
+    let frame = "020000000001 020000000002 0800 4500003000010000401126ba0a0000010a000002 \
+                 0007000900100000 7061796c6f616421";
+    let send = format!(
+        "import socket\ns = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)\n\
+         s.bind(('eth0', 0))\ns.send(bytes.fromhex('{frame}'))\n"
+    );
+    let program = site.sandbox.write("send.py", send);
+    let passed = || site.report("pa")["packets"]["wrong-length"].as_u64();
+    site.a.netns.sh(&format!("python3 {}", program.display()));
+    assert!(wait_until(SOON, || passed() == Some(1)), "{:#}", site.report("pa"));
+    let filter = &site.report("pa")["filters"][0];
+    assert_eq!((&filter["xdp"]["packets"], &filter["tc"]["packets"]), (&0.into(), &1.into()));
 }
 
 #[test]

@@ -31,6 +31,7 @@ const DEFAULT: &[Row] = &[
     ("slipswitch-tests", &["behaviour", "equivalence", "namespaces", "userspace"], &[]),
     ("slipswitch-tests", &["card"], &[]),
     ("slipswitch-tests", &["xdp_flow"], &[]),
+    ("xdp-flow", &["*"], &[]),
     ("slipswitch-tests", &["faults"], &["bpf::", "crash::", "devices::"]),
 ];
 
