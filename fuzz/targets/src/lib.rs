@@ -15,6 +15,7 @@
 mod adoption;
 mod bench;
 mod bfd;
+mod ccm;
 mod connection_adoption;
 mod database;
 mod difference;
@@ -158,6 +159,7 @@ pub const TARGETS: &[Target] = &[
         longest: 512,
     },
     Target { name: "bfd", run: bfd::run, seeds: bfd::seeds, words: words::none, longest: 2048 },
+    Target { name: "ccm", run: ccm::run, seeds: ccm::seeds, words: words::none, longest: 2048 },
     Target {
         name: "tunnel",
         run: tunnel::run,
