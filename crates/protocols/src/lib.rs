@@ -17,5 +17,6 @@
 pub mod bfd;
 pub mod cfm;
 pub mod lacp;
+pub mod lldp;
 pub mod membership;
 pub mod stp;
