@@ -24,6 +24,7 @@ pub mod aggregate;
 mod barrier_budget;
 pub mod bond;
 pub mod bridge;
+pub mod cfm;
 pub mod connection;
 mod control_counters;
 pub mod effect;

@@ -172,7 +172,7 @@ struct Remote {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum Oddity {
     /// The message is none, or another one of 802.1ag.
-    #[error("Received {0}.")]
+    #[error("Received {0}")]
     NoCcm(CcmError),
     /// The message belongs to another maintenance association.
     #[error("Received unexpected remote MAID")]

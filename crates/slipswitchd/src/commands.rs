@@ -12,9 +12,10 @@
 //!
 //! | module | commands |
 //! |---|---|
-//! | `absent` | objects that cannot exist here yet: `bfd/`, `cfm/`, `stp/`, … |
+//! | `absent` | objects that cannot exist here yet: `bfd/`, `stp/`, … |
 //! | `bond` | `bond/` |
 //! | `bridges` | `bridge/`, `ofproto/list`, `dpif/` |
+//! | `cfm` | `cfm/` |
 //! | `coverage` | `coverage/`, `memory/` |
 //! | `dpctl` | `dpctl/` |
 //! | `dummy` | `netdev-dummy/`, `time/` (dummy mode only) |
@@ -31,6 +32,7 @@
 mod absent;
 mod bond;
 mod bridges;
+mod cfm;
 mod coverage;
 mod dpctl;
 mod dummy;
@@ -73,6 +75,7 @@ pub fn register(registry: &Registry, daemon: &Shared) {
     bond::register(&commands);
     lacp::register(&commands);
     bridges::register(&commands);
+    cfm::register(&commands);
     coverage::register(&commands);
     dpctl::register(&commands);
     explain::register(&commands);

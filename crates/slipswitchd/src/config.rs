@@ -21,13 +21,14 @@
 //! A port whose own device vanished is closed, and its number kept for its return.
 //!
 //! # Known limitations
-//! IPFIX, STP, RSTP, BFD, CFM and LLDP are later work: one WARN for each row and column says that the
+//! IPFIX, STP, RSTP, BFD and LLDP are later work: one WARN for each row and column says that the
 //! setting is ignored.
 
 mod address;
 mod bonds;
 mod bridges;
 mod cards;
+mod cfm;
 mod connection_memory;
 mod context;
 mod controllers;
@@ -277,6 +278,12 @@ impl Configuration {
                     "status",
                     "statistics",
                     "lacp_current",
+                    "cfm_fault",
+                    "cfm_fault_status",
+                    "cfm_flap_count",
+                    "cfm_health",
+                    "cfm_remote_mpids",
+                    "cfm_remote_opstate",
                 ],
             )
             .table(

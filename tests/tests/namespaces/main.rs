@@ -3,6 +3,7 @@
 //! hand but where XDP is asked for (`xdp`). Needs root; without it each test says SKIPPED.
 
 mod bonds;
+mod connectivity;
 mod conntrack;
 mod explanations;
 mod export;

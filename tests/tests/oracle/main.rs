@@ -16,6 +16,7 @@ macro_rules! scenarios {
 
 mod actions;
 mod bonds;
+mod cfm;
 mod commands;
 mod connections;
 mod conntrack;

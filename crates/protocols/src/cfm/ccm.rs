@@ -66,10 +66,10 @@ pub struct Ccm {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum CcmError {
     /// The message ends early.
-    #[error("an unparseable 802.1ag CCM heartbeat")]
+    #[error("an unparseable 802.1ag CCM heartbeat.")]
     Short,
     /// Another message of 802.1ag.
-    #[error("an unsupported 802.1ag message (opcode {0})")]
+    #[error("an unsupported 802.1ag message. (opcode {0})")]
     Opcode(u8),
 }
 

@@ -6,7 +6,7 @@ use super::context::Context;
 use super::desired::{Desired, DesiredBridge};
 use super::export::ExportState;
 use super::state::{BridgeState, Remarks, SwitchState};
-use super::{controllers, export, fail, in_band, interfaces, mirrors, qos};
+use super::{cfm, controllers, export, fail, in_band, interfaces, mirrors, qos};
 use crate::args::DummyLevel;
 use crate::openflow::SharedControl;
 use bridge::mirror::MirrorOutput;
@@ -82,6 +82,7 @@ pub(super) fn sync(
         let Some(bridge) = made.get_mut(*name) else { continue };
         interfaces::configure(context, bridge, row, remarks);
         qos::sync(context, bridge, row, remarks);
+        cfm::sync(context, bridge, row, remarks);
         interfaces::bundles(context.switch, bridge.index, row);
         mirrors::sync(context.switch, bridge, &row.mirrors, remarks);
         export::sync(context.switch, context.underlay, bridge, row, &mut sflow_bridges, remarks);

@@ -6,6 +6,7 @@
 
 use super::address::{parse_datapath_id, parse_station};
 use super::bonds;
+use super::cfm;
 use super::export::{self, DesiredExports};
 use super::in_band::{self, DesiredInBand};
 use super::mirrors::{self, DesiredMirror};
@@ -14,6 +15,7 @@ use super::tracking::{self, DesiredTracking};
 use super::vlan;
 use bridge::aggregate::AggregateSettings;
 use bridge::bond;
+use bridge::cfm::PortSettings as CfmSettings;
 use bridge::connection::RateLimit;
 use bridge::multicast_table::MulticastSettings;
 use bridge::pipeline::EvictionConfig;
@@ -269,6 +271,8 @@ pub(super) struct DesiredInterface {
     pub mtu: Option<u32>,
     /// `ingress_policing_*`.
     pub policing: Policing,
+    /// Connectivity fault management; `None` where it is off.
+    pub cfm: Option<CfmSettings>,
 }
 
 impl DesiredInterface {
@@ -285,6 +289,7 @@ impl DesiredInterface {
             mac: None,
             mtu: None,
             policing: Policing::default(),
+            cfm: None,
         }
     }
 
@@ -705,7 +710,6 @@ fn interface(uuid: Uuid, row: &Row, remarks: &mut Vec<String>) -> DesiredInterfa
     let name = row.str("name");
     for (is_asked_for, column) in [
         (row.map("bfd").bool("enable", false), "bfd"),
-        (row.opt_int("cfm_mpid").is_some(), "cfm_mpid"),
         (row.map("lldp").bool("enable", false), "lldp"),
     ] {
         if is_asked_for {
@@ -728,6 +732,7 @@ fn interface(uuid: Uuid, row: &Row, remarks: &mut Vec<String>) -> DesiredInterfa
             rate_kpkts: limit(row, "ingress_policing_kpkts_rate"),
             burst_kpkts: limit(row, "ingress_policing_kpkts_burst"),
         },
+        cfm: cfm::read(name, row, remarks),
     }
 }
 
@@ -805,10 +810,9 @@ mod tests {
         assert!(remarks.is_empty(), "{remarks:?}");
         let (_, remarks) = of_interface(vec![
             ("bfd", Datum::map([("enable", "true")])),
-            ("cfm_mpid", Datum::from(7)),
             ("lldp", Datum::map([("enable", "true")])),
         ]);
-        let columns = ["bfd", "cfm_mpid", "lldp"];
+        let columns = ["bfd", "lldp"];
         assert_eq!(remarks, columns.map(|column| ignored("interface ", column)));
     }
 }

@@ -5,6 +5,7 @@
 //! it is under way. All columns of a round are in one transaction, guarded by the lock. Statistics
 //! are written every `stats-update-interval`, states as soon as they are noticed.
 
+use super::cfm;
 use super::context::Context;
 use super::desired::DesiredBridge;
 use super::device;
@@ -145,7 +146,10 @@ impl<'a> Writer<'a> {
             "mtu",
             "ifindex",
             "lacp_current",
-        ] {
+        ]
+        .into_iter()
+        .chain(cfm::COLUMNS)
+        {
             self.set("Interface", row, column, Datum::empty());
         }
         self.set("Interface", row, "status", no_pairs());
@@ -181,6 +185,10 @@ impl<'a> Writer<'a> {
         self.set("Interface", row, "status", Datum::map(status(context, port)));
         let lacp = bridge.aggregate_of(&port.name).map(|a| a.is_current(port.number));
         self.set("Interface", row, "lacp_current", lacp.map_or_else(Datum::empty, Datum::from));
+        let status = port.cfm.as_ref().map(|cfm| cfm.status());
+        for (column, value) in cfm::COLUMNS.into_iter().zip(cfm::columns(status.as_ref())) {
+            self.set("Interface", row, column, value);
+        }
         let unwritten = self
             .replica
             .row("Interface", row)
