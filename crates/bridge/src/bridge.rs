@@ -230,6 +230,9 @@ impl Bridge {
             if let Some(cfm) = &port.cfm {
                 cfm.set_mac(port.status.mac);
             }
+            if let Some(lldp) = &port.lldp {
+                lldp.set_mac(port.status.mac);
+            }
             let is_allowed =
                 port.has_path() && of.get(&*port.name).is_none_or(|a| a.may_enable(port.number));
             if port.is_allowed != is_allowed {
@@ -320,7 +323,8 @@ impl Bridge {
             let lacp = aggregate.map(|a| Arc::clone(a) as Arc<dyn Protocol>);
             // In the order of Open vSwitch.
             let cfm = port.cfm.clone().map(|cfm| cfm as Arc<dyn Protocol>);
-            port.view(peer, bundle, [cfm, lacp].into_iter().flatten().collect())
+            let lldp = port.lldp.clone().map(|lldp| lldp as Arc<dyn Protocol>);
+            port.view(peer, bundle, [cfm, lacp, lldp].into_iter().flatten().collect())
         };
         let ports: HashMap<PortNo, PortView> =
             self.ports.values().map(|p| (p.number, view(p))).collect();

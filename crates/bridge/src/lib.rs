@@ -35,6 +35,7 @@ mod ids;
 pub mod in_band;
 mod intern;
 mod learned_flow;
+pub mod lldp;
 pub mod mac_table;
 pub mod megaflows;
 mod meter;

@@ -5,6 +5,7 @@ use crate::aggregate::{AggregateSettings, PortSettings};
 use crate::bond;
 use crate::cfm::CfmPort;
 use crate::group::Count;
+use crate::lldp::LldpPort;
 use crate::protocol::Protocol;
 use crate::snapshot::{BridgeIndex, BundleView, PortView};
 use crate::tunnel;
@@ -43,6 +44,8 @@ pub struct Port {
     pub is_allowed: bool,
     /// Connectivity fault management, where it is on.
     pub cfm: Option<Arc<CfmPort>>,
+    /// LLDP, where it is configured.
+    pub lldp: Option<Arc<LldpPort>>,
     /// The DSCP that packets of some queues get (`Queue:dscp`), as six bits.
     pub queue_dscp: Arc<BTreeMap<u32, u8>>,
     /// Packets and bytes through a patch or tunnel port: rx, tx.

@@ -314,6 +314,7 @@ impl Switch {
             created: now,
             is_allowed: true,
             cfm: None,
+            lldp: None,
             queue_dscp: Arc::default(),
             virtual_stats: Arc::default(),
         };
@@ -345,6 +346,9 @@ impl Switch {
         self.mark_all_dirty();
         if port.cfm.is_some() {
             self.register_cfm(index);
+        }
+        if port.lldp.is_some() {
+            self.register_lldp(index);
         }
         // Publishes first, because packet threads must not translate to a closed port.
         self.publish();

@@ -215,11 +215,19 @@ impl Agent {
         let mappings = self.settings.mappings.iter();
         Report {
             counts: self.counts,
-            neighbours: self.neighbours.iter().map(|n| n.pdu.clone()).collect(),
+            neighbours: self.neighbours.iter().map(|n| self.with_system(&n.pdu)).collect(),
             mappings: mappings
                 .map(|(isid, vlan)| (Mapping { isid: *isid, vlan: *vlan }, answer(*isid)))
                 .collect(),
         }
+    }
+
+    /// Returns the announcement of a port with the description of its system, which the newest
+    /// announcement of any port of the system sets, as in Open vSwitch.
+    fn with_system(&self, pdu: &Pdu) -> Pdu {
+        let newest = self.neighbours.iter().rfind(|n| n.pdu.chassis == pdu.chassis);
+        let description = newest.and_then(|n| n.pdu.description.clone());
+        Pdu { description, ..pdu.clone() }
     }
 
     fn expire(&mut self, now: Millis) {

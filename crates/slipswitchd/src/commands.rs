@@ -13,6 +13,7 @@
 //! | module | commands |
 //! |---|---|
 //! | `absent` | objects that cannot exist here yet: `bfd/`, `stp/`, … |
+//! | `autoattach` | `autoattach/` |
 //! | `bond` | `bond/` |
 //! | `bridges` | `bridge/`, `ofproto/list`, `dpif/` |
 //! | `cfm` | `cfm/` |
@@ -30,6 +31,7 @@
 //! | `upcalls` | `upcall/`, `revalidator/` |
 
 mod absent;
+mod autoattach;
 mod bond;
 mod bridges;
 mod cfm;
@@ -72,6 +74,7 @@ pub fn register(registry: &Registry, daemon: &Shared) {
         Ok(String::new())
     });
     absent::register(&commands);
+    autoattach::register(&commands);
     bond::register(&commands);
     lacp::register(&commands);
     bridges::register(&commands);

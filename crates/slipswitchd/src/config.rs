@@ -21,7 +21,7 @@
 //! A port whose own device vanished is closed, and its number kept for its return.
 //!
 //! # Known limitations
-//! IPFIX, STP, RSTP, BFD and LLDP are later work: one WARN for each row and column says that the
+//! IPFIX, STP, RSTP and BFD are later work: one WARN for each row and column says that the
 //! setting is ignored.
 
 mod address;
@@ -41,6 +41,7 @@ mod host;
 mod idle;
 mod in_band;
 mod interfaces;
+mod lldp;
 mod mirrors;
 mod offload;
 mod qos;
@@ -322,6 +323,7 @@ impl Configuration {
                 "NetFlow",
                 ["targets", "engine_type", "engine_id", "add_id_to_interface", "active_timeout"],
             )
+            .table("AutoAttach", ["system_name", "system_description", "mappings"])
             .table("QoS", ["type", "other_config", "queues"])
             .table("Queue", ["other_config", "dscp"])
             .table("Flow_Table", ["name", "flow_limit", "overflow_policy", "groups", "prefixes"])

@@ -15,6 +15,7 @@ mod host_nic;
 mod in_band;
 mod kernel_tunnels;
 mod lifecycle;
+mod lldp;
 mod mirrors;
 mod objects;
 mod overlay;

@@ -24,6 +24,7 @@ mod database;
 mod export;
 mod flows;
 mod found;
+mod lldp;
 mod megaflows;
 mod mirrors;
 mod multicast;

@@ -4,6 +4,7 @@
 use super::Switch;
 use crate::bridge::Bridge;
 use crate::cfm::{self, CfmPort, PortSettings, SettingsError};
+use crate::lldp::{self, LldpPort};
 use crate::port::Port;
 use crate::protocol::Protocol;
 use crate::snapshot::BridgeIndex;
@@ -65,6 +66,48 @@ impl Switch {
         self.slow.protocols.register(index, cfm::REASON, machines);
     }
 
+    /// Sets LLDP of a port; `None` removes it. As in OVS, a port that never had it enabled does not get
+    /// it by settings that are not. Returns true when the port has LLDP now.
+    pub fn set_lldp(
+        &mut self,
+        index: BridgeIndex,
+        number: PortNo,
+        wanted: Option<lldp::Settings>,
+    ) -> bool {
+        let now = self.clock.now();
+        let Some(port) = self.bridge(index).and_then(|b| b.ports.get(&number)) else {
+            return false;
+        };
+        let made = match (wanted, port.lldp.clone()) {
+            (None, None) => return false,
+            (Some(wanted), None) if !wanted.is_enabled => return false,
+            (Some(wanted), Some(is)) if is.has(&wanted) => return true,
+            (None, Some(_)) => None,
+            (Some(wanted), Some(is)) => {
+                is.configure(wanted, now);
+                Some(is)
+            }
+            (Some(wanted), None) => {
+                let mac = port.status.mac;
+                Some(Arc::new(LldpPort::new(wanted, number, &port.name, mac, now)))
+            }
+        };
+        let has_lldp = made.is_some();
+        if let Some(port) = self.bridge_mut(index).and_then(|b| b.ports.get_mut(&number)) {
+            port.lldp = made;
+        }
+        self.register_lldp(index);
+        has_lldp
+    }
+
+    /// Has the agents of a bridge run that its ports have now.
+    pub(super) fn register_lldp(&self, index: BridgeIndex) {
+        let Some(bridge) = self.bridge(index) else { return };
+        let machines = bridge.ports.values().filter_map(|port| port.lldp.clone());
+        let machines = machines.map(|machine| machine as Arc<dyn Protocol>).collect();
+        self.slow.protocols.register(index, lldp::REASON, machines);
+    }
+
     /// Sets the faults of connectivity fault management on one interface, or on all: some, none, or the
     /// real ones (`None`). Returns false when the interface has none.
     pub fn force_cfm_fault(&mut self, interface: Option<&str>, is_faulty: Option<bool>) -> bool {
@@ -98,9 +141,16 @@ impl Bridge {
         self.ports.values().filter_map(|port| Some((port.name.as_str(), port.cfm.as_ref()?)))
     }
 
-    /// Returns true when a port is watched by a protocol, or is down because of one that watched it.
+    /// Returns LLDP of the ports that have it, with their names.
+    pub fn lldps(&self) -> impl Iterator<Item = (&str, &Arc<LldpPort>)> {
+        self.ports.values().filter_map(|port| Some((port.name.as_str(), port.lldp.as_ref()?)))
+    }
+
+    /// Returns true when a port is watched by a protocol, or is down because of one that watched it, or
+    /// announces its address.
     pub(crate) fn has_monitors(&self) -> bool {
-        self.ports.values().any(|port| !port.is_allowed || port.cfm.is_some())
+        let has_one = |port: &Port| port.cfm.is_some() || port.lldp.is_some();
+        self.ports.values().any(|port| !port.is_allowed || has_one(port))
     }
 }
 

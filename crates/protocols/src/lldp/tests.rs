@@ -45,12 +45,13 @@ fn neighbours_come_and_go() {
     }
     let other = [&head(7, 10)[..], &[12, 1, b'x', 0, 0]].concat();
     agent.receive(DESTINATION, &other, Millis(3));
+    assert_eq!(agent.report().neighbours[0].description.as_deref(), Some("x"));
     agent.receive(DESTINATION, &pdu(8, 1), Millis(3));
     agent.receive([1, 0x80, 0xc2, 0, 0, 3], &pdu(9, 10), Millis(3));
     let report = agent.report();
     let ports: Vec<u8> = report.neighbours.iter().map(|n| n.port.value[0]).collect();
     assert_eq!(ports, [7, 8]);
-    assert_eq!(report.neighbours[0].description.as_deref(), Some("x"));
+    assert_eq!(report.neighbours[0].description, None, "the system has no description any more");
     assert_eq!((report.counts.received, report.counts.inserted), (5, 2));
     assert_eq!(agent.next_due(), Some(Millis(1_003)));
     agent.run(Millis(1_003));

@@ -5,9 +5,6 @@
 use super::Commands;
 
 pub(super) fn register(commands: &Commands<'_>) {
-    for name in ["autoattach/show-isid", "autoattach/statistics", "autoattach/status"] {
-        commands.fixed(name, "[bridge]", 0, 1, Ok(""));
-    }
     // Without a name, all objects are shown: none. With a name, there is no such object.
     for (name, usage, error) in [
         ("bfd/show", "[interface]", "no such bfd object"),
