@@ -208,9 +208,9 @@ impl Agent {
     /// Returns the state for texts.
     pub fn report(&self) -> Report {
         let answer = |isid: u32| {
-            let assignments = self.neighbours.iter().flat_map(|n| &n.pdu.assignments);
-            let answers = assignments.filter(|a| a.mapping.isid == isid).map(|a| a.status);
-            answers.last().map_or(MappingStatus::Pending, MappingStatus::Answered)
+            let mut newest = self.neighbours.iter().flat_map(|n| &n.pdu.assignments).rev();
+            let answer = newest.find(|a| a.mapping.isid == isid);
+            answer.map_or(MappingStatus::Pending, |a| MappingStatus::Answered(a.status))
         };
         let mappings = self.settings.mappings.iter();
         Report {
