@@ -2,12 +2,12 @@
 //! LACP on a bundle: joins the machine of the crate `protocols` with ports.
 
 use crate::bond::LacpStatus;
-use crate::protocol::{Protocol, Round};
+use crate::protocol::{Protocol, Round, payload};
 use clock::Millis;
 use flow::{Key, Mask};
 use openflow::PortNo;
+use packet::Packet;
 use packet::build::Frame;
-use packet::{Packet, ethertype};
 use protocols::lacp::{self, Lacp, MemberReport, MemberSettings};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -188,31 +188,9 @@ impl Protocol for Aggregate {
     }
 }
 
-/// Returns the bytes after the Ethernet header and its VLAN headers.
-fn payload(frame: &[u8]) -> &[u8] {
-    let mut rest = frame.get(12..).unwrap_or_default();
-    while let [a, b, _, _, after @ ..] = rest
-        && ethertype::is_vlan(u16::from_be_bytes([*a, *b]))
-    {
-        rest = after;
-    }
-    rest.get(2..).unwrap_or_default()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_payload_is_after_the_vlan_headers() {
-        let plain = [&[0; 12][..], &[0x88, 0x09, 1, 2, 3]].concat();
-        assert_eq!(payload(&plain), [1, 2, 3]);
-        let tagged = [&[0; 12][..], &[0x88, 0xa8, 0, 1, 0x81, 0, 0, 2, 0x88, 0x09, 1]].concat();
-        assert_eq!(payload(&tagged), [1]);
-        for len in 0..14 {
-            assert_eq!(payload(&plain[..len]), [0u8; 0]);
-        }
-    }
 
     #[test]
     fn a_frame_and_its_change_come_out() {

@@ -227,7 +227,14 @@ impl Bridge {
             }
         }
         for port in self.ports.values_mut() {
-            let is_allowed = of.get(&*port.name).is_none_or(|a| a.may_enable(port.number));
+            if let Some(cfm) = &port.cfm {
+                cfm.set_mac(port.status.mac);
+            }
+            if let Some(lldp) = &port.lldp {
+                lldp.set_mac(port.status.mac);
+            }
+            let is_allowed =
+                port.has_path() && of.get(&*port.name).is_none_or(|a| a.may_enable(port.number));
             if port.is_allowed != is_allowed {
                 changed.push(port.desc());
                 port.is_allowed = is_allowed;
@@ -314,7 +321,10 @@ impl Bridge {
             let aggregate = bundle.and_then(|at| self.bundles.get(at));
             let aggregate = aggregate.and_then(|b| self.aggregates.get(&b.settings.name));
             let lacp = aggregate.map(|a| Arc::clone(a) as Arc<dyn Protocol>);
-            port.view(peer, bundle, lacp.into_iter().collect())
+            // In the order of Open vSwitch.
+            let cfm = port.cfm.clone().map(|cfm| cfm as Arc<dyn Protocol>);
+            let lldp = port.lldp.clone().map(|lldp| lldp as Arc<dyn Protocol>);
+            port.view(peer, bundle, [cfm, lacp, lldp].into_iter().flatten().collect())
         };
         let ports: HashMap<PortNo, PortView> =
             self.ports.values().map(|p| (p.number, view(p))).collect();

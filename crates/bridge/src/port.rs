@@ -3,7 +3,9 @@
 
 use crate::aggregate::{AggregateSettings, PortSettings};
 use crate::bond;
+use crate::cfm::CfmPort;
 use crate::group::Count;
+use crate::lldp::LldpPort;
 use crate::protocol::Protocol;
 use crate::snapshot::{BridgeIndex, BundleView, PortView};
 use crate::tunnel;
@@ -40,6 +42,10 @@ pub struct Port {
     pub created: Millis,
     /// The protocols on the port allow traffic. Without any it is true.
     pub is_allowed: bool,
+    /// Connectivity fault management, where it is on.
+    pub cfm: Option<Arc<CfmPort>>,
+    /// LLDP, where it is configured.
+    pub lldp: Option<Arc<LldpPort>>,
     /// The DSCP that packets of some queues get (`Queue:dscp`), as six bits.
     pub queue_dscp: Arc<BTreeMap<u32, u8>>,
     /// Packets and bytes through a patch or tunnel port: rx, tx.
@@ -87,6 +93,13 @@ impl Port {
     /// Returns true when the port is up and the protocols on it allow traffic.
     pub fn may_enable(&self) -> bool {
         self.is_up() && self.is_allowed
+    }
+
+    /// Returns true when one of the protocols that watch the path to the other end finds it good, or
+    /// when there is no such protocol on the port.
+    pub(crate) fn has_path(&self) -> bool {
+        let watches = [self.cfm.as_ref().map(|cfm| cfm.status().is_live())];
+        watches.into_iter().flatten().reduce(|a, b| a | b).unwrap_or(true)
     }
 
     /// Returns the OpenFlow port state (OFPPS_*).

@@ -21,7 +21,7 @@ use datapath::FlowStats;
 use flow::{Key, Mask};
 use hashbrown::HashMap;
 use openflow::{Action, PortNo};
-use packet::Packet;
+use packet::{Packet, ethertype};
 use std::fmt::Debug;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -72,11 +72,13 @@ pub struct Claim {
     pub port: PortNo,
 }
 
+/// Machines, by bridge and by [`Protocol::reason`].
+type Machines = HashMap<(BridgeIndex, &'static str), Vec<Arc<dyn Protocol>>>;
+
 /// The machines of all bridges.
 #[derive(Debug, Default)]
 pub struct Protocols {
-    /// By bridge and by [`Protocol::reason`].
-    machines: Mutex<HashMap<(BridgeIndex, &'static str), Vec<Arc<dyn Protocol>>>>,
+    machines: Mutex<Machines>,
     alarm: Mutex<Alarm>,
     rung: Condvar,
     /// A machine has changed since the last [`Protocols::take_changed`].
@@ -284,6 +286,33 @@ impl Drop for ProtocolThread {
         self.slow.protocols.stop();
         if let Some(thread) = self.thread.take() {
             let _ = thread.join(); // a panic there was reported on stderr
+        }
+    }
+}
+
+/// Returns the bytes after the Ethernet header and its VLAN headers.
+pub(crate) fn payload(frame: &[u8]) -> &[u8] {
+    let mut rest = frame.get(12..).unwrap_or_default();
+    while let [a, b, _, _, after @ ..] = rest
+        && ethertype::is_vlan(u16::from_be_bytes([*a, *b]))
+    {
+        rest = after;
+    }
+    rest.get(2..).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_payload_is_after_the_vlan_headers() {
+        let plain = [&[0; 12][..], &[0x88, 0x09, 1, 2, 3]].concat();
+        assert_eq!(payload(&plain), [1, 2, 3]);
+        let tagged = [&[0; 12][..], &[0x88, 0xa8, 0, 1, 0x81, 0, 0, 2, 0x88, 0x09, 1]].concat();
+        assert_eq!(payload(&tagged), [1]);
+        for len in 0..14 {
+            assert_eq!(payload(&plain[..len]), [0u8; 0]);
         }
     }
 }

@@ -35,6 +35,7 @@ use std::time::Instant;
 use underlay::Underlay;
 
 mod bonds;
+mod monitors;
 mod tunnels;
 
 pub use crate::control_counters::{ControlCounters, Revalidations};
@@ -98,6 +99,8 @@ pub struct Switch {
     is_port_toggled: bool,
     /// A bond has changed since the last publication.
     is_bond_changed: bool,
+    /// A monitored port has a new state.
+    is_monitor_changed: bool,
     clock: Clock,
 }
 
@@ -155,6 +158,7 @@ impl Switch {
             port_changes: Vec::new(),
             is_port_toggled: false,
             is_bond_changed: false,
+            is_monitor_changed: false,
             clock,
         })
     }
@@ -309,6 +313,8 @@ impl Switch {
             status: Status::default(),
             created: now,
             is_allowed: true,
+            cfm: None,
+            lldp: None,
             queue_dscp: Arc::default(),
             virtual_stats: Arc::default(),
         };
@@ -338,6 +344,12 @@ impl Switch {
         self.counters.ports_removed += u64::from(port.dp_port.is_some());
         self.counters.port_updates += 1;
         self.mark_all_dirty();
+        if port.cfm.is_some() {
+            self.register_cfm(index);
+        }
+        if port.lldp.is_some() {
+            self.register_lldp(index);
+        }
         // Publishes first, because packet threads must not translate to a closed port.
         self.publish();
         match (port.dp_port, &port.tunnel) {

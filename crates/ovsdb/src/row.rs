@@ -121,6 +121,14 @@ impl Row {
             .filter_map(|(k, v)| Some((k.as_int()?, v.as_uuid()?)))
     }
 
+    /// A map from integers to integers, such as `AutoAttach.mappings`.
+    pub fn int_ints(&self, column: &str) -> impl Iterator<Item = (i64, i64)> + '_ {
+        self.datum(column)
+            .map_or(&[][..], Datum::pairs)
+            .iter()
+            .filter_map(|(k, v)| Some((k.as_int()?, v.as_int()?)))
+    }
+
     /// A map from strings to references, such as `Open_vSwitch.datapaths`.
     pub fn str_uuids(&self, column: &str) -> impl Iterator<Item = (&str, Uuid)> + '_ {
         self.datum(column)

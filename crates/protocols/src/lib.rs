@@ -3,18 +3,21 @@
 //!
 //! Nothing here opens a socket, reads a clock or starts a thread. The caller passes received bytes
 //! and the time, and sends the frames that a machine returns. `bridge::protocol` joins the machines
-//! with ports and runs them. So far it runs LACP ([`lacp`]), and bridges read group messages
-//! ([`membership`]); [`bfd`] and [`stp`] have no ports yet.
+//! with ports and runs them. So far it runs LACP ([`lacp`]), continuity
+//! checks ([`cfm`]) and LLDP ([`lldp`]), and bridges read group messages ([`membership`]); [`bfd`] and
+//! [`stp`] have no ports yet.
 //!
 //! # Invariants
 //! - Decoders are total: any bytes give a value or an error.
 //! - A machine is a plain value. The caller decides which thread may use it.
-//! - A received value never makes a machine grow: members and neighbours are those that the
-//!   configuration names.
+//! - A received value never makes a machine grow without a limit: members are those that the
+//!   configuration names, and remote ends have a greatest number.
 #![forbid(unsafe_code)]
 #![warn(unreachable_pub)]
 
 pub mod bfd;
+pub mod cfm;
 pub mod lacp;
+pub mod lldp;
 pub mod membership;
 pub mod stp;

@@ -12,9 +12,11 @@
 //!
 //! | module | commands |
 //! |---|---|
-//! | `absent` | objects that cannot exist here yet: `bfd/`, `cfm/`, `stp/`, … |
+//! | `absent` | objects that cannot exist here yet: `bfd/`, `stp/`, … |
+//! | `autoattach` | `autoattach/` |
 //! | `bond` | `bond/` |
 //! | `bridges` | `bridge/`, `ofproto/list`, `dpif/` |
+//! | `cfm` | `cfm/` |
 //! | `coverage` | `coverage/`, `memory/` |
 //! | `dpctl` | `dpctl/` |
 //! | `dummy` | `netdev-dummy/`, `time/` (dummy mode only) |
@@ -29,8 +31,10 @@
 //! | `upcalls` | `upcall/`, `revalidator/` |
 
 mod absent;
+mod autoattach;
 mod bond;
 mod bridges;
+mod cfm;
 mod coverage;
 mod dpctl;
 mod dummy;
@@ -70,9 +74,11 @@ pub fn register(registry: &Registry, daemon: &Shared) {
         Ok(String::new())
     });
     absent::register(&commands);
+    autoattach::register(&commands);
     bond::register(&commands);
     lacp::register(&commands);
     bridges::register(&commands);
+    cfm::register(&commands);
     coverage::register(&commands);
     dpctl::register(&commands);
     explain::register(&commands);

@@ -21,13 +21,14 @@
 //! A port whose own device vanished is closed, and its number kept for its return.
 //!
 //! # Known limitations
-//! IPFIX, STP, RSTP, BFD, CFM and LLDP are later work: one WARN for each row and column says that the
+//! IPFIX, STP, RSTP and BFD are later work: one WARN for each row and column says that the
 //! setting is ignored.
 
 mod address;
 mod bonds;
 mod bridges;
 mod cards;
+mod cfm;
 mod connection_memory;
 mod context;
 mod controllers;
@@ -40,6 +41,7 @@ mod host;
 mod idle;
 mod in_band;
 mod interfaces;
+mod lldp;
 mod mirrors;
 mod offload;
 mod qos;
@@ -277,6 +279,12 @@ impl Configuration {
                     "status",
                     "statistics",
                     "lacp_current",
+                    "cfm_fault",
+                    "cfm_fault_status",
+                    "cfm_flap_count",
+                    "cfm_health",
+                    "cfm_remote_mpids",
+                    "cfm_remote_opstate",
                 ],
             )
             .table(
@@ -315,6 +323,7 @@ impl Configuration {
                 "NetFlow",
                 ["targets", "engine_type", "engine_id", "add_id_to_interface", "active_timeout"],
             )
+            .table("AutoAttach", ["system_name", "system_description", "mappings"])
             .table("QoS", ["type", "other_config", "queues"])
             .table("Queue", ["other_config", "dscp"])
             .table("Flow_Table", ["name", "flow_limit", "overflow_policy", "groups", "prefixes"])

@@ -232,9 +232,10 @@ impl Daemon {
     }
 
     /// Reports to OpenFlow peers, and in the database, the ports that control protocols have changed.
+    /// The state that a protocol finds for the path of a port is for the database only.
     fn report_port_changes(&mut self) {
         let changed = self.switch.take_port_changes();
-        if changed.is_empty() {
+        if !self.switch.take_monitor_changes() && changed.is_empty() {
             return;
         }
         for (bridge, before) in changed {

@@ -15,6 +15,7 @@
 mod adoption;
 mod bench;
 mod bfd;
+mod ccm;
 mod connection_adoption;
 mod database;
 mod difference;
@@ -24,6 +25,7 @@ mod igmp_mld;
 mod input;
 mod kernel_datapath;
 mod lacp;
+mod lldp;
 mod netlink;
 mod odp_text;
 mod openflow;
@@ -158,6 +160,7 @@ pub const TARGETS: &[Target] = &[
         longest: 512,
     },
     Target { name: "bfd", run: bfd::run, seeds: bfd::seeds, words: words::none, longest: 2048 },
+    Target { name: "ccm", run: ccm::run, seeds: ccm::seeds, words: words::none, longest: 2048 },
     Target {
         name: "tunnel",
         run: tunnel::run,
@@ -173,6 +176,7 @@ pub const TARGETS: &[Target] = &[
         longest: 512,
     },
     Target { name: "lacp", run: lacp::run, seeds: lacp::seeds, words: words::none, longest: 1024 },
+    Target { name: "lldp", run: lldp::run, seeds: lldp::seeds, words: words::none, longest: 2048 },
     Target {
         name: "tlv_table",
         run: tlv_table::run,

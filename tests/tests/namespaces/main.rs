@@ -3,6 +3,7 @@
 //! hand but where XDP is asked for (`xdp`). Needs root; without it each test says SKIPPED.
 
 mod bonds;
+mod connectivity;
 mod conntrack;
 mod explanations;
 mod export;
@@ -14,6 +15,7 @@ mod host_nic;
 mod in_band;
 mod kernel_tunnels;
 mod lifecycle;
+mod lldp;
 mod mirrors;
 mod objects;
 mod overlay;

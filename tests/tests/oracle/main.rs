@@ -16,6 +16,7 @@ macro_rules! scenarios {
 
 mod actions;
 mod bonds;
+mod cfm;
 mod commands;
 mod connections;
 mod conntrack;
@@ -23,6 +24,7 @@ mod database;
 mod export;
 mod flows;
 mod found;
+mod lldp;
 mod megaflows;
 mod mirrors;
 mod multicast;

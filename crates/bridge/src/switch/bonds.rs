@@ -24,7 +24,7 @@ impl Switch {
         let now = self.clock.now();
         let is_changed = self.slow.protocols.take_changed();
         let indexes: Vec<BridgeIndex> =
-            self.bridges().filter(|b| b.has_bonds()).map(|b| b.index).collect();
+            self.bridges().filter(|b| b.has_bonds() || b.has_monitors()).map(|b| b.index).collect();
         for index in indexes {
             let is_dirty = self.dirty.get(&index) == Some(&Dirty::All);
             let Some(bridge) = self.bridges.get_mut(index.0).and_then(Option::as_mut) else {
@@ -34,6 +34,7 @@ impl Switch {
             if !(is_changed || is_dirty || is_due) {
                 continue;
             }
+            self.is_monitor_changed |= is_changed && bridge.has_monitors();
             let (machines, must_run) = bridge.update_aggregates(now);
             let before = bridge.update_allowed();
             let is_moved = bridge.update_bonds(now);

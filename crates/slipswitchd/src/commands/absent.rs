@@ -5,13 +5,9 @@
 use super::Commands;
 
 pub(super) fn register(commands: &Commands<'_>) {
-    for name in ["autoattach/show-isid", "autoattach/statistics", "autoattach/status"] {
-        commands.fixed(name, "[bridge]", 0, 1, Ok(""));
-    }
     // Without a name, all objects are shown: none. With a name, there is no such object.
     for (name, usage, error) in [
         ("bfd/show", "[interface]", "no such bfd object"),
-        ("cfm/show", "[interface]", "no such CFM object"),
         ("stp/show", "[bridge]", "no such stp object"),
         ("rstp/show", "[bridge]", "No such RSTP object"),
     ] {
@@ -26,17 +22,14 @@ pub(super) fn register(commands: &Commands<'_>) {
             Some(_) => Err(error.to_owned()),
         });
     }
-    for (name, error) in
-        [("bfd/set-forwarding", "no such BFD object"), ("cfm/set-fault", "no such CFM object")]
-    {
-        commands.show(name, "[interface] normal|false|true", 1, 2, move |_, call| {
-            match call.args.last().map(String::as_str) {
-                Some("normal" | "true" | "false") if call.args.len() == 1 => Ok("OK".to_owned()),
-                Some("normal" | "true" | "false") => Err(error.to_owned()),
-                _ => Err("unknown fault string".to_owned()),
-            }
-        });
-    }
+    let usage = "[interface] normal|false|true";
+    commands.show("bfd/set-forwarding", usage, 1, 2, |_, call| {
+        match call.args.last().map(String::as_str) {
+            Some("normal" | "true" | "false") if call.args.len() == 1 => Ok("OK".to_owned()),
+            Some("normal" | "true" | "false") => Err("no such BFD object".to_owned()),
+            _ => Err("unknown fault string".to_owned()),
+        }
+    });
     for (name, usage, min, max) in [
         ("odp-execute/action-impl-set", "name", 1, 1),
         ("dpif-netdev/dpif-impl-set", "dpif_implementation_name", 1, 1),

@@ -6,7 +6,7 @@ use super::context::Context;
 use super::desired::{Desired, DesiredBridge};
 use super::export::ExportState;
 use super::state::{BridgeState, Remarks, SwitchState};
-use super::{controllers, export, fail, in_band, interfaces, mirrors, qos};
+use super::{cfm, controllers, export, fail, in_band, interfaces, lldp, mirrors, qos};
 use crate::args::DummyLevel;
 use crate::openflow::SharedControl;
 use bridge::mirror::MirrorOutput;
@@ -82,6 +82,8 @@ pub(super) fn sync(
         let Some(bridge) = made.get_mut(*name) else { continue };
         interfaces::configure(context, bridge, row, remarks);
         qos::sync(context, bridge, row, remarks);
+        cfm::sync(context, bridge, row, remarks);
+        lldp::sync(context, bridge, row);
         interfaces::bundles(context.switch, bridge.index, row);
         mirrors::sync(context.switch, bridge, &row.mirrors, remarks);
         export::sync(context.switch, context.underlay, bridge, row, &mut sflow_bridges, remarks);
@@ -119,6 +121,7 @@ fn create(context: &mut Context<'_>, row: &DesiredBridge) -> BridgeState {
         bonds: BTreeMap::new(),
         mirrors: BTreeMap::new(),
         export: ExportState::default(),
+        auto_attach: lldp::AutoAttachState::default(),
         min_mtu: None,
     }
 }

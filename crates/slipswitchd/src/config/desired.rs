@@ -6,14 +6,17 @@
 
 use super::address::{parse_datapath_id, parse_station};
 use super::bonds;
+use super::cfm;
 use super::export::{self, DesiredExports};
 use super::in_band::{self, DesiredInBand};
+use super::lldp::{self, DesiredAutoAttach};
 use super::mirrors::{self, DesiredMirror};
 use super::qos::{self, DesiredQos};
 use super::tracking::{self, DesiredTracking};
 use super::vlan;
 use bridge::aggregate::AggregateSettings;
 use bridge::bond;
+use bridge::cfm::PortSettings as CfmSettings;
 use bridge::connection::RateLimit;
 use bridge::multicast_table::MulticastSettings;
 use bridge::pipeline::EvictionConfig;
@@ -192,6 +195,8 @@ pub(super) struct DesiredBridge {
     pub ports: BTreeMap<String, DesiredPort>,
     /// Exports to collectors.
     pub exports: DesiredExports,
+    /// Auto-attach, announced by the ports that have LLDP.
+    pub auto_attach: Option<DesiredAutoAttach>,
     /// Mirrors by row.
     pub mirrors: BTreeMap<Uuid, DesiredMirror>,
 }
@@ -269,6 +274,10 @@ pub(super) struct DesiredInterface {
     pub mtu: Option<u32>,
     /// `ingress_policing_*`.
     pub policing: Policing,
+    /// Connectivity fault management; `None` where it is off.
+    pub cfm: Option<CfmSettings>,
+    /// LLDP is enabled; `None` where nothing is configured.
+    pub lldp: Option<bool>,
 }
 
 impl DesiredInterface {
@@ -285,6 +294,8 @@ impl DesiredInterface {
             mac: None,
             mtu: None,
             policing: Policing::default(),
+            cfm: None,
+            lldp: None,
         }
     }
 
@@ -494,7 +505,6 @@ fn bridge(
         (row.opt_uuid("ipfix").is_some(), "ipfix"),
         (row.bool("stp_enable"), "stp_enable"),
         (row.bool("rstp_enable"), "rstp_enable"),
-        (row.opt_uuid("auto_attach").is_some(), "auto_attach"),
     ] {
         if present {
             remarks.push(ignored(&format!("bridge {name}"), column));
@@ -525,6 +535,7 @@ fn bridge(
         in_band: in_band::read(replica, root, row),
         ports: ports(replica, name, row, taken, remarks),
         exports: export::read(replica, row),
+        auto_attach: lldp::read(replica, row, remarks),
         mirrors: mirrors::read(replica, name, row, remarks),
     }
 }
@@ -703,14 +714,8 @@ fn ports(
 fn interface(uuid: Uuid, row: &Row, remarks: &mut Vec<String>) -> DesiredInterface {
     let number = |n: i64| u32::try_from(n).ok().filter(|n| *n > 0);
     let name = row.str("name");
-    for (is_asked_for, column) in [
-        (row.map("bfd").bool("enable", false), "bfd"),
-        (row.opt_int("cfm_mpid").is_some(), "cfm_mpid"),
-        (row.map("lldp").bool("enable", false), "lldp"),
-    ] {
-        if is_asked_for {
-            remarks.push(ignored(&format!("interface {name}"), column));
-        }
+    if row.map("bfd").bool("enable", false) {
+        remarks.push(ignored(&format!("interface {name}"), "bfd"));
     }
     DesiredInterface {
         uuid: Some(uuid),
@@ -728,6 +733,8 @@ fn interface(uuid: Uuid, row: &Row, remarks: &mut Vec<String>) -> DesiredInterfa
             rate_kpkts: limit(row, "ingress_policing_kpkts_rate"),
             burst_kpkts: limit(row, "ingress_policing_kpkts_burst"),
         },
+        cfm: cfm::read(name, row, remarks),
+        lldp: lldp::is_enabled(row),
     }
 }
 
@@ -798,17 +805,9 @@ mod tests {
 
     #[test]
     fn what_an_interface_cannot_have_is_said() {
-        let (_, remarks) = of_interface(vec![
-            ("bfd", Datum::map([("enable", "false")])),
-            ("lldp", Datum::map([("other", "true")])),
-        ]);
+        let (_, remarks) = of_interface(vec![("bfd", Datum::map([("enable", "false")]))]);
         assert!(remarks.is_empty(), "{remarks:?}");
-        let (_, remarks) = of_interface(vec![
-            ("bfd", Datum::map([("enable", "true")])),
-            ("cfm_mpid", Datum::from(7)),
-            ("lldp", Datum::map([("enable", "true")])),
-        ]);
-        let columns = ["bfd", "cfm_mpid", "lldp"];
-        assert_eq!(remarks, columns.map(|column| ignored("interface ", column)));
+        let (_, remarks) = of_interface(vec![("bfd", Datum::map([("enable", "true")]))]);
+        assert_eq!(remarks, [ignored("interface ", "bfd")]);
     }
 }

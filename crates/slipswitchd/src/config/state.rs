@@ -6,6 +6,7 @@ use super::desired::{DesiredController, DesiredTable, FailMode, Map, Tunables};
 use super::device::Form;
 use super::export::ExportState;
 use super::in_band::InBand;
+use super::lldp::AutoAttachState;
 use super::system_datapath::SystemDatapath;
 use super::tracking::{DesiredTracking, PolicyNumbers};
 use super::tunnel_helpers::TunnelHelpers;
@@ -111,6 +112,8 @@ pub(super) struct BridgeState {
     pub mirrors: BTreeMap<Uuid, Mirror>,
     /// Exports to collectors.
     pub export: ExportState,
+    /// Auto-attach.
+    pub auto_attach: AutoAttachState,
     /// Lowest MTU among the ports that do not follow the bridge's MTU, as last given to the ports
     /// that do. `None` while the bridge has only had ports that follow it.
     pub min_mtu: Option<u32>,

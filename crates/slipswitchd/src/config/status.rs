@@ -5,11 +5,13 @@
 //! it is under way. All columns of a round are in one transaction, guarded by the lock. Statistics
 //! are written every `stats-update-interval`, states as soon as they are noticed.
 
+use super::cfm;
 use super::context::Context;
 use super::desired::DesiredBridge;
 use super::device;
 use super::host;
 use super::interfaces::short;
+use super::lldp::{TrunkChange, trunks};
 use super::state::{BridgeState, ControllerState, InterfaceState, Service, SwitchState};
 use crate::args::DummyLevel;
 use crate::features;
@@ -119,6 +121,7 @@ impl<'a> Writer<'a> {
                 self.set("Mirror", *row, "statistics", Datum::map(counts));
             }
         }
+        self.trunks(&mut state.auto_attach.changes);
         for controller in state.controllers.values_mut() {
             self.controller(context, controller);
         }
@@ -145,7 +148,10 @@ impl<'a> Writer<'a> {
             "mtu",
             "ifindex",
             "lacp_current",
-        ] {
+        ]
+        .into_iter()
+        .chain(cfm::COLUMNS)
+        {
             self.set("Interface", row, column, Datum::empty());
         }
         self.set("Interface", row, "status", no_pairs());
@@ -181,6 +187,10 @@ impl<'a> Writer<'a> {
         self.set("Interface", row, "status", Datum::map(status(context, port)));
         let lacp = bridge.aggregate_of(&port.name).map(|a| a.is_current(port.number));
         self.set("Interface", row, "lacp_current", lacp.map_or_else(Datum::empty, Datum::from));
+        let status = port.cfm.as_ref().map(|cfm| cfm.status());
+        for (column, value) in cfm::COLUMNS.into_iter().zip(cfm::columns(status.as_ref())) {
+            self.set("Interface", row, column, value);
+        }
         let unwritten = self
             .replica
             .row("Interface", row)
@@ -199,6 +209,27 @@ impl<'a> Writer<'a> {
         let had_one = self.replica.row("Port", row).is_some_and(|r| r.opt_str(column).is_some());
         if active.is_some() || had_one {
             self.set("Port", row, column, active.unwrap_or_default().to_string().as_str());
+        }
+    }
+
+    /// Writes the VLANs that auto-attach gives to ports and takes from them, until the database has them.
+    fn trunks(&mut self, changes: &mut Vec<TrunkChange>) {
+        let replica = self.replica;
+        changes.retain(|change| {
+            replica.row("Port", change.port).is_some_and(|row| {
+                let has_it = row.ints("trunks").any(|vlan| vlan == i64::from(change.vlan));
+                has_it != change.is_added
+            })
+        });
+        let mut ports: BTreeMap<Uuid, Vec<TrunkChange>> = BTreeMap::new();
+        changes.iter().for_each(|change| ports.entry(change.port).or_default().push(*change));
+        for (port, changes) in ports {
+            let present = replica.row("Port", port).into_iter().flat_map(|row| row.ints("trunks"));
+            let (vlans, mode) = trunks(present, &changes);
+            self.set("Port", port, "trunks", Datum::set(vlans));
+            if let Some(mode) = mode {
+                self.set("Port", port, "vlan_mode", mode);
+            }
         }
     }
 
