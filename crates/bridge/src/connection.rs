@@ -61,7 +61,7 @@ mod statistics;
 mod table_features;
 
 pub use asynchronous::PortEvent;
-pub use flow_text::format_flows;
+pub use flow_text::{format_contributors, format_flows};
 pub use origin::Kind;
 pub use packet_queue::{PacketQueueStats, RateLimit};
 pub use session::{CloseCause, ConnectionCounters, ConnectionStatus, Options};

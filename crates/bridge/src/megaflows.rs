@@ -209,6 +209,11 @@ impl Megaflows {
         true
     }
 
+    /// Returns the effects of the megaflow `ufid`; `None` when there is none.
+    pub fn effects(&self, ufid: Ufid) -> Option<Vec<Effect>> {
+        self.shard(ufid).entries.get(&ufid).map(|entry| entry.effects.clone())
+    }
+
     /// Removes the megaflow `ufid` and returns its entry; `None` when there is none.
     pub(crate) fn remove(&self, ufid: Ufid) -> Option<Entry> {
         let removed = self.shard(ufid).entries.remove(&ufid);

@@ -16,9 +16,9 @@ pub struct Conjunction {
     pub clauses: u8,
 }
 
-/// Ids of the conjunctions of which every clause is among `rules`, highest priority first.
-/// Clauses count together only at one priority.
-pub(crate) fn satisfied<R: Entry>(rules: &[&Arc<R>]) -> Vec<u32> {
+/// Priorities and ids of the conjunctions of which every clause is among `rules`, highest priority
+/// first. Clauses count together only at one priority.
+pub(crate) fn satisfied<R: Entry>(rules: &[&Arc<R>]) -> Vec<(u32, u32)> {
     let mut seen: BTreeMap<(std::cmp::Reverse<u32>, u32, u8), u64> = BTreeMap::new();
     for rule in rules {
         for c in rule.conjunctions() {
@@ -29,6 +29,6 @@ pub(crate) fn satisfied<R: Entry>(rules: &[&Arc<R>]) -> Vec<u32> {
     let all = |n: u8| u64::MAX.checked_shr(64 - u32::from(n.clamp(1, 64))).unwrap_or(0);
     seen.into_iter()
         .filter(|((_, _, n), clauses)| *clauses == all(*n))
-        .map(|((_, id, _), _)| id)
+        .map(|((priority, id, _), _)| (priority.0, id))
         .collect()
 }

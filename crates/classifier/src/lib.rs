@@ -149,6 +149,17 @@ impl<R: Entry> Classifier<R> {
     /// The best match for `key`. Every bit that the answer depends on is set in `wc`; bits
     /// that were set stay. When a conjunctive match wins, `key.conj_id` is left at its id.
     pub fn lookup(&self, key: &mut Key, wc: &mut Mask) -> Option<&Arc<R>> {
+        self.lookup_with(key, wc, |_| {})
+    }
+
+    /// Does the same as [`Classifier::lookup`]. When a conjunctive match wins, `member` gets each
+    /// rule that matched as a part of it, in no particular order.
+    pub fn lookup_with(
+        &self,
+        key: &mut Key,
+        wc: &mut Mask,
+        member: impl FnMut(&Arc<R>),
+    ) -> Option<&Arc<R>> {
         let mut soft = Vec::new();
         let hard = self.search(key, wc, Some(&mut soft));
         let floor = hard.map(|r| r.priority());
@@ -157,9 +168,12 @@ impl<R: Entry> Classifier<R> {
             return hard;
         }
         let before = key.conj_id;
-        for id in conjunction::satisfied(&soft) {
+        for (priority, id) in conjunction::satisfied(&soft) {
             key.conj_id = id.into();
             if let Some(rule) = self.search(key, wc, None) {
+                let is_member =
+                    |r: &&&Arc<R>| r.priority() == priority && r.conjunctions().any(|c| c.id == id);
+                soft.iter().filter(is_member).copied().for_each(member);
                 return Some(rule);
             }
         }

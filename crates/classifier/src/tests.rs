@@ -211,6 +211,12 @@ fn conjunctions_need_every_clause_at_one_priority() {
     assert_eq!(look(1, 2), (10, 7));
     assert_eq!(look(1, 9), (1, 0));
     assert_eq!(look(1, 3), (1, 0), "clauses of different priorities do not add up");
+    c.insert(conjunctive(10, &[IP_M], 8, 1, 2));
+    let mut members = Vec::new();
+    let mut k = key(&[IP, (Field::Ipv4Src, 1), (Field::Ipv4Dst, 2)]);
+    c.lookup_with(&mut k, &mut Mask::WILDCARD.clone(), |r| members.push(r.conjunctions[0].clause));
+    members.sort_unstable();
+    assert_eq!(members, [0, 1], "rules of other conjunctions are no members");
 }
 
 #[test]

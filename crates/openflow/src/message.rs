@@ -130,7 +130,7 @@ pub enum Body {
     RoleRequest(RoleRequest),
     /// OFPT_ROLE_REPLY, NXT_ROLE_REPLY.
     RoleReply(RoleRequest),
-    /// OFPT_ROLE_STATUS (1.4+).
+    /// OFPT_ROLE_STATUS (1.4+), ONFT_ROLE_STATUS (1.3).
     RoleStatus(RoleStatus),
     /// OFPT_GET_ASYNC_REQUEST (1.3+).
     GetAsyncRequest,
@@ -140,7 +140,7 @@ pub enum Body {
     SetAsync(SetAsync),
     /// OFPT_TABLE_STATUS (1.4+).
     TableStatus(TableStatus),
-    /// OFPT_REQUESTFORWARD (1.4+): another controller's group or meter change.
+    /// OFPT_REQUESTFORWARD (1.4+), ONFT_REQUESTFORWARD (1.3), NXT_REQUESTFORWARD: another controller's group or meter change.
     RequestForward(Box<RequestForward>),
     /// OFPT_BUNDLE_CONTROL, ONFT_BUNDLE_CONTROL.
     BundleControl(BundleControl),
@@ -166,11 +166,11 @@ pub enum Body {
     FlowAge,
     /// NXT_SET_CONTROLLER_ID.
     SetControllerId(u16),
-    /// NXT_FLOW_MONITOR_CANCEL, with the monitor's id.
+    /// NXT_FLOW_MONITOR_CANCEL, ONFT_FLOW_MONITOR_CANCEL (1.3), with the monitor's id.
     FlowMonitorCancel(u32),
-    /// NXT_FLOW_MONITOR_PAUSED.
+    /// NXT_FLOW_MONITOR_PAUSED, ONFT_FLOW_MONITOR_PAUSED (1.3).
     FlowMonitorPaused,
-    /// NXT_FLOW_MONITOR_RESUMED.
+    /// NXT_FLOW_MONITOR_RESUMED, ONFT_FLOW_MONITOR_RESUMED (1.3).
     FlowMonitorResumed,
     /// NXT_TLV_TABLE_MOD.
     TlvTableMod(TlvTableMod),

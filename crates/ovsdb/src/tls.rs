@@ -24,7 +24,7 @@ pub(crate) async fn connect(
     };
     // An address with a zone ("fe80::1%eth0") is no name that TLS knows.
     let name = host.split('%').next().unwrap_or(host).to_owned();
-    let name = ServerName::try_from(name).map_err(io::Error::other)?;
+    let name = files.policy.server_name(ServerName::try_from(name).map_err(io::Error::other)?);
     let stream = connector.connect(name, stream).await?;
     if bootstrapping {
         let chain = stream.get_ref().1.peer_certificates().unwrap_or_default();

@@ -92,7 +92,7 @@ pub struct SslArgs {
     pub ca_cert: CaCert,
     /// `--peer-ca-cert`.
     pub peer_ca_cert: Option<PathBuf>,
-    /// `--ssl-protocols`, `--ssl-ciphers`.
+    /// `--ssl-protocols`, `--ssl-ciphers`, `--ssl-ciphersuites`, `--ssl-server-name`.
     pub policy: tls::Policy,
     /// Versions in `--ssl-protocols` that are not spoken any more.
     pub too_old: Vec<String>,
@@ -181,6 +181,8 @@ enum Opt {
     CaCert,
     SslProtocols,
     SslCiphers,
+    SslCiphersuites,
+    SslServerName,
     PeerCaCert,
     BootstrapCaCert,
     EnableDummy,
@@ -211,6 +213,8 @@ const OPTIONS: &[(&str, Option<char>, Value, Opt)] = &[
     ("ca-cert", Some('C'), Value::Required, Opt::CaCert),
     ("ssl-protocols", None, Value::Required, Opt::SslProtocols),
     ("ssl-ciphers", None, Value::Required, Opt::SslCiphers),
+    ("ssl-ciphersuites", None, Value::Required, Opt::SslCiphersuites),
+    ("ssl-server-name", None, Value::Required, Opt::SslServerName),
     ("peer-ca-cert", None, Value::Required, Opt::PeerCaCert),
     ("bootstrap-ca-cert", None, Value::Required, Opt::BootstrapCaCert),
     ("enable-dummy", None, Value::Optional, Opt::EnableDummy),
@@ -368,6 +372,16 @@ impl Args {
                 let set = self.ssl.policy.set_ciphers(&list);
                 set.map_err(|e| Exit::error(format!("--ssl-ciphers={list}: {e}")))?;
             }
+            Opt::SslCiphersuites => {
+                let list = value.unwrap_or_default();
+                let set = self.ssl.policy.set_ciphersuites(&list);
+                set.map_err(|e| Exit::error(format!("--ssl-ciphersuites={list}: {e}")))?;
+            }
+            Opt::SslServerName => {
+                let name = value.unwrap_or_default();
+                let set = self.ssl.policy.set_server_name(&name);
+                set.map_err(|e| Exit::error(format!("--ssl-server-name: {e}")))?;
+            }
             Opt::EnableDummy => {
                 self.dummy = match value.as_deref() {
                     None | Some("") => DummyLevel::New,
@@ -500,6 +514,8 @@ PKI configuration (required to use SSL):
 SSL options:
   --ssl-protocols=PROTOS  list of SSL protocols to enable
   --ssl-ciphers=CIPHERS   list of SSL ciphers to enable
+  --ssl-ciphersuites=SUITES  list of TLS 1.3 suites to enable
+  --ssl-server-name=NAME  server name to send to servers
 
 Daemon options:
   --detach                run in background as daemon
@@ -554,13 +570,16 @@ mod tests {
              --log-file=/l -vconsole:emer -vsyslog:err --verbose=file:info -v --mlockall \
              tcp:1.2.3.4:6640 --unixctl=c --user=root:daemon --disable-system \
              --disable-system-route --enable-dummy=override --dummy-numa 0,0,1 -p k -cC2 -C none \
-             --peer-ca-cert=q --ssl-protocols=TLSv1.1,TLSv1.2 --ssl-ciphers HIGH --syslog-method=null \
+             --peer-ca-cert=q --ssl-protocols=TLSv1.1,TLSv1.2 --ssl-ciphers HIGH \
+             --ssl-ciphersuites TLS_AES_256_GCM_SHA384 --ssl-server-name=name --syslog-method=null \
              --syslog-target 127.0.0.1:514",
         )
         .unwrap();
         let mut policy = tls::Policy::default();
         assert_eq!(policy.set_versions("TLSv1.2"), Ok(vec![]));
         assert_eq!(policy.set_ciphers("ALL"), Ok(()));
+        assert_eq!(policy.set_ciphersuites("TLS_AES_256_GCM_SHA384"), Ok(()));
+        assert_eq!(policy.set_server_name("name"), Ok(()));
         assert!(args.detach && args.no_chdir && args.no_self_confinement && args.monitor);
         assert!(args.overwrite_pidfile && args.mlockall);
         assert!(args.disable_system && args.disable_system_route);

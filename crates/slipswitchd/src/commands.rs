@@ -55,6 +55,7 @@ mod upcalls;
 
 use crate::args::DummyLevel;
 use crate::daemon::{Daemon, Exit, Shared};
+use serde_json::Value;
 use std::rc::Rc;
 use unixctl::{Invocation, Registry};
 
@@ -150,6 +151,16 @@ impl Commands<'_> {
             daemon.publish_and_wake();
             answer
         });
+    }
+
+    /// Adds an answer in JSON to a command that changes nothing.
+    fn json(
+        &self,
+        name: &str,
+        answer: impl Fn(&Daemon, Invocation<'_>) -> Result<Value, String> + 'static,
+    ) {
+        let daemon = Rc::clone(self.daemon);
+        self.registry.add_json(name, move |call| answer(&daemon.borrow(), call));
     }
 
     /// Adds a command with a constant answer.

@@ -22,6 +22,17 @@ pub struct Feature {
     pub line: Option<String>,
 }
 
+impl Feature {
+    /// Returns its value in the column `capabilities`: `true`, `false`, or a number.
+    pub fn capability(&self) -> &str {
+        match &*self.value {
+            "Yes" => "true",
+            "No" => "false",
+            number => number,
+        }
+    }
+}
+
 /// All features of `datapath`, in the order of `dpif/show-dp-features`.
 pub fn of(datapath: &dyn Datapath) -> Vec<Feature> {
     let can = |action: Action| datapath.supports(&action);
@@ -82,13 +93,8 @@ pub fn of(datapath: &dyn Datapath) -> Vec<Feature> {
 /// The column `capabilities` of the table Datapath. In addition to the features it has
 /// `ct_flush`, which is true where connections are tracked.
 pub fn capabilities(datapath: &dyn Datapath) -> BTreeMap<&'static str, String> {
-    let value = |value: String| match &*value {
-        "Yes" => "true".to_owned(),
-        "No" => "false".to_owned(),
-        _ => value,
-    };
     let flush = ("ct_flush", datapath.connections().is_some().to_string());
-    of(datapath).into_iter().map(|f| (f.key, value(f.value))).chain([flush]).collect()
+    of(datapath).into_iter().map(|f| (f.key, f.capability().to_owned())).chain([flush]).collect()
 }
 
 /// Logged before the others, in this order (OVS probes them first).

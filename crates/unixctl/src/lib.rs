@@ -3,7 +3,8 @@
 //!
 //! The protocol is JSON-RPC 1.0 on a Unix stream socket, a plain sequence of JSON objects without
 //! separators. A request names a command and its words; the reply is one string, in `result` or in
-//! `error`, ended by a line end unless it is empty.
+//! `error`, ended by a line end unless it is empty. A peer that has sent `set-options --format json`
+//! gets JSON values in `result`.
 //!
 //! - [`Registry`] holds the commands, [`Server`] answers requests from it, on one thread
 //!   (a `tokio` `LocalSet`), so that handlers may own the daemon's state by `Rc<RefCell<_>>`.
@@ -28,7 +29,7 @@ mod server;
 mod socket_name;
 
 pub use logging::add_vlog_commands;
-pub use registry::{Invocation, Registry, Reply};
+pub use registry::{Format, Invocation, Registry, Reply};
 pub use server::{Replies, Server, ServerError};
 pub use socket_name::SocketName;
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Requests and replies, in the shape that `ovs-appctl` and `ovs-vswitchd` exchange.
 
+use crate::registry::{Body, Format, Outcome};
 use serde_json::{Map, Value, json};
 
 /// A request.
@@ -45,8 +46,9 @@ pub(crate) fn parse_request(bytes: &[u8]) -> Result<Request, String> {
     }
 }
 
-/// Writes a reply: the text in `result` or in `error`, ended by a line end unless empty.
-pub(crate) fn reply(id: &Value, outcome: Result<String, String>) -> Vec<u8> {
+/// Writes a reply: a text in `result` or in `error`, ended by a line end unless empty; for a peer
+/// that wants JSON, a value in `result`, which holds the text of a command that only has one.
+pub(crate) fn reply(id: &Value, outcome: Outcome, format: Format) -> Vec<u8> {
     let end = |mut text: String| {
         if !text.is_empty() && !text.ends_with('\n') {
             text.push('\n');
@@ -54,7 +56,12 @@ pub(crate) fn reply(id: &Value, outcome: Result<String, String>) -> Vec<u8> {
         text
     };
     let value = match outcome {
-        Ok(text) => json!({"id": id, "result": end(text), "error": null}),
+        Ok(Body::Json(value)) => json!({"id": id, "result": value, "error": null}),
+        Ok(Body::Text(text)) if format == Format::Json => {
+            let wrapped = json!({"reply-format": "plain", "reply": text});
+            json!({"id": id, "result": wrapped, "error": null})
+        }
+        Ok(Body::Text(text)) => json!({"id": id, "result": end(text), "error": null}),
         Err(text) => json!({"id": id, "result": null, "error": end(text)}),
     };
     value.to_string().into_bytes()
@@ -90,7 +97,21 @@ mod tests {
 
     #[test]
     fn replies_end_in_a_line_end() {
-        let text = |r| String::from_utf8(reply(&json!(0), r)).unwrap();
+        let in_format =
+            |r: Outcome, format| String::from_utf8(reply(&json!(0), r, format)).unwrap();
+        let text = |r: Result<String, String>| in_format(r.map(Body::Text), Format::Text);
+        assert_eq!(
+            in_format(Ok(Body::Text("v".into())), Format::Json),
+            r#"{"id":0,"result":{"reply-format":"plain","reply":"v"},"error":null}"#
+        );
+        assert_eq!(
+            in_format(Ok(Body::Json(json!([1]))), Format::Json),
+            r#"{"id":0,"result":[1],"error":null}"#
+        );
+        assert_eq!(
+            in_format(Err("e".into()), Format::Json),
+            r#"{"id":0,"result":null,"error":"e\n"}"#
+        );
         assert_eq!(text(Ok("v".into())), r#"{"id":0,"result":"v\n","error":null}"#);
         assert_eq!(text(Ok(String::new())), r#"{"id":0,"result":"","error":null}"#);
         assert_eq!(text(Err("e\n".into())), r#"{"id":0,"result":null,"error":"e\n"}"#);

@@ -13,18 +13,40 @@ use tokio::sync::oneshot;
 /// syntax, which may have as many bytes as a command line.
 const MAX_ERROR: usize = 128 << 10;
 
+/// The form in which a peer wants results (`set-options --format`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Format {
+    /// Text for people.
+    #[default]
+    Text,
+    /// JSON. A command that only has a text wraps it.
+    Json,
+}
+
+/// The result of a command.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Body {
+    /// A text for people.
+    Text(String),
+    /// A JSON value, for a peer that wants [`Format::Json`].
+    Json(Value),
+}
+
+/// The outcome of a command: its result, or the text of an error.
+pub(crate) type Outcome = Result<Body, String>;
+
 /// The way to answer one request, at once or later, from anywhere.
 ///
 /// Dropped without an answer, it answers with an error, so that a peer never waits for a reply that
 /// does not come.
 #[derive(Debug)]
 pub struct Reply {
-    sender: Option<oneshot::Sender<Result<String, String>>>,
+    sender: Option<oneshot::Sender<Outcome>>,
 }
 
 impl Reply {
     /// Makes an answer and the place where it will arrive.
-    pub(crate) fn channel() -> (Reply, oneshot::Receiver<Result<String, String>>) {
+    pub(crate) fn channel() -> (Reply, oneshot::Receiver<Outcome>) {
         let (sender, receiver) = oneshot::channel();
         (Reply { sender: Some(sender) }, receiver)
     }
@@ -40,7 +62,11 @@ impl Reply {
     }
 
     /// Answers with either. An error beyond `MAX_ERROR` is abridged: it may quote a request.
-    pub fn send(mut self, outcome: Result<String, String>) {
+    pub fn send(self, outcome: Result<String, String>) {
+        self.send_body(outcome.map(Body::Text));
+    }
+
+    fn send_body(mut self, outcome: Outcome) {
         let outcome = outcome.map_err(|text| vlog::abridged(&text, MAX_ERROR).into_owned());
         if let Some(sender) = self.sender.take() {
             // The peer may have gone; then nobody wants the answer.
@@ -73,7 +99,11 @@ impl<'a> Invocation<'a> {
     }
 }
 
+/// The command that sets the form of results.
+const SET_OPTIONS: &str = "set-options";
+
 type Handler = Rc<dyn Fn(Invocation<'_>, Reply)>;
+type JsonHandler = Rc<dyn Fn(Invocation<'_>) -> Result<Value, String>>;
 
 #[derive(Clone)]
 struct Command {
@@ -82,6 +112,8 @@ struct Command {
     min_args: usize,
     max_args: usize,
     handler: Handler,
+    /// Answers a peer that wants JSON; `None` for a command that only has a text.
+    json: Option<JsonHandler>,
 }
 
 /// The commands of a daemon. Cheap to clone; clones share the commands, which may be added at any
@@ -110,6 +142,17 @@ impl Registry {
             let commands = commands.upgrade().ok_or("the daemon is going away")?;
             Ok(list(&commands.borrow()))
         });
+        let commands = Rc::downgrade(&registry.commands);
+        registry.add_json("list-commands", move |_| {
+            let commands = commands.upgrade().ok_or("the daemon is going away")?;
+            let commands = commands.borrow();
+            let usages = commands.iter().filter_map(|(name, command)| {
+                Some((name.clone(), Value::from(command.usage.clone()?)))
+            });
+            Ok(Value::Object(usages.collect()))
+        });
+        // The connection carries it out; here it has its place in the list.
+        registry.add(SET_OPTIONS, "[--format text|json]", 1, 2, |_| Ok(String::new()));
         registry
     }
 
@@ -143,8 +186,21 @@ impl Registry {
             min_args,
             max_args,
             handler: Rc::new(handler),
+            json: None,
         };
         self.commands.borrow_mut().insert(name.to_owned(), command);
+    }
+
+    /// Gives the command `name` an answer in JSON, for peers that want it. Without such a command
+    /// nothing changes.
+    pub fn add_json(
+        &self,
+        name: &str,
+        handler: impl Fn(Invocation<'_>) -> Result<Value, String> + 'static,
+    ) {
+        if let Some(command) = self.commands.borrow_mut().get_mut(name) {
+            command.json = Some(Rc::new(handler));
+        }
     }
 
     /// Gives the command `name` an older name too, which `list-commands` leaves out. Without such a
@@ -163,15 +219,29 @@ impl Registry {
 
     /// Runs a command as if a peer had asked for it.
     pub fn dispatch(&self, name: &str, args: &[String], reply: Reply) {
+        self.dispatch_in(Format::Text, name, args, reply);
+    }
+
+    fn dispatch_in(&self, format: Format, name: &str, args: &[String], reply: Reply) {
+        // The borrow ends here: a handler may add commands or dispatch others.
         match self.find(name, args.len()) {
-            // The borrow has ended: a handler may add commands or dispatch others.
-            Ok(handler) => handler(Invocation { command: name, args }, reply),
+            Ok(Command { json: Some(json), .. }) if format == Format::Json => {
+                reply.send_body(json(Invocation { command: name, args }).map(Body::Json));
+            }
+            Ok(command) => (command.handler)(Invocation { command: name, args }, reply),
             Err(error) => reply.error(error),
         }
     }
 
     /// [`Registry::dispatch`] for a request's parameters, which may be of any type.
-    pub(crate) fn dispatch_params(&self, name: &str, params: Vec<Value>, reply: Reply) {
+    /// `format` is the connection's, and `set-options` changes it.
+    pub(crate) fn dispatch_params(
+        &self,
+        name: &str,
+        params: Vec<Value>,
+        format: &mut Format,
+        reply: Reply,
+    ) {
         if let Err(error) = self.find(name, params.len()) {
             return reply.error(error);
         }
@@ -183,12 +253,13 @@ impl Registry {
             })
             .collect();
         match args {
-            Some(args) => self.dispatch(name, &args, reply),
+            Some(args) if name == SET_OPTIONS => reply.send(set_options(&args, format)),
+            Some(args) => self.dispatch_in(*format, name, &args, reply),
             None => reply.error(format!("\"{name}\" command has non-string argument")),
         }
     }
 
-    fn find(&self, name: &str, args: usize) -> Result<Handler, String> {
+    fn find(&self, name: &str, args: usize) -> Result<Command, String> {
         let commands = self.commands.borrow();
         let Some(command) = commands.get(name) else {
             return Err(format!(
@@ -201,9 +272,41 @@ impl Registry {
         } else if args > command.max_args {
             Err(format!("\"{name}\" command takes at most {} arguments", command.max_args))
         } else {
-            Ok(Rc::clone(&command.handler))
+            Ok(command.clone())
         }
     }
+}
+
+/// Carries out `set-options`, by which clients of Open vSwitch 3.4 and later begin a connection:
+/// `--format text|json` or `--format=...`. An option may be abbreviated.
+fn set_options(args: &[String], format: &mut Format) -> Result<String, String> {
+    let mut args = args.iter().map(String::as_str);
+    while let Some(arg) = args.next() {
+        let (option, attached) = match arg.split_once('=') {
+            Some((option, value)) => (option, Some(value)),
+            None => (arg, None),
+        };
+        if option.len() < 3 || !"--format".starts_with(option) {
+            return Err(match option.strip_prefix('-') {
+                Some(name) => {
+                    let name = name.strip_prefix('-').unwrap_or(name);
+                    format!("unrecognized option '{name}'")
+                }
+                None => format!("unexpected argument '{arg}'"),
+            });
+        }
+        let value = attached
+            .or_else(|| args.next())
+            .ok_or_else(|| "option 'format' requires an argument".to_owned())?;
+        *format = if value.eq_ignore_ascii_case("text") {
+            Format::Text
+        } else if value.eq_ignore_ascii_case("json") {
+            Format::Json
+        } else {
+            return Err(format!("option format has invalid value {value}"));
+        };
+    }
+    Ok(String::new())
 }
 
 fn list(commands: &BTreeMap<String, Command>) -> String {
@@ -223,8 +326,52 @@ mod tests {
     fn call(registry: &Registry, name: &str, args: &[&str]) -> Result<String, String> {
         let (reply, mut receiver) = Reply::channel();
         let params = args.iter().map(|a| Value::from(*a)).collect();
-        registry.dispatch_params(name, params, reply);
-        receiver.try_recv().expect("answered at once")
+        registry.dispatch_params(name, params, &mut Format::Text, reply);
+        let outcome = receiver.try_recv().expect("answered at once");
+        outcome.map(|body| match body {
+            Body::Text(text) => text,
+            Body::Json(value) => panic!("JSON in place of text: {value}"),
+        })
+    }
+
+    #[test]
+    fn results_take_the_form_that_the_peer_has_set() {
+        let registry = Registry::new("v");
+        registry.add("fdb/show", "bridge", 1, 1, |_| Ok("text".to_owned()));
+        registry.add("quiet", "", 0, 0, |_| Ok("text".to_owned()));
+        registry.add_json("fdb/show", |call| match call.arg(0) {
+            Some("br0") => Ok(serde_json::json!([{"port": 1}])),
+            _ => Err("no such bridge".to_owned()),
+        });
+        registry.add_json("nosuch", |_| Ok(Value::Null));
+        let mut format = Format::Text;
+        let mut call = |name: &str, args: &[&str]| {
+            let (reply, mut receiver) = Reply::channel();
+            let params = args.iter().map(|a| Value::from(*a)).collect();
+            registry.dispatch_params(name, params, &mut format, reply);
+            receiver.try_recv().expect("answered at once")
+        };
+        let text = |text: &str| Ok(Body::Text(text.to_owned()));
+        assert_eq!(call("fdb/show", &["br0"]), text("text"));
+        assert_eq!(call("set-options", &["--format", "json"]), text(""));
+        assert_eq!(call("fdb/show", &["br0"]), Ok(Body::Json(serde_json::json!([{"port": 1}]))));
+        assert_eq!(call("fdb/show", &["br1"]), Err("no such bridge".to_owned()));
+        assert_eq!(call("quiet", &[]), text("text"));
+        assert!(call("nosuch", &[]).is_err());
+        let Ok(Body::Json(commands)) = call("list-commands", &[]) else { panic!("no JSON") };
+        assert_eq!(commands.get("fdb/show"), Some(&Value::from("bridge")));
+        for (bad, error) in [
+            (&["--format", "xml"][..], "option format has invalid value xml"),
+            (&["--format"], "option 'format' requires an argument"),
+            (&["--colour=red"], "unrecognized option 'colour'"),
+            (&["json"], "unexpected argument 'json'"),
+            (&[], "\"set-options\" command requires at least 1 arguments"),
+        ] {
+            assert_eq!(call("set-options", bad), Err(error.to_owned()));
+        }
+        assert_eq!(call("fdb/show", &["br0"]), Ok(Body::Json(serde_json::json!([{"port": 1}]))));
+        assert_eq!(call("set-options", &["--fo=TEXT"]), text(""));
+        assert_eq!(call("fdb/show", &["br0"]), text("text"));
     }
 
     #[test]
@@ -242,6 +389,7 @@ mod tests {
              \x20 dpctl/ct-disable-tcp-seq-chk [dp]\n\
              \x20 fdb/show                bridge\n\
              \x20 list-commands           \n\
+             \x20 set-options             [--format text|json]\n\
              \x20 version                 \n"
         );
         for (name, args, want) in [
@@ -257,7 +405,7 @@ mod tests {
             assert_eq!(call(&registry, name, args), Err(want.into()));
         }
         let (reply, mut receiver) = Reply::channel();
-        registry.dispatch_params("fdb/show", vec![Value::from(3)], reply);
+        registry.dispatch_params("fdb/show", vec![Value::from(3)], &mut Format::Text, reply);
         assert_eq!(
             receiver.try_recv().unwrap(),
             Err("\"fdb/show\" command has non-string argument".into())

@@ -17,7 +17,7 @@ use tracing::{debug, warn};
 
 use crate::framer::Framer;
 use crate::message;
-use crate::registry::{Registry, Reply};
+use crate::registry::{Format, Registry, Reply};
 use crate::socket_name::SocketName;
 use crate::{MAX_CONNECTIONS, MAX_REQUEST};
 
@@ -160,6 +160,7 @@ impl Drop for Server {
 async fn serve(mut stream: UnixStream, registry: &Registry, replies: &Replies) {
     let mut framer = Framer::new(MAX_REQUEST);
     let mut buffer = vec![0; 4096];
+    let mut format = Format::default();
     loop {
         let object = match framer.next_object() {
             Ok(Some(object)) => object,
@@ -190,11 +191,11 @@ async fn serve(mut stream: UnixStream, registry: &Registry, replies: &Replies) {
         let _under_way = replies.begin();
         debug!(target: "unixctl", "received request {}{:?}, id={}", request.method, request.params, request.id);
         let (reply, answer) = Reply::channel();
-        registry.dispatch_params(&request.method, request.params, reply);
+        registry.dispatch_params(&request.method, request.params, &mut format, reply);
         // `Reply` answers even when it is dropped, so the channel cannot end without an answer.
         let outcome = answer.await.unwrap_or_else(|_| Err("no answer".into()));
         debug!(target: "unixctl", "replying with {}, id={}", if outcome.is_ok() { "success" } else { "error" }, request.id);
-        let bytes = message::reply(&request.id, outcome);
+        let bytes = message::reply(&request.id, outcome, format);
         if let Err(error) = stream.write_all(&bytes).await {
             debug!(target: "unixctl", "send error: {}", reason(&error));
             return;

@@ -58,13 +58,41 @@ scenarios! {
         appctl bridge/reconnect
         appctl bridge/reconnect br0
     "#;
+    implementations_to_choose_from: r#"
+        appctl odp-execute/action-impl-set scalar
+        appctl odp-execute/action-impl-set nosuch
+        appctl dpif-netdev/dpif-impl-set dpif_scalar
+        appctl dpif-netdev/dpif-impl-set nosuch
+        appctl dpif-netdev/miniflow-parser-set scalar
+        appctl dpif-netdev/miniflow-parser-set nosuch
+        appctl dpif-netdev/miniflow-parser-set scalar 5
+        appctl dpif-netdev/miniflow-parser-set -pmd 3 scalar
+        appctl dpif-netdev/miniflow-parser-set -pmd x scalar
+        appctl dpif-netdev/miniflow-parser-set -pmd
+        appctl dpif-netdev/miniflow-parser-set -pmd 3
+        appctl dpif-netdev/subtable-lookup-prio-set generic 4
+        appctl dpif-netdev/subtable-lookup-prio-set generic 300
+        appctl dpif-netdev/subtable-lookup-prio-set nosuch 4
+    "#;
     features_of_the_datapath: r#"
+        appctl dpif/set-dp-features br0 | grep -vE '^(sample_nesting|lb_output_action|add_mpls) ' | sort
+        appctl dpif/set-dp-features br0 ct_eventmask
+        appctl dpif/set-dp-features br0 ct_eventmask true
+        appctl dpif/set-dp-features br0 ct_eventmask maybe
+        appctl dpif/set-dp-features br0 max_mpls_depth 3
+        appctl dpif/set-dp-features br0 max_mpls_depth 3000
+        appctl dpif/set-dp-features br0 max_mpls_depth -1
+        appctl dpif/set-dp-features br0 max_mpls_depth x
+        appctl dpif/set-dp-features br0 nosuch
+        appctl dpif/set-dp-features br0 tnl_push_pop false
+        appctl dpif/set-dp-features br0 tnl_push_pop
+        appctl dpif/set-dp-features nowhere
         appctl dpif/show-dp-features br0
         appctl dpif/show-dp-features nowhere
     "#;
     // Without those of the kernel's datapath, and those that came after 3.1.
     commands_there_are: r#"
-        appctl list-commands | grep -vE '^  (ovsdb|cluster|dpdk|odp|netlink|seq|jsonrpc|slipswitch)' | awk '{print $1}' | grep -E '/' | grep -vE '^(dpif-netlink/dispatch-mode|dpif-netdev/subtable-lookup-prio-get|dpctl/(dump-conntrack-exp|ct-[gs]et-sweep-interval)|revalidator/(pause|resume)|ovs/route/rule/(add|del|show)|ofproto/tnl-push-pop)$' | sort
+        appctl list-commands | grep -vE '^  (ovsdb|cluster|dpdk|odp|netlink|seq|jsonrpc|slipswitch)' | awk '{print $1}' | grep -E '/' | grep -vE '^(dpif-netlink/dispatch-mode|dpif-netdev/subtable-lookup-prio-get|dpctl/(dump-conntrack-exp|ct-[gs]et-sweep-interval)|revalidator/(pause|resume)|ofproto/detrace|ovs/route/rule/(add|del|show)|ofproto/tnl-push-pop)$' | sort
     "#;
     dummies: r#"
         appctl netdev-dummy/set-admin-state p1 down
@@ -168,7 +196,6 @@ scenarios! {
         appctl tnl/arp/show
     "#;
     tracing_through_ports: r#"
-        appctl ofproto/detrace nonsense
         appctl dpctl/dump-flows nonsense=1
         appctl dpctl/get-flow nonsense
         appctl dpctl/nonsense

@@ -137,7 +137,8 @@ scenarios! {
         ofctl add-flow br0 'ip,nw_src=10.0.0.2,actions=conjunction(1,1/2)'
         ofctl add-flow br0 'ip,nw_dst=10.0.1.1,actions=conjunction(1,2/2)'
         ofctl add-flow br0 'priority=1,ip,actions=drop'
-        trace in_port=1,ip,nw_src=10.0.0.1,nw_dst=10.0.1.1
+        # Open vSwitch names the rules of the conjunction from 3.2 on.
+        trace in_port=1,ip,nw_src=10.0.0.1,nw_dst=10.0.1.1 | grep -v -- '-> conj\. '
         trace in_port=1,ip,nw_src=10.0.0.3,nw_dst=10.0.1.1
         trace in_port=1,ip,nw_src=10.0.0.1,nw_dst=10.0.1.9
         ofctl --no-stats dump-flows br0

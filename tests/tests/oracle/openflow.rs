@@ -127,6 +127,31 @@ scenarios! {
         sleep 0.3
         cat m.txt
     "#;
+    rules_groups_and_meters_go_when_controllers_come_and_go: r#"
+        fill() { ofctl -O OpenFlow13 add-flow br0 priority=5,actions=2; ofctl -O OpenFlow13 add-group br0 group_id=3,type=all,bucket=output:2; ofctl -O OpenFlow13 add-meter br0 meter=5,kbps,band=type=drop,rate=10; }; declare -f fill >>prelude
+        list() { sleep 0.3; ofctl -O OpenFlow13 --no-stats dump-flows br0; ofctl -O OpenFlow13 dump-groups br0; ofctl -O OpenFlow13 dump-meters br0; }; declare -f list >>prelude
+        fill; list
+        vsctl set-controller br0 unix:nobody.sock; list
+        fill; vsctl set-controller br0 unix:nobody2.sock; list
+        vsctl del-controller br0; list
+        fill; vsctl set-fail-mode br0 standalone; list
+    "#;
+    flow_monitor_in_each_version: r#"
+        ofctl add-flow br0 cookie=0x1,table=1,ip,actions=1
+        for v in 11 12 13 14 15; do ovs-ofctl -O OpenFlow$v -vconsole:off monitor br0 watch: --detach --no-chdir --pidfile=m$v.pid --unixctl=m$v.ctl >m$v.txt 2>&1; done
+        ofctl -O OpenFlow13 add-flow br0 cookie=0x2,arp,actions=push_vlan:0x8100,set_field:5-\>vlan_vid,2
+        ofctl -O OpenFlow13 mod-flows br0 cookie=0x3,arp,actions=goto_table:3
+        ofctl del-flows br0 arp
+        sleep 0.5
+        for v in 11 12 13 14 15; do echo $v; cat m$v.txt; done
+        ask() { python3 -c "import socket,time,sys; s=socket.socket(socket.AF_UNIX); s.connect('br0.mgmt'); v=bytes.fromhex('$1'); s.sendall(v+bytes.fromhex('00000800000001')+b''.join(v+bytes.fromhex(m) for m in sys.argv[1:])+v+bytes.fromhex('02000800000099')); time.sleep(0.3); print(s.recv(65536).hex(' ',4)[0:])" "${@:2}" | sed 's/^[0-9a-f]* [0-9a-f]* //' >asked; }; declare -f ask >>prelude
+        # The ONF's form: a monitor, its end, and an end that comes too late.
+        ask 04 12003000000002ffff0000000000004f4e46000000074e00000005000f000cffffffffff00000000010004000000000 040014000000034f4e46000000074e00000005 040014000000044f4e46000000074e00000005; cat asked
+        # Each form is for its versions only.
+        ask 03 12001800000002ffff0000000000004f4e46000000074e; cat asked
+        ask 04 12001800000002ffff0000000000000000232000000002; cat asked
+        ask 05 040014000000030000232000000015000000005; cat asked
+    "#;
     flow_monitor_of_changes_that_change_nothing: r#"
         ofctl add-flow br0 cookie=0x1,ip,actions=1
         ofctl -vconsole:off monitor br0 watch: --detach --no-chdir --pidfile=m.pid --unixctl=m.ctl >m.txt 2>&1
@@ -213,6 +238,15 @@ scenarios! {
         ask 05 1100100000000203000000000000ff; cat asked
         # Bundle: open, close, commit; and open, commit.
         ask 05 21001000000002000000010000000100 21001000000003000000010002000100; cat asked
+    "#;
+    group_mods_with_wrong_places_of_buckets: r#"
+        ask() { python3 -c "import socket,time,sys; s=socket.socket(socket.AF_UNIX); s.connect('br0.mgmt'); v=bytes.fromhex('$1'); s.sendall(v+bytes.fromhex('00000800000001')+b''.join(v+bytes.fromhex(m) for m in sys.argv[1:])+v+bytes.fromhex('02000800000099')); time.sleep(0.3); print(s.recv(65536).hex(' ',4)[0:])" "${@:2}" | sed 's/^[0-9a-f]* [0-9a-f]* //' >asked; }; declare -f ask >>prelude
+        # Add, modify, delete, insert buckets, remove buckets; each after bucket 0.
+        ask 06 0f00180000000200000000000000010000000000000000; cat asked
+        ask 06 0f00180000000300010000000000010000000000000000; cat asked
+        ask 06 0f00180000000400020000000000010000000000000000; cat asked
+        ask 06 0f00180000000500030000000000010000000000000000; cat asked
+        ask 06 0f00180000000700050000000000010000000000000000; cat asked
     "#;
     group_features_in_each_version: r#"
         for v in 10 11 12 13 14 15; do ofctl -O OpenFlow$v dump-group-features br0; done

@@ -86,11 +86,13 @@ impl Connections {
     ) {
         let mut takers =
             self.takers(origin.bridge, AsyncKind::RequestForward, reason as u8, Some(origin.id));
+        // Meters have messages from OpenFlow 1.3 on.
+        let first = match reason {
+            RequestForwardReason::GroupMod => Version::V10,
+            RequestForwardReason::MeterMod => Version::V13,
+        };
         takers.retain(|id| {
-            self.sessions
-                .get(id)
-                .and_then(super::Session::version)
-                .is_some_and(|v| v >= Version::V14)
+            self.sessions.get(id).and_then(super::Session::version).is_some_and(|v| v >= first)
         });
         if takers.is_empty() {
             return;

@@ -2,6 +2,7 @@
 //! Rules as `ovs-appctl bridge/dump-flows` prints them.
 
 use crate::bridge::Bridge;
+use crate::effect::Effect;
 use crate::pipeline::as_added;
 use crate::rule::Rule;
 use classifier::Entry;
@@ -35,6 +36,31 @@ fn format_flow(rule: &Rule, now: Millis) -> String {
     }
     out.push_str(&matching);
     let _ = write!(out, ",actions={}", format_actions(&rule.actions, &|_| None));
+    out
+}
+
+/// Formats the rules and groups that made a megaflow of these effects, one line each in the order
+/// of translation, for `ofproto/detrace`. The caller collects statistics first.
+pub fn format_contributors(effects: &[Effect], now: Millis) -> String {
+    let mut out = String::new();
+    for effect in effects {
+        // A String takes everything.
+        let _ = match effect {
+            Effect::Rule(rule) => {
+                writeln!(out, "cookie={:#x}, {}", rule.cookie, format_flow(rule, now))
+            }
+            Effect::Bucket { group, bucket } => {
+                let bucket = group.buckets.get(*bucket).map_or(0, |bucket| bucket.id);
+                writeln!(out, "group_id={}, bucket_id={bucket}", group.id)
+            }
+            Effect::AllBuckets(group) => writeln!(out, "group_id={}", group.id),
+            // The rules of the bridge under a tunnel.
+            Effect::Encapsulated { effects, .. } => {
+                write!(out, "{}", format_contributors(effects, now))
+            }
+            _ => Ok(()),
+        };
+    }
     out
 }
 

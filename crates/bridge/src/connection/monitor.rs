@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Flow monitors (NXST_FLOW_MONITOR, OFPMP_FLOW_MONITOR; OpenFlow 1.5 section 7.3.5.18).
+//! Flow monitors (NXST_FLOW_MONITOR, ONFST_FLOW_MONITOR, OFPMP_FLOW_MONITOR; OpenFlow 1.5 section 7.3.5.18).
 //!
 //! A controller that reads slower than flows change does not receive every change: its monitors
 //! *pause*. The session then keeps the tables in the state that the controller has received (a
@@ -36,8 +36,6 @@ const OWN: MonitorFlags = MonitorFlags::OWN.union(MonitorFlags::ONLY_OWN);
 #[derive(Debug, Default)]
 pub(super) struct Monitors {
     by_id: BTreeMap<u32, FlowMonitorRequest>,
-    /// The monitors were requested in Nicira's format, and updates are sent in it.
-    nicira: bool,
     behind: Option<Behind>,
 }
 
@@ -165,7 +163,6 @@ impl Connections {
         id: ConnectionId,
         xid: u32,
         requests: Vec<FlowMonitorRequest>,
-        nicira: bool,
         switch: &Switch,
     ) -> Result<(), OfError> {
         let Some(session) = self.sessions.get_mut(&id) else { return Ok(()) };
@@ -201,7 +198,6 @@ impl Connections {
             .map(|r| (FlowUpdateEvent::Initial, r))
             .collect();
         session.monitors.by_id = by_id;
-        session.monitors.nicira = nicira;
         session.monitors.behind = Some(Behind {
             known: bridge.pipeline.clone(),
             backlog,
@@ -276,8 +272,7 @@ impl Connections {
     }
 
     fn send_updates(&mut self, id: ConnectionId, xid: u32, more: bool, updates: Vec<FlowUpdate>) {
-        let Some(session) = self.sessions.get(&id) else { return };
-        let reply = MultipartReply::FlowMonitor { updates, nicira: session.monitors.nicira };
+        let reply = MultipartReply::FlowMonitor(updates);
         self.send(id, &Message { xid, body: Body::MultipartReply { more, reply } });
     }
 
@@ -298,7 +293,8 @@ impl Connections {
         self.send_state(id, true);
     }
 
-    /// Reports a pause or its end: OpenFlow 1.4 has an event for it, Nicira a message.
+    /// Reports a pause or its end: OpenFlow 1.4 has an event for it, earlier
+    /// versions a message.
     fn send_state(&mut self, id: ConnectionId, paused: bool) {
         let Some(version) = self.sessions.get(&id).and_then(super::Session::version) else {
             return;

@@ -50,7 +50,7 @@ impl Connections {
         for id in losers {
             let Some(session) = self.sessions.get_mut(&id) else { continue };
             session.role = Role::Secondary;
-            let told = session.version().is_some_and(|v| v >= Version::V14);
+            let told = session.version().is_some_and(|v| v >= Version::V13);
             if told && session.has_async_room(false) {
                 let status = RoleStatus {
                     role: Role::Secondary,

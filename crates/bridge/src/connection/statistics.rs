@@ -102,8 +102,8 @@ impl Connections {
             }
             Q::MeterConfig(id) => MultipartReply::MeterConfig(bridge.meters.configs(id)?),
             Q::MeterFeatures => MultipartReply::MeterFeatures(meter_features(switch)),
-            Q::FlowMonitor { monitors, nicira } => {
-                self.flow_monitor(origin.id, origin.xid, monitors, nicira, switch)?;
+            Q::FlowMonitor(monitors) => {
+                self.flow_monitor(origin.id, origin.xid, monitors, switch)?;
                 return Ok(Reply::None);
             }
             // IPFIX is not configured. OpenFlow itself has no error that fits better.

@@ -161,6 +161,11 @@ impl Switch {
         self.mark_all_dirty();
     }
 
+    /// Returns the way in which packets go into tunnels.
+    pub fn tunnel_output(&self) -> Output {
+        self.tunnel_output
+    }
+
     /// Sets the actions by which packets go into tunnels.
     pub fn set_tunnel_output(&mut self, output: Output) {
         self.tunnel_output = output;

@@ -116,6 +116,8 @@ pub(super) struct Context<'a> {
     pub table: u8,
     /// Rule whose actions run.
     pub rule: Option<Arc<Rule>>,
+    /// Rules of the conjunction that the last lookup has found, for a trace.
+    conjunction: Vec<Arc<Rule>>,
     /// Cookie of that rule. It is kept apart because a thawed pipeline has a cookie and no rule.
     pub cookie: u64,
     pub depth: u32,
@@ -219,6 +221,7 @@ impl<'a> Context<'a> {
             recirc_ids: Vec::new(),
             table: 0,
             rule: None,
+            conjunction: Vec::new(),
             cookie: NO_COOKIE,
             depth: 0,
             resubmits: 0,
@@ -319,6 +322,7 @@ impl<'a> Context<'a> {
         let allowed = may_receive && self.decapsulate_ecn();
         let names = self.names();
         self.enter(Kind::Table, || found.text(found.table(), names));
+        self.report_conjunction();
         let is_reserved = self.is_input_reserved();
         // Sampled once, where the packet comes in, as in OVS.
         if std::mem::take(&mut self.is_received) && !is_reserved {
@@ -556,9 +560,18 @@ impl<'a> Context<'a> {
         // As in OVS the trace shows the table of the first lookup. For a packet from a port it
         // shows that of the last (`first_table`).
         self.enter(Kind::Table, || found.text(table, names));
+        self.report_conjunction();
         on_stack(|| self.run_found(&found, cloned, last, true));
         self.leave();
         self.table = old_table;
+    }
+
+    /// Reports the rules of the conjunction that the last lookup has found.
+    pub(super) fn report_conjunction(&mut self) {
+        let names = self.names();
+        for rule in std::mem::take(&mut self.conjunction) {
+            self.report(Kind::Detail, || crate::trace::conjunction_text(&rule, names));
+        }
     }
 
     /// Looks `tuple` of the packet up. A swapped tuple needs a swapped mask: the bits that the
@@ -609,7 +622,15 @@ impl<'a> Context<'a> {
         loop {
             self.table = table;
             let view = self.bridge.tables.get(usize::from(table));
-            let rule = view.and_then(|v| v.rules.lookup(&mut key, &mut self.mask));
+            let members = &mut self.conjunction;
+            members.clear();
+            let is_traced = self.tracer.is_some();
+            let member = |rule: &Arc<Rule>| {
+                if is_traced {
+                    members.push(Arc::clone(rule));
+                }
+            };
+            let rule = view.and_then(|v| v.rules.lookup_with(&mut key, &mut self.mask, member));
             key.conj_id.set(0);
             if let Some(view) = view {
                 let stats = Arc::clone(&view.stats);

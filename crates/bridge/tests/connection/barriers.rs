@@ -119,7 +119,7 @@ fn flow_monitor_updates_come_before_the_answer_of_the_barrier() {
     let mut b = Bench::new(1);
     let p = b.connect(Kind::Service, Version::V14);
     let monitor = monitors::monitor(1, monitors::EVENTS);
-    let request = MultipartRequest::FlowMonitor { monitors: vec![monitor], nicira: false };
+    let request = MultipartRequest::FlowMonitor(vec![monitor]);
     b.ask(p, 8, Body::MultipartRequest(request));
     let got = b.ask_together(p, vec![simple(), Body::BarrierRequest]);
     assert!(

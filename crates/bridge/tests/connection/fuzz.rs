@@ -37,7 +37,6 @@ fn seeds(p: &Protocol) -> Vec<Vec<u8>> {
         Body::BundleControl(BundleControl { bundle_id: 1, kind, flags: BundleFlags::ATOMIC })
     };
     let multipart = |q| Body::MultipartRequest(q);
-    let nicira = p.version < Version::V14;
     let bodies = vec![
         fm(&[output(1), to_controller()]),
         fm(&[Action::Resubmit { port: None, table: Some(1), original_tuple: false }]),
@@ -80,7 +79,7 @@ fn seeds(p: &Protocol) -> Vec<Vec<u8>> {
         multipart(MultipartRequest::Group(GROUP_ALL)),
         multipart(MultipartRequest::GroupFeatures),
         multipart(MultipartRequest::MeterFeatures),
-        multipart(MultipartRequest::FlowMonitor { monitors, nicira }),
+        multipart(MultipartRequest::FlowMonitor(monitors)),
     ];
     bodies.into_iter().filter_map(|body| Message { xid: 5, body }.encode(p).ok()).collect()
 }

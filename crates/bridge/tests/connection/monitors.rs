@@ -20,20 +20,15 @@ pub(super) fn monitor(id: u32, flags: MonitorFlags) -> FlowMonitorRequest {
     }
 }
 
-fn request(monitors: Vec<FlowMonitorRequest>, version: Version) -> Body {
-    Body::MultipartRequest(MultipartRequest::FlowMonitor {
-        monitors,
-        nicira: version < Version::V14,
-    })
+fn request(monitors: Vec<FlowMonitorRequest>) -> Body {
+    Body::MultipartRequest(MultipartRequest::FlowMonitor(monitors))
 }
 
 fn updates(messages: Vec<Message>) -> Vec<FlowUpdate> {
     messages
         .into_iter()
         .flat_map(|m| match m.body {
-            Body::MultipartReply { reply: MultipartReply::FlowMonitor { updates, .. }, .. } => {
-                updates
-            }
+            Body::MultipartReply { reply: MultipartReply::FlowMonitor(updates), .. } => updates,
             Body::FlowMonitorPaused => vec![FlowUpdate::Paused],
             Body::FlowMonitorResumed => vec![FlowUpdate::Resumed],
             other => panic!("{other:?}"),
@@ -53,14 +48,14 @@ pub(super) const EVENTS: MonitorFlags =
 
 #[test]
 fn a_monitor_tells_what_is_there_and_what_changes() {
-    for version in [Version::V10, Version::V14, Version::V15] {
+    for version in Version::ALL {
         let mut b = Bench::new(1);
         let (p, q) = (b.connect(Kind::Service, version), b.connect(Kind::Service, Version::V13));
         b.add(q, flow(1, ip(1), &[output(1)]));
         let flags = EVENTS | MonitorFlags::INITIAL | MonitorFlags::ACTIONS;
-        let got = b.ask(p, 8, request(vec![monitor(1, flags)], version));
+        let got = b.ask(p, 8, request(vec![monitor(1, flags)]));
         assert_eq!(got[0].xid, 8);
-        let initial = if version == Version::V10 { Event::Added } else { Event::Initial };
+        let initial = if version < Version::V14 { Event::Added } else { Event::Initial };
         let got = updates(got);
         assert_eq!(got.iter().map(full).collect::<Vec<_>>(), [(initial, 1, 1)]);
         b.add(q, flow(2, ip(2), &[output(1)]));
@@ -81,12 +76,12 @@ fn a_monitor_tells_what_is_there_and_what_changes() {
         // The peer's own changes are reported by transaction id.
         b.send(p, 55, Body::FlowMod(Box::new(flow(3, ip(3), &[]))));
         assert_eq!(updates(b.output(p)), [FlowUpdate::Abbrev { xid: 55 }]);
-        if version == Version::V10 {
+        if version < Version::V14 {
             assert!(b.ask(p, 9, Body::FlowMonitorCancel(1)).is_empty());
         } else {
             let delete =
                 FlowMonitorRequest { command: MonitorCommand::Delete, ..monitor(1, flags) };
-            assert!(updates(b.ask(p, 9, request(vec![delete], version))).is_empty());
+            assert!(updates(b.ask(p, 9, request(vec![delete]))).is_empty());
         }
         b.add(q, flow(4, ip(4), &[]));
         assert!(b.output(p).is_empty());
@@ -99,13 +94,11 @@ fn monitors_have_filters_and_numbers() {
     let (p, q) = (b.connect(Kind::Service, Version::V14), b.connect(Kind::Service, Version::V13));
     let by_port = FlowMonitorRequest { out_port: PortNo(2), ..monitor(1, EVENTS) };
     let by_match = FlowMonitorRequest { matching: ip(7), ..monitor(2, EVENTS | MonitorFlags::OWN) };
-    assert!(
-        updates(b.ask(p, 1, request(vec![by_port.clone(), by_match], Version::V14))).is_empty()
-    );
-    assert_eq!(b.error(p, request(vec![by_port], Version::V14)), OfError::OFPMOFC_MONITOR_EXISTS);
+    assert!(updates(b.ask(p, 1, request(vec![by_port.clone(), by_match]))).is_empty());
+    assert_eq!(b.error(p, request(vec![by_port])), OfError::OFPMOFC_MONITOR_EXISTS);
     let unknown = FlowMonitorRequest { command: MonitorCommand::Delete, ..monitor(5, EVENTS) };
     assert_eq!(
-        b.error(p, request(vec![monitor(6, EVENTS), unknown], Version::V14)),
+        b.error(p, request(vec![monitor(6, EVENTS), unknown])),
         OfError::OFPMOFC_UNKNOWN_MONITOR
     );
     b.add(q, flow(1, ip(1), &[output(1)]));
@@ -119,7 +112,7 @@ fn monitors_have_filters_and_numbers() {
     assert_eq!(events, [(Event::Added, 1), (Event::Added, 1), (Event::Added, 2)]);
     // As in OVS, ONLY_OWN reports the peer's own changes in full, and those of others.
     let own = FlowMonitorRequest { matching: ip(8), ..monitor(9, EVENTS | MonitorFlags::ONLY_OWN) };
-    b.ask(p, 1, request(vec![own], Version::V14));
+    b.ask(p, 1, request(vec![own]));
     b.add(q, flow(2, ip(8), &[]));
     b.send(p, 1, Body::FlowMod(Box::new(flow(3, ip(8), &[]))));
     let events: Vec<_> = updates(b.output(p)).iter().map(full).map(|(e, p, _)| (e, p)).collect();
@@ -166,7 +159,7 @@ fn a_stalled_peer_pauses_costs_no_memory_and_catches_up() {
             b.switch.flow_mod(b.bridge, &flow(1, ip(n), &[])).unwrap();
         }
         // The peer reads only half a megabyte of its first reply.
-        b.send(p, 8, request(vec![monitor(1, EVENTS | MonitorFlags::INITIAL)], version));
+        b.send(p, 8, request(vec![monitor(1, EVENTS | MonitorFlags::INITIAL)]));
         let mut known = BTreeMap::new();
         let change = |b: &mut Bench, fm: FlowMod| {
             let changes = b.switch.flow_mod(b.bridge, &fm).unwrap();
@@ -223,8 +216,7 @@ fn the_beginning_of_a_monitor_comes_before_later_replies() {
     for n in 0..20_000 {
         b.switch.flow_mod(b.bridge, &flow(1, ip(n), &[])).unwrap();
     }
-    let monitor =
-        Message::new(8, request(vec![monitor(1, EVENTS | MonitorFlags::INITIAL)], Version::V14));
+    let monitor = Message::new(8, request(vec![monitor(1, EVENTS | MonitorFlags::INITIAL)]));
     let barrier = Message::new(9, Body::BarrierRequest);
     let bytes = [monitor, barrier].map(|m| m.encode(&p.protocol).unwrap()).concat();
     b.bytes(p, &bytes);

@@ -35,6 +35,7 @@ use crate::OfError;
 use crate::error::{NX_VENDOR, ONF_VENDOR};
 use crate::wire::{Put, Reader, Result};
 use header::{Encoded, Later, begin, begin_later, finish, nxt, ofpt, onft};
+use monitor::Form;
 use std::fmt;
 
 /// The properties of a connection that change how messages are written.
@@ -378,10 +379,48 @@ fn decode_later(r: Reader<'_>, message: Later, xid: u32, p: &Protocol) -> Result
 /// True for the messages of vendors that [`decode_vendor`] knows, in whatever version.
 fn is_known_vendor_message(vendor: u32, subtype: u32) -> bool {
     match vendor {
-        NX_VENDOR => matches!(subtype, nxt::ROLE_REQUEST..=nxt::CT_FLUSH),
-        ONF_VENDOR => matches!(subtype, onft::BUNDLE_CONTROL | onft::BUNDLE_ADD),
+        NX_VENDOR => {
+            matches!(subtype, nxt::ROLE_REQUEST..=nxt::CT_FLUSH | nxt::REQUEST_FORWARD)
+        }
+        ONF_VENDOR => matches!(
+            subtype,
+            onft::FLOW_MONITOR_CANCEL
+                ..=onft::FLOW_MONITOR_RESUMED
+                    | onft::ROLE_STATUS
+                    | onft::BUNDLE_CONTROL
+                    | onft::BUNDLE_ADD
+                    | onft::REQUEST_FORWARD
+        ),
         _ => false,
     }
+}
+
+/// The ONF's extensions, all of OpenFlow 1.3.
+fn decode_onf(subtype: u32, r: Reader<'_>, xid: u32, p: &Protocol) -> Result<Body> {
+    if p.version != Version::V13 {
+        return Err(OfError::OFPBRC_BAD_SUBTYPE);
+    }
+    Ok(match subtype {
+        onft::FLOW_MONITOR_CANCEL => Body::FlowMonitorCancel(checked(r, (4, 0))?.u32()?),
+        onft::FLOW_MONITOR_PAUSED => {
+            checked(r, (0, 0))?;
+            Body::FlowMonitorPaused
+        }
+        onft::FLOW_MONITOR_RESUMED => {
+            checked(r, (0, 0))?;
+            Body::FlowMonitorResumed
+        }
+        onft::ROLE_STATUS => Body::RoleStatus(session::decode_role_status(checked(r, (16, 8))?)?),
+        onft::BUNDLE_CONTROL => Body::BundleControl(bundle::decode_control(checked(r, (8, 8))?)?),
+        onft::BUNDLE_ADD => {
+            Body::BundleAdd(Box::new(bundle::decode_add(checked(r, (8, 1))?, xid, p)?))
+        }
+        onft::REQUEST_FORWARD => {
+            let r = checked(r, (8, 8))?;
+            Body::RequestForward(Box::new(bundle::decode_request_forward(r, p)?))
+        }
+        _ => return Err(OfError::OFPBRC_BAD_SUBTYPE),
+    })
 }
 
 fn decode_vendor(mut r: Reader<'_>, xid: u32, p: &Protocol, what: &mut What) -> Result<Body> {
@@ -396,15 +435,7 @@ fn decode_vendor(mut r: Reader<'_>, xid: u32, p: &Protocol, what: &mut What) -> 
     };
     if vendor == ONF_VENDOR {
         *what = What::Onf(subtype);
-        return match subtype {
-            onft::BUNDLE_CONTROL if version == Version::V13 => {
-                Ok(Body::BundleControl(bundle::decode_control(checked(r, (8, 8))?)?))
-            }
-            onft::BUNDLE_ADD if version == Version::V13 => {
-                Ok(Body::BundleAdd(Box::new(bundle::decode_add(checked(r, (8, 1))?, xid, p)?)))
-            }
-            _ => Err(OfError::OFPBRC_BAD_SUBTYPE),
-        };
+        return decode_onf(subtype, r, xid, p);
     }
     *what = What::Nicira(subtype);
     Ok(match subtype {
@@ -443,6 +474,11 @@ fn decode_vendor(mut r: Reader<'_>, xid: u32, p: &Protocol, what: &mut What) -> 
             }
             Body::SetControllerId(r.u16()?)
         }
+        nxt::FLOW_MONITOR_CANCEL..=nxt::FLOW_MONITOR_RESUMED
+            if Form::of(version) != Form::Nicira =>
+        {
+            return Err(OfError::OFPBRC_BAD_SUBTYPE);
+        }
         nxt::FLOW_MONITOR_CANCEL => Body::FlowMonitorCancel(checked(r, (4, 0))?.u32()?),
         nxt::FLOW_MONITOR_PAUSED => {
             checked(r, (0, 0))?;
@@ -476,6 +512,10 @@ fn decode_vendor(mut r: Reader<'_>, xid: u32, p: &Protocol, what: &mut What) -> 
         )?)),
         nxt::GROUP_MOD if version == Version::V10 => {
             Body::GroupMod(group::decode_group_mod(checked(r, (16, 8))?, version)?)
+        }
+        nxt::REQUEST_FORWARD if version < Version::V13 => {
+            let r = checked(r, (8, 8))?;
+            Body::RequestForward(Box::new(bundle::decode_request_forward(r, p)?))
         }
         nxt::CT_FLUSH => Body::CtFlush(nicira::decode_ct_flush(checked(r, (8, 8))?)?),
         _ => return Err(OfError::OFPBRC_BAD_SUBTYPE),
@@ -561,10 +601,17 @@ fn encode_body(message: &Message, p: &Protocol, out: &mut Vec<u8>) -> Encoded {
             small(nxt::SET_CONTROLLER_ID, &u64::from(*id).to_be_bytes(), version, xid, out)
         }
         Body::FlowMonitorCancel(id) => {
-            small(nxt::FLOW_MONITOR_CANCEL, &id.to_be_bytes(), version, xid, out)
+            let numbers = (nxt::FLOW_MONITOR_CANCEL, onft::FLOW_MONITOR_CANCEL);
+            monitor::encode_small(numbers, &id.to_be_bytes(), version, xid, out)
         }
-        Body::FlowMonitorPaused => small(nxt::FLOW_MONITOR_PAUSED, &[], version, xid, out),
-        Body::FlowMonitorResumed => small(nxt::FLOW_MONITOR_RESUMED, &[], version, xid, out),
+        Body::FlowMonitorPaused => {
+            let numbers = (nxt::FLOW_MONITOR_PAUSED, onft::FLOW_MONITOR_PAUSED);
+            monitor::encode_small(numbers, &[], version, xid, out)
+        }
+        Body::FlowMonitorResumed => {
+            let numbers = (nxt::FLOW_MONITOR_RESUMED, onft::FLOW_MONITOR_RESUMED);
+            monitor::encode_small(numbers, &[], version, xid, out)
+        }
         Body::TlvTableMod(m) => nicira::encode_tlv_table_mod(m, version, xid, out),
         Body::TlvTableRequest => small(nxt::TLV_TABLE_REQUEST, &[], version, xid, out),
         Body::TlvTableReply(t) => nicira::encode_tlv_table_reply(t, version, xid, out),

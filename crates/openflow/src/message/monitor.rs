@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Flow monitors (NXST_FLOW_MONITOR; 1.4+ OFPMP_FLOW_MONITOR).
+//! Flow monitors (NXST_FLOW_MONITOR in OpenFlow 1.0 to 1.2, ONFST_FLOW_MONITOR in 1.3,
+//! OFPMP_FLOW_MONITOR in 1.4 and later).
 
 use crate::PortNo;
 use crate::action::Actions;
@@ -45,7 +46,7 @@ pub enum MonitorCommand {
 pub struct FlowMonitorRequest {
     /// The controller's number for it.
     pub id: u32,
-    /// The change to the monitor (always Add in Nicira's form).
+    /// The change to the monitor (always Add before OpenFlow 1.4).
     pub command: MonitorCommand,
     /// The events to report.
     pub flags: MonitorFlags,

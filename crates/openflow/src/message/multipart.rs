@@ -40,13 +40,9 @@ pub enum MultipartRequest {
     TableDesc,
     /// OFPMP_QUEUE_DESC (1.4+).
     QueueDesc(QueueRequest),
-    /// OFPMP_FLOW_MONITOR (1.4+), NXST_FLOW_MONITOR.
-    FlowMonitor {
-        /// The monitors.
-        monitors: Vec<FlowMonitorRequest>,
-        /// Nicira's form.
-        nicira: bool,
-    },
+    /// OFPMP_FLOW_MONITOR (1.4+), ONFST_FLOW_MONITOR (1.3), NXST_FLOW_MONITOR (1.0 to 1.2): the
+    /// monitors.
+    FlowMonitor(Vec<FlowMonitorRequest>),
     /// NXST_IPFIX_BRIDGE.
     IpfixBridge,
     /// NXST_IPFIX_FLOW.
@@ -98,13 +94,8 @@ pub enum MultipartReply {
     TableDesc(Vec<TableDesc>),
     /// OFPMP_QUEUE_DESC.
     QueueDesc(Vec<QueueConfig>),
-    /// OFPMP_FLOW_MONITOR, NXST_FLOW_MONITOR.
-    FlowMonitor {
-        /// The changes to flows, in order.
-        updates: Vec<FlowUpdate>,
-        /// Nicira's form.
-        nicira: bool,
-    },
+    /// OFPMP_FLOW_MONITOR, ONFST_FLOW_MONITOR, NXST_FLOW_MONITOR: the changes to flows, in order.
+    FlowMonitor(Vec<FlowUpdate>),
 }
 
 /// OFPMP_DESC: texts, cut to 255 bytes (serial number: 31).

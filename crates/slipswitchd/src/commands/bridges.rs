@@ -1,16 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Bridges and their datapath: `bridge/`, `ofproto/list`, `dpif/`.
 
+use super::dpctl::flows::split_ufid;
 use super::flow_line::{LineStyle, flow_line};
 use super::ports::{PortNames, datapath_type, kind_text};
-use super::{ANY, Commands};
+use super::{ANY, Answer, Commands};
 use crate::daemon::Daemon;
-use crate::features;
+use crate::features::{self, Feature};
 use bridge::bridge::Bridge;
-use bridge::connection::format_flows;
+use bridge::connection::{format_contributors, format_flows};
+use bridge::port::Port;
 use bridge::tunnel::Output;
 use datapath::PortNo as DpPort;
 use hashbrown::HashSet;
+use serde_json::{Value, json};
 use std::fmt::Write as _;
 
 const UNKNOWN_BRIDGE: &str = "Unknown bridge";
@@ -43,6 +46,22 @@ pub(super) fn register(commands: &Commands<'_>) {
         }
         Ok(String::new())
     });
+    commands.change("ofproto/detrace", "ufid [pmd=PMD-ID]", 1, 2, |daemon, call| {
+        let ufid = match split_ufid(call.arg(0).unwrap_or_default()) {
+            Ok((Some(ufid), "")) => ufid,
+            _ => return Err("failed to parse ufid".to_owned()),
+        };
+        if let Some(thread) = call.arg(1) {
+            // All threads share the megaflows, so that the number selects nothing.
+            let is_number = thread.strip_prefix("pmd=").is_some_and(|n| n.parse::<i64>().is_ok());
+            if !is_number {
+                return Err("Invalid pmd argument format. Expecting 'pmd=PMD-ID'".to_owned());
+            }
+        }
+        daemon.switch.collect_statistics();
+        let effects = daemon.switch.slow_path().megaflows.effects(ufid);
+        Ok(format_contributors(&effects.unwrap_or_default(), daemon.clock.now()))
+    });
     commands.show("ofproto/list", "", 0, 0, |daemon, _| {
         Ok(sorted(daemon).iter().map(|b| format!("{}\n", b.name)).collect())
     });
@@ -51,6 +70,7 @@ pub(super) fn register(commands: &Commands<'_>) {
         Ok(sorted(daemon).iter().map(|b| format!("{kind}@{}\n", b.name)).collect())
     });
     commands.show("dpif/show", "", 0, 0, |daemon, _| Ok(show(daemon)));
+    commands.json("dpif/show", |daemon, _| Ok(show_json(daemon)));
     commands.show(
         "dpif/dump-flows",
         "[-m] [--names | --no-names] bridge",
@@ -82,19 +102,63 @@ pub(super) fn register(commands: &Commands<'_>) {
     });
     commands.change("dpif/set-dp-features", "bridge", 1, 3, |daemon, call| {
         call.arg(0).and_then(|name| daemon.switch.bridge_by_name(name)).ok_or(NO_BRIDGE)?;
-        if call.arg(1) == Some(PUSH_POP) {
-            daemon.switch.set_tunnel_output(match call.arg(2) {
-                Some("true") => Output::Push,
-                Some("false") => Output::Set,
-                _ => return Err("Boolean value expected".to_owned()),
-            });
-            return Ok(String::new());
+        let features = features::of(&**daemon.switch.datapath());
+        let Some(key) = call.arg(1) else {
+            return Ok(features.iter().map(|f| feature_line(daemon, f)).collect());
+        };
+        let Some(feature) = features.iter().find(|f| f.key == key) else {
+            return Ok("Unexpected support field".to_owned());
+        };
+        match call.arg(2) {
+            Some(value) => set_feature(daemon, feature, value),
+            None => Ok(feature_line(daemon, feature)),
         }
-        super::unsupported(
-            call.command,
-            "what the datapath can do is fixed; see dpif/show-dp-features",
-        )
     });
+}
+
+/// Formats a feature with its value in force and that of the datapath.
+fn feature_line(daemon: &Daemon, feature: &Feature) -> String {
+    let value = feature.capability();
+    let in_force = match daemon.switch.tunnel_output() {
+        Output::Set if feature.key == PUSH_POP => "false",
+        Output::Set | Output::Push => value,
+    };
+    let Feature { key, name, .. } = feature;
+    format!("{key} ({name}) : [run time]:{in_force}, [boot time]:{value}\n")
+}
+
+/// Sets a feature. As in OVS wrong values are no errors. Features other than [`PUSH_POP`] keep the
+/// datapath's value.
+fn set_feature(daemon: &mut Daemon, feature: &Feature, value: &str) -> Answer {
+    let present = feature.capability();
+    let refusal = match (present.parse::<u32>(), value.parse::<i64>()) {
+        (Ok(_), Err(_)) => "Integer number expected",
+        (Ok(_), Ok(..0)) => "Negative number not expected",
+        (Ok(most), Ok(number)) if number > i64::from(most) => {
+            "Can not set value beyond the datapath capability"
+        }
+        (Ok(_), Ok(_)) => "",
+        (Err(_), _) => match (&*value.to_ascii_lowercase(), present) {
+            ("true", "false") => "Can not enable features not supported by the datapth",
+            ("true" | "false", _) => "",
+            _ => "Boolean value expected",
+        },
+    };
+    if !refusal.is_empty() {
+        return Ok(refusal.to_owned());
+    }
+    if feature.key == PUSH_POP {
+        let is_on = value.eq_ignore_ascii_case("true");
+        daemon.switch.set_tunnel_output(if is_on { Output::Push } else { Output::Set });
+        return Ok(String::new());
+    }
+    if value.eq_ignore_ascii_case(present) {
+        return Ok(String::new());
+    }
+    super::unsupported(
+        "dpif/set-dp-features",
+        "the features of the datapath are fixed, except for tnl_push_pop",
+    )
 }
 
 fn sorted(daemon: &Daemon) -> Vec<&Bridge> {
@@ -114,6 +178,57 @@ fn with_offload(flows: &str) -> String {
     out
 }
 
+/// Returns the ports of a bridge in the order of their names.
+fn ports_by_name(bridge: &Bridge) -> Vec<&Port> {
+    let mut ports: Vec<&Port> = bridge.ports.values().collect();
+    ports.sort_by(|a, b| a.name.cmp(&b.name));
+    ports
+}
+
+/// Returns the number of a port, as OpenFlow 1.0 has it for the bridge's own port.
+fn shown_number(port: &Port) -> u32 {
+    port.number.to_u16().map_or(port.number.0, u32::from)
+}
+
+/// Returns `dpif/show` as JSON. As in Open vSwitch, numbers are strings.
+fn show_json(daemon: &Daemon) -> Value {
+    let bridges = sorted(daemon);
+    if bridges.is_empty() {
+        return json!([]);
+    }
+    let ofprotos: Vec<Value> = bridges
+        .into_iter()
+        .map(|bridge| {
+            let ports: Vec<Value> = ports_by_name(bridge)
+                .into_iter()
+                .map(|port| {
+                    let mut config = serde_json::Map::new();
+                    if let Some(peer) = &port.peer {
+                        config.insert("peer".to_owned(), peer.to_string().into());
+                    }
+                    let options = port.tunnel.iter().flat_map(|tunnel| tunnel.options());
+                    config.extend(options.map(|(key, value)| (key.to_string(), value.into())));
+                    json!({
+                        "netdev_name": port.name,
+                        "netdev_type": kind_text(daemon, port.kind),
+                        "netdev_config": config,
+                        "odp_port": port.dp_port.map_or("none".to_owned(), |p| p.to_string()),
+                        "ofp_port": shown_number(port).to_string(),
+                    })
+                })
+                .collect();
+            json!({"name": bridge.name, "ports": ports})
+        })
+        .collect();
+    let datapath = daemon.switch.datapath();
+    let lookups = datapath.lookups();
+    json!([{
+        "name": datapath.name(),
+        "ofprotos": ofprotos,
+        "stats": {"n_hit": lookups.hits.to_string(), "n_missed": lookups.misses.to_string()},
+    }])
+}
+
 fn show(daemon: &Daemon) -> String {
     let bridges = sorted(daemon);
     if bridges.is_empty() {
@@ -128,12 +243,9 @@ fn show(daemon: &Daemon) -> String {
     );
     for bridge in bridges {
         let _ = writeln!(out, "  {}:", bridge.name);
-        let mut ports: Vec<_> = bridge.ports.values().collect();
-        ports.sort_by(|a, b| a.name.cmp(&b.name));
-        for port in ports {
+        for port in ports_by_name(bridge) {
             let dp_port = port.dp_port.map_or_else(|| "none".to_owned(), |p| p.to_string());
-            // The bridge's own port goes by OpenFlow 1.0's number, as in OVS.
-            let number = port.number.to_u16().map_or(port.number.0, u32::from);
+            let number = shown_number(port);
             let _ = write!(
                 out,
                 "    {} {number}/{dp_port}: ({}",

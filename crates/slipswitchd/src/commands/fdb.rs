@@ -8,6 +8,7 @@ use bridge::bridge::Bridge;
 use bridge::mac_table::{MacEntry, StaticAdd};
 use bridge::multicast_table::MulticastEntry;
 use packet::Mac;
+use serde_json::{Value, json};
 use std::fmt::Write as _;
 
 const NO_BRIDGE: &str = "no such bridge";
@@ -21,6 +22,10 @@ pub(super) fn register(commands: &Commands<'_>) {
         daemon.switch.collect_statistics();
         let bridge = bridge(daemon, call.arg(0))?;
         Ok(entries_text(&bridge.macs.entries(daemon.clock.now())))
+    });
+    commands.json("fdb/show", |daemon, call| {
+        let bridge = bridge(daemon, call.arg(0))?;
+        Ok(entries_json(&bridge.macs.entries(daemon.clock.now())))
     });
     commands.change("fdb/add", "bridge port vlan mac", 4, 4, |daemon, call| {
         let bridge = bridge(daemon, call.arg(0))?;
@@ -134,6 +139,22 @@ fn entries_text(entries: &[MacEntry]) -> String {
         ); // a String takes all writes
     }
     out
+}
+
+fn entries_json(entries: &[MacEntry]) -> Value {
+    let entry = |entry: &MacEntry| {
+        let mut object = json!({
+            "port": openflow_text(entry.port),
+            "vlan": entry.vlan,
+            "mac": Mac(entry.mac).to_string(),
+        });
+        match entry.age {
+            Some(seconds) => object["age"] = seconds.into(),
+            None => object["static"] = true.into(),
+        }
+        object
+    };
+    entries.iter().map(entry).collect()
 }
 
 fn groups_text(entries: &[MulticastEntry]) -> String {

@@ -98,7 +98,7 @@ pub(super) fn register(commands: &Commands<'_>) {
                 Ok("Lookup priority change affected 0 dpcls ports and 0 subtables.\n".to_owned())
             }
             (Some("generic"), _) => {
-                Err("error, invalid priority value, must be uint8_t".to_owned())
+                Err("error converting priority, use integer in range 0-255".to_owned())
             }
             _ => Err("error, subtable lookup function not found".to_owned()),
         },

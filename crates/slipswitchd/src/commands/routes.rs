@@ -3,6 +3,7 @@
 
 use super::{Answer, Commands};
 use crate::daemon::Daemon;
+use serde_json::{Value, json};
 use std::fmt::Write as _;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use underlay::{
@@ -17,6 +18,8 @@ pub(super) fn register(commands: &Commands<'_>) {
     commands.show("ovs/route/show", "[table=all|id]", 0, 1, |daemon, call| {
         show(&daemon.underlay.routes(), call.arg(0))
     });
+    commands
+        .json("ovs/route/show", |daemon, call| show_json(&daemon.underlay.routes(), call.arg(0)));
     commands.change(
         "ovs/route/add",
         "ip/plen dev [gw] [pkt_mark=mark] [src=src_ip] [table=id]",
@@ -53,8 +56,71 @@ pub(super) fn register(commands: &Commands<'_>) {
     });
 }
 
+/// Returns the address of the host's own routes without one: "::".
+fn address_or_any(address: Option<IpAddr>) -> String {
+    address.map_or_else(|| Ipv6Addr::UNSPECIFIED.to_string(), address_text)
+}
+
+/// Returns `ovs/route/show` as JSON.
+fn show_json(routes: &Routes, wanted: Option<&str>) -> Result<Value, String> {
+    let tables = match selected_tables(routes, wanted)? {
+        Selection::Standard => vec![TABLE_LOCAL, TABLE_MAIN, TABLE_DEFAULT],
+        Selection::All => routes.tables().into_iter().collect(),
+        Selection::One(number) => vec![number],
+    };
+    let routes = tables.into_iter().flat_map(|number| {
+        routes.in_table(number).into_iter().map(move |route| {
+            let is_user = route.origin == Origin::User;
+            let mut object = json!({
+                "table": number,
+                "user": is_user,
+                "local": number == TABLE_LOCAL && !is_user,
+                "prefix": route.prefix.length(),
+                "dst": address_text(route.prefix.address()),
+                "prefsrc": address_or_any(route.source),
+            });
+            if route.mark != 0 {
+                object["mark"] = route.mark.into();
+            }
+            let hops = route.next_hop.iter().map(|hop| {
+                let mut hop_object = json!({"dev": &*hop.device});
+                if let Some(gateway) = hop.gateway {
+                    hop_object["gateway"] = address_text(gateway).into();
+                }
+                hop_object
+            });
+            object["nexthops"] = hops.collect();
+            object
+        })
+    });
+    Ok(routes.collect())
+}
+
 fn is_standard(table: u32) -> bool {
     matches!(table, TABLE_DEFAULT | TABLE_MAIN | TABLE_LOCAL)
+}
+
+/// The tables of routes that a command shows.
+enum Selection {
+    /// Those that every host has.
+    Standard,
+    All,
+    One(u32),
+}
+
+fn selected_tables(routes: &Routes, wanted: Option<&str>) -> Result<Selection, String> {
+    let number = match wanted {
+        None => 0,
+        Some("table=all") => return Ok(Selection::All),
+        Some(wanted) => number_of(wanted, "table=").ok_or("Invalid table format")?,
+    };
+    if number == 0 {
+        Ok(Selection::Standard)
+    } else if routes.tables().contains(&number) {
+        Ok(Selection::One(number))
+    } else {
+        Err(format!("Table '{}' not found", wanted.unwrap_or_default()))
+    }
 }
 
 fn show(routes: &Routes, wanted: Option<&str>) -> Answer {
@@ -68,23 +134,19 @@ fn show(routes: &Routes, wanted: Option<&str>) -> Answer {
             text.push('\n');
         }
     };
-    let number = match wanted {
-        None => 0,
-        Some("table=all") => {
+    let number = match selected_tables(routes, wanted)? {
+        Selection::All => {
             routes.tables().into_iter().for_each(|number| lines(number, true));
             return Ok(text);
         }
-        Some(wanted) => number_of(wanted, "table=").ok_or("Invalid table format")?,
-    };
-    if number == 0 {
-        for number in [TABLE_LOCAL, TABLE_MAIN, TABLE_DEFAULT] {
-            lines(number, false);
+        Selection::Standard => {
+            for number in [TABLE_LOCAL, TABLE_MAIN, TABLE_DEFAULT] {
+                lines(number, false);
+            }
+            return Ok(format!("Route Table:\n{text}"));
         }
-        return Ok(format!("Route Table:\n{text}"));
-    }
-    if !routes.tables().contains(&number) {
-        return Err(format!("Table '{}' not found", wanted.unwrap_or_default()));
-    }
+        Selection::One(number) => number,
+    };
     lines(number, false);
     let name = if is_standard(number) { String::new() } else { format!(" #{number}") };
     Ok(format!("Route Table{name}:\n{text}"))

@@ -3,7 +3,7 @@
 //!
 //! Without any controller a standalone bridge has one ordinary rule, `priority=0 actions=NORMAL`,
 //! that dumps show and that can be deleted. The bridge starts with the rule, and gets it again when
-//! its controllers or its mode go away (all other rules go then, as in OVS).
+//! its controllers or its mode go away (all other rules, groups and meters go then, as in OVS).
 //!
 //! With controllers a standalone bridge starts empty. When no controller has admitted the switch
 //! ([`bridge::connection`]) for three probe intervals the bridge *fails open*: all rules go, and a
@@ -20,6 +20,10 @@ use super::state::{BridgeState, Fail, Open};
 use bridge::rule::FAIL_OPEN;
 use bridge::snapshot::BridgeIndex;
 use openflow::action::Actions;
+use openflow::message::{
+    GROUP_ALL, GroupCommand, GroupKind, GroupMod, GroupProperties, MeterCommand, MeterConfig,
+    MeterFlags, MeterMod, bucket, meter_id,
+};
 use openflow::{Action, PortNo};
 use std::sync::Arc;
 
@@ -63,13 +67,27 @@ pub(super) fn sync(
     }
 }
 
-/// Empties the tables, and adds the first rule if the mode asks for it.
+/// Removes all rules, groups and meters, and adds the first rule if the mode asks for it.
 fn flush(context: &mut Context<'_>, index: BridgeIndex, fail: &mut Fail, fresh: bool) {
     let now = context.clock.now();
     fail.open = None;
     context.switch.counters.flushes += 1;
     let Some(bridge) = context.switch.bridge_mut(index) else { return };
-    let mut changes = if fresh { Vec::new() } else { bridge.pipeline.clear_rules() };
+    let mut changes = Vec::new();
+    if !fresh {
+        changes.extend(bridge.pipeline.clear_rules());
+        let groups = bridge.pipeline.group_mod(&every_group(), now);
+        let meters = context.switch.meter_mod(index, &every_meter());
+        for outcome in [groups, meters] {
+            match outcome {
+                Ok(more) => changes.extend(more),
+                Err(error) => {
+                    tracing::warn!(target: "bridge", "groups or meters were not removed ({error})");
+                }
+            }
+        }
+    }
+    let Some(bridge) = context.switch.bridge_mut(index) else { return };
     if !fail.has_controllers && fail.mode == FailMode::Standalone {
         match bridge.pipeline.add_default(normal(), now) {
             Ok(added) => changes.extend(added),
@@ -79,6 +97,25 @@ fn flush(context: &mut Context<'_>, index: BridgeIndex, fail: &mut Fail, fresh: 
         }
     }
     context.changed(index, changes);
+}
+
+/// The message that removes all groups.
+fn every_group() -> GroupMod {
+    GroupMod {
+        command: GroupCommand::Delete,
+        kind: GroupKind::All,
+        group_id: GROUP_ALL,
+        command_bucket_id: bucket::ALL,
+        buckets: Vec::new(),
+        properties: GroupProperties::default(),
+    }
+}
+
+/// The message that removes all meters.
+fn every_meter() -> MeterMod {
+    let meter =
+        MeterConfig { meter_id: meter_id::ALL, flags: MeterFlags::empty(), bands: Vec::new() };
+    MeterMod { command: MeterCommand::Delete, meter }
 }
 
 /// Opens a bridge that no controller has admitted for long enough, and closes one that a controller

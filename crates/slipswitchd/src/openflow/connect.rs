@@ -300,7 +300,7 @@ impl Attempt {
                 let stream = TcpStream::connect((host.as_str(), *port)).await?;
                 let peer: SocketAddr = stream.peer_addr()?;
                 let name = tokio_rustls::rustls::pki_types::ServerName::IpAddress(peer.ip().into());
-                let stream = tls.connect(name, stream).await?;
+                let stream = tls.connect(files.policy.server_name(name), stream).await?;
                 Ok(Stream::Tls(Box::new(stream.into())))
             }
         }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Bundles, and other controllers' requests.
 
-use super::header::{Encoded, Later, begin_later, begin_onf, finish, onft};
+use super::header::{Encoded, Later, begin_later, begin_nicira, begin_onf, finish, nxt, onft};
 use super::*;
 use crate::wire::{Put, Reader, Result};
 
@@ -129,11 +129,20 @@ pub(super) fn encode_add(b: &BundleAdd, p: &Protocol, xid: u32, out: &mut Vec<u8
     finish(out, at, "OFPT_BUNDLE_ADD_MESSAGE")
 }
 
+/// Returns true for the message of Nicira's with this number.
+fn is_nicira(bytes: &[u8], subtype: u32) -> bool {
+    let mut r = Reader::message(bytes);
+    bytes.get(1) == Some(&header::ofpt::VENDOR)
+        && r.skip(8).and_then(|()| Ok((r.u32()?, r.u32()?))) == Ok((NX_VENDOR, subtype))
+}
+
 pub(super) fn decode_request_forward(mut r: Reader<'_>, p: &Protocol) -> Result<RequestForward> {
     let bytes = inner(&mut r)?;
     let ty = bytes.get(1).copied().unwrap_or_default();
+    // No message that can contain messages, so that they are not nested without end.
     match Later::from_number(ty, p.version) {
         Some(Later::GroupMod | Later::MeterMod) => {}
+        _ if p.version == Version::V10 && is_nicira(bytes, nxt::GROUP_MOD) => {}
         _ => return Err(OfError::OFPBFC_MSG_UNSUP),
     }
     let message = Message::decode(bytes, p).map_err(|e| e.error)?;
@@ -151,7 +160,13 @@ pub(super) fn encode_request_forward(
     xid: u32,
     out: &mut Vec<u8>,
 ) -> Encoded {
-    let at = begin_later(out, version, Later::RequestForward, xid)?;
+    let at = if version < Version::V13 {
+        begin_nicira(out, version, nxt::REQUEST_FORWARD, xid)
+    } else if version == Version::V13 {
+        begin_onf(out, version, onft::REQUEST_FORWARD, xid)
+    } else {
+        begin_later(out, version, Later::RequestForward, xid)?
+    };
     match &f.change {
         ForwardedChange::Group(m) => super::group::encode_group_mod(m, version, f.xid, out)?,
         ForwardedChange::Meter(m) => super::meter::encode_meter_mod(m, version, f.xid, out)?,

@@ -252,10 +252,7 @@ pub(super) fn decode_group_mod(mut r: Reader<'_>, version: Version) -> Result<Gr
             _ => command_bucket_id == bucket::ALL,
         };
         if !good {
-            return Err(match command {
-                GroupCommand::InsertBucket => OfError::OFPGMFC_BAD_BUCKET,
-                _ => OfError::OFPGMFC_UNKNOWN_BUCKET,
-            });
+            return Err(OfError::OFPGMFC_BAD_BUCKET);
         }
         let select = matches!(kind, Ok(GroupKind::Select));
         let of_kind = if select { GroupKind::Select } else { GroupKind::All };

@@ -155,12 +155,19 @@ pub(super) mod nxt {
     /// OFPT_GROUP_MOD for OpenFlow 1.0, in the form of OpenFlow 1.5.
     pub(in super::super) const GROUP_MOD: u32 = 31;
     pub(in super::super) const CT_FLUSH: u32 = 32;
+    /// OFPT_REQUESTFORWARD for OpenFlow 1.0 to 1.2.
+    pub(in super::super) const REQUEST_FORWARD: u32 = 132;
 }
 
 /// Numbers of the ONF's messages for OpenFlow 1.3 (ONFT_*).
 pub(super) mod onft {
+    pub(in super::super) const FLOW_MONITOR_CANCEL: u32 = 1870;
+    pub(in super::super) const FLOW_MONITOR_PAUSED: u32 = 1871;
+    pub(in super::super) const FLOW_MONITOR_RESUMED: u32 = 1872;
+    pub(in super::super) const ROLE_STATUS: u32 = 1911;
     pub(in super::super) const BUNDLE_CONTROL: u32 = 2300;
     pub(in super::super) const BUNDLE_ADD: u32 = 2301;
+    pub(in super::super) const REQUEST_FORWARD: u32 = 2350;
 }
 
 /// Starts a message; gives its place.

@@ -2,14 +2,64 @@
 //! Flow monitors.
 
 use super::actions::{
-    decode_instructions, decode_match, decode_nx_match, encode_instructions, encoder,
+    decode_instructions, decode_match, decode_nx_match, decode_unchecked_actions, encode_actions,
+    encode_instructions, encoder,
 };
 use super::flow::{decode_reason, reason_number};
+use super::header::{Encoded, begin_nicira, begin_onf, finish};
 use super::*;
 use crate::nxm::{self, Strictness};
 use crate::wire::{Put, Reader, Result};
+use ::flow::Match;
 
-/// Events on the wire: Nicira's numbers (NXFME_*) and OpenFlow 1.4's (OFPFME_*).
+/// Form of the messages of flow monitors. The version of OpenFlow decides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Form {
+    /// OpenFlow 1.0 to 1.2: NXST_FLOW_MONITOR, NXT_FLOW_MONITOR_*.
+    Nicira,
+    /// OpenFlow 1.3: the ONF's extension 187, ONFST_FLOW_MONITOR, ONFT_FLOW_MONITOR_*. Its events
+    /// have Nicira's numbers, and the version's own matches and instructions.
+    Onf,
+    /// OpenFlow 1.4 and later: OFPMP_FLOW_MONITOR.
+    Standard,
+}
+
+impl Form {
+    /// The form in `version`.
+    pub(super) fn of(version: Version) -> Form {
+        match version {
+            Version::V10 | Version::V11 | Version::V12 => Form::Nicira,
+            Version::V13 => Form::Onf,
+            Version::V14 | Version::V15 => Form::Standard,
+        }
+    }
+}
+
+/// Starts one of the messages of monitors that stand alone: its number is `nicira` in Nicira's
+/// form, and `onf` in the ONF's.
+///
+/// # Errors
+/// OpenFlow 1.4 and later have no such messages.
+pub(super) fn encode_small(
+    (nicira, onf): (u32, u32),
+    body: &[u8],
+    version: Version,
+    xid: u32,
+    out: &mut Vec<u8>,
+) -> Encoded {
+    let at = match Form::of(version) {
+        Form::Nicira => begin_nicira(out, version, nicira, xid),
+        Form::Onf => begin_onf(out, version, onf, xid),
+        Form::Standard => {
+            return Err(EncodeError::Unsupported { what: "a message of flow monitors", version });
+        }
+    };
+    out.put_bytes(body);
+    finish(out, at, "message of flow monitors")
+}
+
+/// Events on the wire: Nicira's numbers (NXFME_*), which are the ONF's, and OpenFlow 1.4's
+/// (OFPFME_*).
 mod event {
     pub(super) const NX_ADDED: u16 = 0;
     pub(super) const NX_DELETED: u16 = 1;
@@ -25,25 +75,33 @@ mod event {
 }
 
 /// One monitor of a request.
-pub(super) fn decode_request(
-    r: &mut Reader<'_>,
-    version: Version,
-    nicira: bool,
-) -> Result<FlowMonitorRequest> {
+pub(super) fn decode_request(r: &mut Reader<'_>, version: Version) -> Result<FlowMonitorRequest> {
+    let form = Form::of(version);
     let id = r.u32()?;
     let events = MonitorFlags::ADD | MonitorFlags::DELETE | MonitorFlags::MODIFY;
-    if nicira {
+    if form != Form::Standard {
         let bits = r.u16()?;
         let flags = MonitorFlags::from_bits(bits)
             .filter(|f| !f.contains(MonitorFlags::ONLY_OWN) && f.intersects(events))
             .ok_or(OfError::OFPMOFC_BAD_FLAGS)?;
-        let out_port = r.port10()?;
-        let match_len = r.u16()?;
-        let table_id = r.u8()?;
-        if r.bytes(5)? != [0; 5] {
-            return Err(OfError::NXBRC_MUST_BE_ZERO);
+        let (out_port, table_id, matching);
+        if form == Form::Nicira {
+            out_port = r.port10()?;
+            let match_len = r.u16()?;
+            table_id = r.u8()?;
+            if r.bytes(5)? != [0; 5] {
+                return Err(OfError::NXBRC_MUST_BE_ZERO);
+            }
+            matching = decode_nx_match(r, match_len, Strictness::Strict)?;
+        } else {
+            r.skip(2)?; // the length of the match, which the match contains too
+            out_port = r.port11()?;
+            table_id = r.u8()?;
+            if r.bytes(3)? != [0; 3] {
+                return Err(OfError::NXBRC_MUST_BE_ZERO);
+            }
+            matching = decode_match(r, version)?;
         }
-        let matching = decode_nx_match(r, match_len, Strictness::Strict)?;
         return Ok(FlowMonitorRequest {
             id,
             command: MonitorCommand::Add,
@@ -75,14 +133,19 @@ pub(super) fn decode_request(
     Ok(FlowMonitorRequest { id, command, flags, out_port, out_group, table_id, matching })
 }
 
-pub(super) fn encode_request(
-    q: &FlowMonitorRequest,
-    version: Version,
-    nicira: bool,
-    out: &mut Vec<u8>,
-) {
+pub(super) fn encode_request(q: &FlowMonitorRequest, version: Version, out: &mut Vec<u8>) {
+    let form = Form::of(version);
     out.put_u32(q.id);
-    if nicira {
+    if form == Form::Onf {
+        out.put_u16((q.flags - MonitorFlags::ONLY_OWN).bits());
+        let match_len = out.len();
+        out.put_u16(0);
+        out.put_u32(q.out_port.0);
+        out.put_u8(q.table_id);
+        out.put_zeros(3);
+        let len = put_match(version, &q.matching, out);
+        out.set_u16(match_len, len);
+    } else if form == Form::Nicira {
         out.put_u16((q.flags - MonitorFlags::ONLY_OWN).bits());
         out.put_port10(q.out_port);
         let match_len = out.len();
@@ -101,12 +164,19 @@ pub(super) fn encode_request(
     }
 }
 
+/// Writes a match of `version` with its padding; returns its length without the padding.
+fn put_match(version: Version, matching: &Match, out: &mut Vec<u8>) -> u16 {
+    let at = out.len();
+    nxm::encode_match(version, matching, out);
+    match out.get(at + 2..at + 4) {
+        Some(&[high, low]) => u16::from_be_bytes([high, low]),
+        _ => 0,
+    }
+}
+
 /// One event of a reply.
-pub(super) fn decode_update(
-    r: &mut Reader<'_>,
-    version: Version,
-    nicira: bool,
-) -> Result<FlowUpdate> {
+pub(super) fn decode_update(r: &mut Reader<'_>, version: Version) -> Result<FlowUpdate> {
+    let form = Form::of(version);
     let length = r.u16()?;
     if length % 8 != 0 {
         return Err(OfError::OFPBRC_BAD_LEN);
@@ -114,7 +184,7 @@ pub(super) fn decode_update(
     let mut r = r.record(length, 2, 8)?;
     let number = r.u16()?;
     // `None` is "deleted", whose reason comes later.
-    let event = if nicira {
+    let event = if form != Form::Standard {
         match number {
             event::NX_ADDED => Some(FlowUpdateEvent::Added),
             event::NX_DELETED => None,
@@ -135,15 +205,20 @@ pub(super) fn decode_update(
         }
     };
     let (reason, priority, idle_timeout, hard_timeout, table_id, cookie, matching, actions);
-    if nicira {
+    if form != Form::Standard {
         reason = u8::try_from(r.u16()?).unwrap_or(u8::MAX);
         (priority, idle_timeout, hard_timeout) = (r.u16()?, r.u16()?, r.u16()?);
         let match_len = r.u16()?;
         table_id = r.u8()?;
         r.skip(1)?;
         cookie = r.u64()?;
-        matching = decode_nx_match(&mut r, match_len, Strictness::Strict)?;
-        actions = decode_instructions(r, version)?;
+        (matching, actions) = if form == Form::Nicira {
+            let matching = decode_nx_match(&mut r, match_len, Strictness::Strict)?;
+            (matching, decode_unchecked_actions(r, version)?)
+        } else {
+            let matching = decode_match(&mut r, version)?;
+            (matching, decode_instructions(r, version)?)
+        };
     } else {
         table_id = r.u8()?;
         reason = r.u8()?;
@@ -169,17 +244,19 @@ pub(super) fn decode_update(
     })))
 }
 
-pub(super) fn encode_update(u: &FlowUpdate, version: Version, nicira: bool, out: &mut Vec<u8>) {
+pub(super) fn encode_update(u: &FlowUpdate, version: Version, out: &mut Vec<u8>) {
+    let form = Form::of(version);
+    let old = form != Form::Standard;
     let at = out.len();
     out.put_u16(8);
     let full = match u {
         FlowUpdate::Abbrev { xid } => {
-            out.put_u16(if nicira { event::NX_ABBREV } else { event::ABBREV });
+            out.put_u16(if old { event::NX_ABBREV } else { event::ABBREV });
             out.put_u32(*xid);
             return;
         }
-        // Nicira's form has messages of their own for these; they are no events there.
-        FlowUpdate::Paused | FlowUpdate::Resumed if nicira => {
+        // The older forms have messages of their own for these; they are no events there.
+        FlowUpdate::Paused | FlowUpdate::Resumed if old => {
             out.truncate(at);
             return;
         }
@@ -191,16 +268,15 @@ pub(super) fn encode_update(u: &FlowUpdate, version: Version, nicira: bool, out:
         FlowUpdate::Full(full) => full,
     };
     let (number, reason) = match full.event {
-        FlowUpdateEvent::Initial => (if nicira { event::NX_ADDED } else { event::INITIAL }, 0),
-        FlowUpdateEvent::Added => (if nicira { event::NX_ADDED } else { event::ADDED }, 0),
-        FlowUpdateEvent::Modified => (if nicira { event::NX_MODIFIED } else { event::MODIFIED }, 0),
-        FlowUpdateEvent::Deleted(reason) => (
-            if nicira { event::NX_DELETED } else { event::REMOVED },
-            reason_number(reason, version),
-        ),
+        FlowUpdateEvent::Initial => (if old { event::NX_ADDED } else { event::INITIAL }, 0),
+        FlowUpdateEvent::Added => (if old { event::NX_ADDED } else { event::ADDED }, 0),
+        FlowUpdateEvent::Modified => (if old { event::NX_MODIFIED } else { event::MODIFIED }, 0),
+        FlowUpdateEvent::Deleted(reason) => {
+            (if old { event::NX_DELETED } else { event::REMOVED }, reason_number(reason, version))
+        }
     };
     out.put_u16(number);
-    if nicira {
+    if old {
         out.put_u16(u16::from(reason));
         out.put_u16(full.priority);
         out.put_u16(full.idle_timeout);
@@ -210,9 +286,15 @@ pub(super) fn encode_update(u: &FlowUpdate, version: Version, nicira: bool, out:
         out.put_u8(full.table_id);
         out.put_zeros(1);
         out.put_u64(full.cookie);
-        let len = nxm::encode_nx_match(&full.matching, 0, 0, out);
-        out.set_u16(match_len, len as u16); // all fields together are some hundred bytes
-        encode_instructions(&full.actions, encoder(version, &full.matching), out);
+        if form == Form::Nicira {
+            let len = nxm::encode_nx_match(&full.matching, 0, 0, out);
+            out.set_u16(match_len, len as u16); // all fields together are some hundred bytes
+            encode_actions(&full.actions, encoder(version, &full.matching), out);
+        } else {
+            let len = put_match(version, &full.matching, out);
+            out.set_u16(match_len, len);
+            encode_instructions(&full.actions, encoder(version, &full.matching), out);
+        }
     } else {
         out.put_u8(full.table_id);
         out.put_u8(reason);

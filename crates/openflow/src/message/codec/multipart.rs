@@ -2,6 +2,7 @@
 //! Multipart requests and replies.
 
 use super::header::{Encoded, Later, begin_later, finish};
+use super::monitor::Form;
 use super::port_stats;
 use super::*;
 use super::{flow_stats, group, meter, monitor, queue, table, table_features};
@@ -43,14 +44,20 @@ mod nxst {
     pub(super) const GROUP_FEATURES: u32 = 9;
 }
 
+/// Numbers of the ONF's multipart messages (ONFST_*).
+mod onfst {
+    pub(super) const FLOW_MONITOR: u32 = 1870;
+}
+
 /// OFPMPF_REQ_MORE and OFPMPF_REPLY_MORE.
 const MORE: u16 = 1;
 
-/// Which multipart message: a standard one, or Nicira's.
+/// Which multipart message: a standard one, Nicira's, or the ONF's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Standard(u16),
     Nicira(u32),
+    Onf(u32),
 }
 
 /// The first version that has a standard multipart message.
@@ -69,13 +76,17 @@ fn since(number: u16) -> Option<Version> {
 /// message that comes in a later version.
 fn has_nicira(subtype: u32, version: Version) -> bool {
     match subtype {
-        nxst::FLOW | nxst::AGGREGATE | nxst::FLOW_MONITOR | nxst::GROUP | nxst::GROUP_DESC => {
-            version == Version::V10
-        }
+        nxst::FLOW | nxst::AGGREGATE | nxst::GROUP | nxst::GROUP_DESC => version == Version::V10,
+        nxst::FLOW_MONITOR => Form::of(version) == Form::Nicira,
         nxst::GROUP_FEATURES => version < Version::V12,
         nxst::IPFIX_BRIDGE | nxst::IPFIX_FLOW => true,
         _ => false,
     }
+}
+
+/// Returns true when `version` has a multipart message of the ONF's.
+fn has_onf(subtype: u32, version: Version) -> bool {
+    subtype == onfst::FLOW_MONITOR && Form::of(version) == Form::Onf
 }
 
 /// Reads the header after OpenFlow's: which message, and its flags.
@@ -105,8 +116,12 @@ fn decode_header(r: &mut Reader<'_>, version: Version) -> Result<(Kind, u16)> {
             }
         }
         ONF_VENDOR => {
-            r.u32()?;
-            Err(OfError::OFPBRC_BAD_SUBTYPE)
+            let subtype = r.u32()?;
+            if has_onf(subtype, version) {
+                Ok((Kind::Onf(subtype), flags))
+            } else {
+                Err(OfError::OFPBRC_BAD_SUBTYPE)
+            }
         }
         _ => Err(OfError::OFPBRC_BAD_VENDOR),
     }
@@ -116,11 +131,12 @@ fn header_bytes(kind: Kind, flags: u16, version: Version, out: &mut Vec<u8>) -> 
     let old = version == Version::V10;
     let number = match kind {
         Kind::Standard(number) => number,
-        Kind::Nicira(_) => ofpmp::VENDOR,
+        Kind::Nicira(_) | Kind::Onf(_) => ofpmp::VENDOR,
     };
     let known = match kind {
         Kind::Standard(number) => since(number).is_some_and(|v| v <= version),
         Kind::Nicira(subtype) => has_nicira(subtype, version),
+        Kind::Onf(subtype) => has_onf(subtype, version),
     };
     if !known {
         return Err(EncodeError::Unsupported { what: "this multipart message", version });
@@ -136,6 +152,10 @@ fn header_bytes(kind: Kind, flags: u16, version: Version, out: &mut Vec<u8>) -> 
         if old {
             out.put_zeros(4);
         }
+    }
+    if let Kind::Onf(subtype) = kind {
+        out.put_u32(ONF_VENDOR);
+        out.put_u32(subtype);
     }
     Ok(())
 }
@@ -163,7 +183,9 @@ pub(super) fn decode_request(mut r: Reader<'_>, version: Version) -> Result<Mult
         ) => (8, 0),
         Kind::Standard(ofpmp::GROUP_DESC | ofpmp::PORT_DESC) if v15 => (8, 0),
         Kind::Nicira(nxst::GROUP | nxst::GROUP_DESC) => (8, 0),
-        Kind::Standard(ofpmp::FLOW_MONITOR) | Kind::Nicira(nxst::FLOW_MONITOR) => (0, 8),
+        Kind::Standard(ofpmp::FLOW_MONITOR)
+        | Kind::Nicira(nxst::FLOW_MONITOR)
+        | Kind::Onf(onfst::FLOW_MONITOR) => (0, 8),
         Kind::Nicira(nxst::FLOW | nxst::AGGREGATE) => (8, 8),
         Kind::Standard(ofpmp::TABLE_FEATURES) => (0, 1),
         _ => (0, 0),
@@ -209,10 +231,7 @@ pub(super) fn decode_request(mut r: Reader<'_>, version: Version) -> Result<Mult
             ofpmp::QUEUE_DESC => {
                 MultipartRequest::QueueDesc(queue::decode_request(&mut r, version)?)
             }
-            ofpmp::FLOW_MONITOR => MultipartRequest::FlowMonitor {
-                monitors: monitors(r, version, false)?,
-                nicira: false,
-            },
+            ofpmp::FLOW_MONITOR => MultipartRequest::FlowMonitor(monitors(r, version)?),
             _ => return Err(OfError::OFPBRC_BAD_STAT),
         },
         Kind::Nicira(subtype) => match subtype {
@@ -220,10 +239,7 @@ pub(super) fn decode_request(mut r: Reader<'_>, version: Version) -> Result<Mult
             nxst::AGGREGATE => {
                 MultipartRequest::Aggregate(Box::new(flow_stats::decode_nx_request(&mut r)?))
             }
-            nxst::FLOW_MONITOR => MultipartRequest::FlowMonitor {
-                monitors: monitors(r, version, true)?,
-                nicira: true,
-            },
+            nxst::FLOW_MONITOR => MultipartRequest::FlowMonitor(monitors(r, version)?),
             nxst::GROUP => MultipartRequest::Group(r.u32()?),
             nxst::GROUP_DESC => MultipartRequest::GroupDesc(r.u32()?),
             nxst::GROUP_FEATURES => MultipartRequest::GroupFeatures,
@@ -231,11 +247,22 @@ pub(super) fn decode_request(mut r: Reader<'_>, version: Version) -> Result<Mult
             nxst::IPFIX_FLOW => MultipartRequest::IpfixFlow,
             _ => return Err(OfError::OFPBRC_BAD_SUBTYPE),
         },
+        // The only one that the header lets through.
+        Kind::Onf(_) => MultipartRequest::FlowMonitor(monitors(r, version)?),
     })
 }
 
-fn monitors(mut r: Reader<'_>, version: Version, nicira: bool) -> Result<Vec<FlowMonitorRequest>> {
-    all(&mut r, |r| monitor::decode_request(r, version, nicira))
+fn monitors(mut r: Reader<'_>, version: Version) -> Result<Vec<FlowMonitorRequest>> {
+    all(&mut r, |r| monitor::decode_request(r, version))
+}
+
+/// The multipart message of flow monitors in `version`.
+fn monitor_kind(version: Version) -> Kind {
+    match Form::of(version) {
+        Form::Nicira => Kind::Nicira(nxst::FLOW_MONITOR),
+        Form::Onf => Kind::Onf(onfst::FLOW_MONITOR),
+        Form::Standard => Kind::Standard(ofpmp::FLOW_MONITOR),
+    }
 }
 
 /// Records until nothing is left. Each takes at least a byte, so that this ends.
@@ -276,10 +303,7 @@ fn request_kind(q: &MultipartRequest, version: Version) -> Kind {
         MultipartRequest::PortDesc(_) => ofpmp::PORT_DESC,
         MultipartRequest::TableDesc => ofpmp::TABLE_DESC,
         MultipartRequest::QueueDesc(_) => ofpmp::QUEUE_DESC,
-        MultipartRequest::FlowMonitor { nicira: true, .. } => {
-            return Kind::Nicira(nxst::FLOW_MONITOR);
-        }
-        MultipartRequest::FlowMonitor { .. } => ofpmp::FLOW_MONITOR,
+        MultipartRequest::FlowMonitor(_) => return monitor_kind(version),
         MultipartRequest::IpfixBridge => return Kind::Nicira(nxst::IPFIX_BRIDGE),
         MultipartRequest::IpfixFlow => return Kind::Nicira(nxst::IPFIX_FLOW),
     })
@@ -316,8 +340,8 @@ pub(super) fn encode_request(
         }
         MultipartRequest::GroupDesc(n) if group::has_form15(version) => id(*n, out),
         MultipartRequest::PortDesc(port) if version == Version::V15 => id(port.0, out),
-        MultipartRequest::FlowMonitor { monitors, nicira } => {
-            monitors.iter().for_each(|m| monitor::encode_request(m, version, *nicira, out));
+        MultipartRequest::FlowMonitor(monitors) => {
+            monitors.iter().for_each(|m| monitor::encode_request(m, version, out));
         }
         _ => {}
     }
@@ -364,10 +388,7 @@ pub(super) fn decode_reply(mut r: Reader<'_>, version: Version) -> Result<(bool,
             }
             ofpmp::TABLE_DESC => MultipartReply::TableDesc(all(r, table::decode_desc)?),
             ofpmp::QUEUE_DESC => MultipartReply::QueueDesc(all(r, queue::decode_desc)?),
-            ofpmp::FLOW_MONITOR => MultipartReply::FlowMonitor {
-                updates: all(r, |r| monitor::decode_update(r, version, false))?,
-                nicira: false,
-            },
+            ofpmp::FLOW_MONITOR => MultipartReply::FlowMonitor(updates(r, version)?),
             _ => return Err(OfError::OFPBRC_BAD_STAT),
         },
         Kind::Nicira(subtype) => match subtype {
@@ -384,15 +405,17 @@ pub(super) fn decode_reply(mut r: Reader<'_>, version: Version) -> Result<(bool,
                 MultipartReply::GroupDesc(all(r, |r| group::decode_desc(r, version))?)
             }
             nxst::GROUP_FEATURES => MultipartReply::GroupFeatures(group::decode_features(r)?),
-            nxst::FLOW_MONITOR => MultipartReply::FlowMonitor {
-                updates: all(r, |r| monitor::decode_update(r, version, true))?,
-                nicira: true,
-            },
+            nxst::FLOW_MONITOR => MultipartReply::FlowMonitor(updates(r, version)?),
             _ => return Err(OfError::OFPBRC_BAD_SUBTYPE),
         },
+        Kind::Onf(_) => MultipartReply::FlowMonitor(updates(r, version)?),
     };
     r.expect(0, 0)?;
     Ok((more, reply))
+}
+
+fn updates(r: &mut Reader<'_>, version: Version) -> Result<Vec<FlowUpdate>> {
+    all(r, |r| monitor::decode_update(r, version))
 }
 
 /// Messages of one reply while they are written: starts a new one where the present one would
@@ -474,10 +497,7 @@ fn reply_kind(reply: &MultipartReply, version: Version) -> Kind {
         MultipartReply::PortDesc(_) => ofpmp::PORT_DESC,
         MultipartReply::TableDesc(_) => ofpmp::TABLE_DESC,
         MultipartReply::QueueDesc(_) => ofpmp::QUEUE_DESC,
-        MultipartReply::FlowMonitor { nicira: true, .. } => {
-            return Kind::Nicira(nxst::FLOW_MONITOR);
-        }
-        MultipartReply::FlowMonitor { .. } => ofpmp::FLOW_MONITOR,
+        MultipartReply::FlowMonitor(_) => return monitor_kind(version),
     })
 }
 
@@ -560,8 +580,8 @@ pub(super) fn encode_reply(
         MultipartReply::QueueDesc(queues) => {
             put_each!(parts, queues, |q, out| queue::encode_desc(q, out));
         }
-        MultipartReply::FlowMonitor { updates, nicira } => {
-            put_each!(parts, updates, |u, out| monitor::encode_update(u, version, *nicira, out));
+        MultipartReply::FlowMonitor(updates) => {
+            put_each!(parts, updates, |u, out| monitor::encode_update(u, version, out));
         }
     }
     parts.finish(more)

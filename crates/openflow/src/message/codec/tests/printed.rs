@@ -46,6 +46,21 @@ fn meter_mod() -> MeterMod {
     }
 }
 
+/// `id` is the bucket's number, which versions before 1.5 do not carry.
+fn group_forward(id: u32) -> RequestForward {
+    RequestForward {
+        xid: 9,
+        change: ForwardedChange::Group(GroupMod {
+            command: GroupCommand::Add,
+            kind: GroupKind::All,
+            group_id: 7,
+            command_bucket_id: bucket::ALL,
+            buckets: vec![Bucket::new(id, vec![Action::Output { port: PortNo(2), max_len: 0 }])],
+            properties: GroupProperties::default(),
+        }),
+    }
+}
+
 fn table() -> TableDesc {
     TableDesc {
         table_id: 1,
@@ -95,6 +110,7 @@ fn all() -> Vec<(&'static str, Version, Body)> {
     let tlv = TlvMap { class: 0xffff, kind: 1, len: 4, index: 2 };
     let mut v = vec![
         ("role status", Version::V14, Body::RoleStatus(role)),
+        ("onf role status", Version::V13, Body::RoleStatus(role)),
         (
             "table status",
             Version::V14,
@@ -111,6 +127,16 @@ fn all() -> Vec<(&'static str, Version, Body)> {
                 change: ForwardedChange::Meter(meter_mod()),
             })),
         ),
+        (
+            "onf request forward",
+            Version::V13,
+            Body::RequestForward(Box::new(RequestForward {
+                xid: 9,
+                change: ForwardedChange::Meter(meter_mod()),
+            })),
+        ),
+        ("nx request forward", Version::V10, Body::RequestForward(Box::new(group_forward(3)))),
+        ("nx request forward", Version::V12, Body::RequestForward(Box::new(group_forward(0)))),
         ("table desc", Version::V15, reply(MultipartReply::TableDesc(vec![table()]))),
         ("queue desc", Version::V14, reply(MultipartReply::QueueDesc(vec![queue]))),
         (
@@ -125,12 +151,10 @@ fn all() -> Vec<(&'static str, Version, Body)> {
         ),
         ("meters", Version::V13, reply(MultipartReply::Meter(vec![meter_stats]))),
         ("meter mod", Version::V15, Body::MeterMod(meter_mod())),
-        ("nx monitor", Version::V10, reply(MultipartReply::FlowMonitor { updates, nicira: true })),
-        (
-            "monitor",
-            Version::V14,
-            reply(MultipartReply::FlowMonitor { updates: updates14, nicira: false }),
-        ),
+        ("nx monitor", Version::V10, reply(MultipartReply::FlowMonitor(updates.clone()))),
+        ("nx monitor", Version::V12, reply(MultipartReply::FlowMonitor(updates.clone()))),
+        ("onf monitor", Version::V13, reply(MultipartReply::FlowMonitor(updates))),
+        ("monitor", Version::V14, reply(MultipartReply::FlowMonitor(updates14))),
         (
             "groups",
             Version::V11,
@@ -160,6 +184,8 @@ fn all() -> Vec<(&'static str, Version, Body)> {
         ),
         ("paused", Version::V10, Body::FlowMonitorPaused),
         ("resumed", Version::V10, Body::FlowMonitorResumed),
+        ("onf paused", Version::V13, Body::FlowMonitorPaused),
+        ("onf resumed", Version::V13, Body::FlowMonitorResumed),
         (
             "role",
             Version::V13,

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Commands and forms of results that came after Open vSwitch 3.1.
+
+use crate::packets::tcp;
+use slipswitch_tests::harness::{Kind, Mode, Switch};
+
+/// Slipswitch with a bridge of `ports`, whatever daemon other tests have: Open vSwitch 3.1 lacks
+/// these commands.
+fn switch(ports: u32) -> Switch {
+    let switch = Switch::start(Kind::Slipswitch, Mode::Dummy);
+    switch.dummy_bridge(ports);
+    switch
+}
+
+/// Answers of the daemon to `requests`, which are sent over one connection, one line each.
+fn call(switch: &Switch, requests: &str) -> String {
+    const CLIENT: &str = "import glob,json,os,socket,sys\n\
+        s=socket.socket(socket.AF_UNIX)\n\
+        s.connect(glob.glob(os.environ[\"OVS_RUNDIR\"]+\"/ovs-vswitchd.*.ctl\")[0])\n\
+        d=json.JSONDecoder()\n\
+        for n,line in enumerate(sys.argv[1].split(\";\")):\n\
+        \x20   method,*params=line.split()\n\
+        \x20   s.sendall(json.dumps({\"method\":method,\"params\":params,\"id\":n}).encode())\n\
+        \x20   text=\"\"\n\
+        \x20   while True:\n\
+        \x20       text+=s.recv(1<<20).decode()\n\
+        \x20       try: reply,_=d.raw_decode(text); break\n\
+        \x20       except ValueError: pass\n\
+        \x20   print(json.dumps(reply[\"error\"] or reply[\"result\"],sort_keys=True))\n";
+    switch.sandbox().write("client.py", CLIENT);
+    switch.run(&format!("python3 client.py '{requests}'"))
+}
+
+#[test]
+fn results_are_json_for_a_peer_that_has_asked_for_it() {
+    let switch = switch(1);
+    let text = call(
+        &switch,
+        "fdb/show br0;set-options --format json;version;dpif/show;fdb/add br0 p1 0 00:00:00:00:00:01;\
+         fdb/show br0;fdb/show nowhere;set-options --format yaml;set-options --format=text;ofproto/list",
+    );
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!(lines.len(), 10, "{text}");
+    assert_eq!(lines[0], r#"" port  VLAN  MAC                Age\n""#);
+    assert_eq!(lines[1], r#"{"reply": "", "reply-format": "plain"}"#);
+    assert!(lines[2].starts_with(r#"{"reply": "ovs-vswitchd (Open vSwitch) "#), "{}", lines[2]);
+    assert_eq!(
+        lines[3],
+        concat!(
+            r#"[{"name": "dummy@ovs-dummy", "ofprotos": [{"name": "br0", "ports": ["#,
+            r#"{"netdev_config": {}, "netdev_name": "br0", "netdev_type": "dummy-internal", "#,
+            r#""odp_port": "100", "ofp_port": "65534"}, "#,
+            r#"{"netdev_config": {}, "netdev_name": "p1", "netdev_type": "dummy", "#,
+            r#""odp_port": "1", "ofp_port": "1"}]}], "stats": {"n_hit": "0", "n_missed": "0"}}]"#,
+        )
+    );
+    assert_eq!(
+        lines[5],
+        r#"[{"mac": "00:00:00:00:00:01", "port": "1", "static": true, "vlan": 0}]"#
+    );
+    assert_eq!(lines[6], r#""no such bridge\n""#);
+    assert_eq!(lines[7], r#""option format has invalid value yaml\n""#);
+    assert_eq!(lines[9], r#""br0\n""#);
+}
+
+#[test]
+fn routes_are_json() {
+    let switch = switch(1);
+    switch.appctl("netdev-dummy/ip4addr br0 10.0.0.1/24");
+    switch.appctl("ovs/route/add 10.1.0.0/16 br0 10.0.0.9 pkt_mark=3");
+    let text = call(&switch, "set-options --format json;ovs/route/show;ovs/route/show table=77");
+    let lines: Vec<&str> = text.lines().collect();
+    let user = concat!(
+        r#"{"dst": "10.1.0.0", "local": false, "mark": 3, "#,
+        r#""nexthops": [{"dev": "br0", "gateway": "10.0.0.9"}], "prefix": 16, "#,
+        r#""prefsrc": "10.0.0.1", "table": 254, "user": true}"#,
+    );
+    assert!(lines[1].contains(user), "{}", lines[1]);
+    assert_eq!(lines[2], r#""Table 'table=77' not found\n""#);
+}
+
+#[test]
+fn the_rules_of_a_megaflow_are_named() {
+    let switch = switch(2);
+    switch.run("ovs-ofctl -O OpenFlow13 add-group br0 group_id=7,type=indirect,bucket=output:2");
+    switch.flows(
+        "br0",
+        "cookie=0x5,in_port=1,actions=resubmit(,3)\ntable=3,priority=9,tcp,actions=group:7\n",
+    );
+    for _ in 0..3 {
+        switch.receive("p1", &tcp("10.0.0.1", "10.0.0.2", 1000, 80));
+    }
+    let dump = switch.appctl("dpctl/dump-flows -m");
+    let at = dump.find("ufid:").expect("a megaflow");
+    let ufid = dump[at..].split(',').next().expect("an identity");
+    let text = switch.appctl(&format!("ofproto/detrace {ufid}"));
+    let without_time = text.replace("duration=0s, ", "").replace("duration=1s, ", "");
+    assert_eq!(
+        without_time,
+        "cookie=0x5, n_packets=3, n_bytes=354, in_port=1,actions=resubmit(,3)\n\
+         cookie=0x0, table_id=3, n_packets=3, n_bytes=354, priority=9,tcp,actions=group:7\n\
+         group_id=7\n"
+    );
+    let gone = "ofproto/detrace ufid:00000000-0000-0000-0000-000000000001";
+    assert_eq!(switch.appctl(&format!("{gone} pmd=-1")), "");
+    for (bad, error) in [
+        ("ofproto/detrace 17x", "failed to parse ufid"),
+        (&format!("{gone} core=1"), "Invalid pmd argument format. Expecting 'pmd=PMD-ID'"),
+    ] {
+        let text = switch.fails(&format!("ovs-appctl {bad}"));
+        assert!(text.contains(error), "{text}");
+    }
+}
+
+#[test]
+fn a_trace_names_the_rules_of_a_conjunction() {
+    let switch = switch(2);
+    switch.flows(
+        "br0",
+        "conj_id=1,ip,actions=2\n\
+         priority=100,ip,nw_src=10.0.0.1,actions=conjunction(1,1/2)\n\
+         priority=100,tcp,tp_dst=80,actions=conjunction(1,2/2),conjunction(2,1/2)\n\
+         priority=100,in_port=1,actions=conjunction(2,2/3)\n",
+    );
+    let trace = switch.appctl("ofproto/trace br0 in_port=1,tcp,nw_src=10.0.0.1,tp_dst=80");
+    let mut named: Vec<&str> = trace.lines().filter(|line| line.contains("conj. ")).collect();
+    named.sort_unstable();
+    assert_eq!(
+        named,
+        [
+            "     -> conj. priority=100,ip,nw_src=10.0.0.1",
+            "     -> conj. priority=100,tcp,tp_dst=80",
+        ],
+        "{trace}"
+    );
+    let without = switch.appctl("ofproto/trace br0 in_port=1,tcp,nw_src=10.0.0.1,tp_dst=81");
+    assert!(!without.contains("conj. "), "{without}");
+}
