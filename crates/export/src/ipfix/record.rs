@@ -28,6 +28,10 @@ pub enum TunnelType {
     Vxlan = 1,
     /// GRE, with a key of 32 bits.
     Gre = 2,
+    /// LISP, with a key of 24 bits.
+    Lisp = 3,
+    /// STT, with a key of 64 bits.
+    Stt = 4,
     /// Geneve, with a key of 24 bits.
     Geneve = 7,
 }
@@ -35,14 +39,16 @@ pub enum TunnelType {
 impl TunnelType {
     fn protocol(self) -> u8 {
         match self {
-            TunnelType::Vxlan | TunnelType::Geneve => ip_proto::UDP,
+            TunnelType::Vxlan | TunnelType::Lisp | TunnelType::Geneve => ip_proto::UDP,
+            TunnelType::Stt => ip_proto::TCP,
             TunnelType::Gre => ip_proto::GRE,
         }
     }
 
     fn key_bytes(self) -> usize {
         match self {
-            TunnelType::Vxlan | TunnelType::Geneve => 3,
+            TunnelType::Vxlan | TunnelType::Lisp | TunnelType::Geneve => 3,
+            TunnelType::Stt => 8,
             TunnelType::Gre => 4,
         }
     }

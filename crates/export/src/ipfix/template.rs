@@ -75,7 +75,7 @@ const TUNNEL: [Element; 7] = [
     vmware(891, 1),
     vmware(892, 0),
 ];
-/// virtualObsID.
+/// virtualObsID, which identifies the exporter among those of a collector.
 const VIRTUAL_OBS_ID: [Element; 1] = [vmware(898, 0)];
 /// The counts of a record; see `record.rs` for their order.
 const COUNTS: [Element; 16] = [

@@ -210,7 +210,7 @@ fn records_have_the_elements_of_their_template() {
         tp_dst: 4789.into(),
         ..flow::Tunnel::NONE
     };
-    let tunnels = [None, Some(TunnelType::Gre), Some(TunnelType::Vxlan), Some(TunnelType::Geneve)];
+    let tunnels = [None, Some(TunnelType::Gre), Some(TunnelType::Stt), Some(TunnelType::Geneve)];
     for dl_type in [ethertype::IPV4, ethertype::IPV6, ethertype::ARP] {
         for proto in [ip_proto::TCP, ip_proto::UDP, ip_proto::SCTP, ip_proto::ICMP, 58, 47] {
             for tci in [0, VLAN_CFI | 7] {
@@ -235,8 +235,8 @@ fn records_have_the_elements_of_their_template() {
         let record = values(&templates, message);
         assert_eq!(value(&record, 0x8000 | 898), 0x61_6263);
         if let Some((_, key)) = record.iter().find(|(id, _)| *id == 0x8000 | 892) {
-            let end = [4, 5, 6, 7];
-            assert_eq!(key[..], end[4 - key.len()..]);
+            let end = [0, 1, 2, 3, 4, 5, 6, 7];
+            assert_eq!(key[..], end[8 - key.len()..]);
         }
         seen.insert(message.set);
     }

@@ -4,7 +4,7 @@
 use super::header::{Encoded, Later, begin_later, finish};
 use super::port_stats;
 use super::*;
-use super::{flow_stats, group, meter, monitor, queue, table, table_features};
+use super::{flow_stats, group, ipfix, meter, monitor, queue, table, table_features};
 use crate::PortNo;
 use crate::error::{NX_VENDOR, ONF_VENDOR};
 use crate::wire::{Put, Reader, Result};
@@ -388,6 +388,8 @@ pub(super) fn decode_reply(mut r: Reader<'_>, version: Version) -> Result<(bool,
                 updates: all(r, |r| monitor::decode_update(r, version, true))?,
                 nicira: true,
             },
+            nxst::IPFIX_BRIDGE => MultipartReply::IpfixBridge(ipfix::decode(r)?),
+            nxst::IPFIX_FLOW => MultipartReply::IpfixFlow(all(r, ipfix::decode)?),
             _ => return Err(OfError::OFPBRC_BAD_SUBTYPE),
         },
     };
@@ -478,6 +480,8 @@ fn reply_kind(reply: &MultipartReply, version: Version) -> Kind {
             return Kind::Nicira(nxst::FLOW_MONITOR);
         }
         MultipartReply::FlowMonitor { .. } => ofpmp::FLOW_MONITOR,
+        MultipartReply::IpfixBridge(_) => return Kind::Nicira(nxst::IPFIX_BRIDGE),
+        MultipartReply::IpfixFlow(_) => return Kind::Nicira(nxst::IPFIX_FLOW),
     })
 }
 
@@ -562,6 +566,13 @@ pub(super) fn encode_reply(
         }
         MultipartReply::FlowMonitor { updates, nicira } => {
             put_each!(parts, updates, |u, out| monitor::encode_update(u, version, *nicira, out));
+        }
+        MultipartReply::IpfixBridge(stats) => parts.put(|out| {
+            ipfix::encode(stats, out);
+            Ok(())
+        })?,
+        MultipartReply::IpfixFlow(sets) => {
+            put_each!(parts, sets, |stats, out| ipfix::encode(stats, out));
         }
     }
     parts.finish(more)
