@@ -4,6 +4,11 @@
 //! The crate `export` has the protocols. The objects here join them with the switch: snapshots share
 //! them, packet threads and the revalidator add to them, and the control thread takes datagrams out.
 
+mod ipfix;
+
+pub(crate) use ipfix::sample as sample_ipfix;
+pub use ipfix::{BridgeSampler, Ipfix, IpfixView, SetSampler};
+
 use ::export::WallTime;
 use ::export::netflow::{Exporter, Flow, Output, Settings, Traffic};
 use ::export::sflow::{self, Agent};
@@ -21,6 +26,8 @@ pub struct Exports {
     pub netflow: Option<Arc<NetFlow>>,
     /// sFlow; `None` when it is not configured.
     pub sflow: Option<SflowView>,
+    /// IPFIX; `None` when it is configured neither for the bridge nor for a collector set.
+    pub ipfix: Option<Arc<IpfixView>>,
 }
 
 /// sFlow as translation reads it.

@@ -199,8 +199,6 @@ pub struct BridgeConfig {
     pub invalid_ttl_to_controller: bool,
     /// The bridge has in-band control: DHCP replies always reach its own port.
     pub in_band: bool,
-    /// A collector is configured for the packets of `sample` actions (Flow_Sample_Collector_Set).
-    pub flow_sampling: bool,
 }
 
 /// One OpenFlow port.

@@ -11,6 +11,7 @@ mod seen_filter;
 
 use crate::effect::{self, Effect};
 use crate::event::Event;
+use crate::export;
 use crate::intern::RecentInterner;
 use crate::megaflows::Entry;
 use crate::recirc::RecircRef;
@@ -156,8 +157,12 @@ impl Handler {
                 self.sflow(upcall, *vlan_tci, *output);
                 (Arc::new([]), None)
             }
-            // No collectors yet: the sample was counted by its flow and ends here.
-            UpcallKind::Action(Userdata::FlowSample { .. }) => (Arc::new([]), None),
+            UpcallKind::Action(
+                userdata @ (Userdata::Ipfix { .. } | Userdata::FlowSample { .. }),
+            ) => {
+                self.ipfix(upcall, userdata);
+                (Arc::new([]), None)
+            }
         }
     }
 
@@ -337,6 +342,14 @@ impl Handler {
             let input = bridge.ports.get(&in_port).map_or(0, |port| port.ifindex);
             sflow.agent.sample(&place.key, upcall.packet, input, tci_out, output);
         }
+    }
+
+    /// Samples a packet for IPFIX.
+    fn ipfix(&mut self, upcall: &Upcall<'_>, userdata: &Userdata) {
+        let snapshot = self.snapshot.read();
+        let Ok(place) = translate::locate(snapshot, upcall.key, &self.slow.recirc) else { return };
+        let now = self.slow.clock.now();
+        export::sample_ipfix(snapshot, &place, upcall.packet, userdata, now);
     }
 
     fn controller(&mut self, upcall: &Upcall<'_>, userdata: &Userdata) {

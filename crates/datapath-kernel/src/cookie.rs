@@ -2,7 +2,7 @@
 //! Cookies of upcalls from actions, in the form of Open vSwitch (`struct user_action_cookie` in
 //! lib/odp-util.h), so that its tools show them.
 
-use datapath::{PortNo, Userdata};
+use datapath::{PortNo, SampleDirection, SampleOrigin, Userdata};
 use netlink::attribute::array;
 
 /// Bytes of a cookie.
@@ -13,6 +13,7 @@ mod kind {
     pub const SFLOW: u16 = 1;
     pub const SLOW_PATH: u16 = 2;
     pub const FLOW_SAMPLE: u16 = 3;
+    pub const IPFIX: u16 = 4;
     pub const CONTROLLER: u16 = 5;
 }
 
@@ -20,6 +21,8 @@ mod kind {
 mod at {
     /// The number of the OpenFlow port.
     pub const IN_PORT: usize = 4;
+    /// The bridge of a sample, in the place of its UUID.
+    pub const BRIDGE: usize = 8;
     /// The first byte of the part that depends on the kind.
     pub const REST: usize = 24;
 }
@@ -50,13 +53,30 @@ pub fn encode(userdata: &Userdata) -> [u8; LENGTH] {
             put(at::REST, &vlan_tci.to_be_bytes());
             put(at::REST + 4, &output.to_ne_bytes());
         }
-        Userdata::FlowSample { probability, collector_set, obs_domain, obs_point, output_port } => {
+        Userdata::FlowSample {
+            probability,
+            collector_set,
+            obs_domain,
+            obs_point,
+            output_port,
+            direction,
+            origin,
+        } => {
             put(0, &kind::FLOW_SAMPLE.to_ne_bytes());
             put(at::REST, &probability.to_ne_bytes());
             put(at::REST + 4, &collector_set.to_ne_bytes());
             put(at::REST + 8, &obs_domain.to_ne_bytes());
             put(at::REST + 12, &obs_point.to_ne_bytes());
             put(at::REST + 16, &output_port.0.to_ne_bytes());
+            put(at::REST + 20, &(*direction as u32).to_ne_bytes());
+            put(at::BRIDGE, &origin.bridge.to_ne_bytes());
+            put(at::REST + 2, &[u8::from(origin.is_dropped)]); // padding in Open vSwitch
+        }
+        Userdata::Ipfix { output_port, origin } => {
+            put(0, &kind::IPFIX.to_ne_bytes());
+            put(at::REST, &output_port.0.to_ne_bytes());
+            put(at::BRIDGE, &origin.bridge.to_ne_bytes());
+            put(at::REST + 4, &[u8::from(origin.is_dropped)]);
         }
         Userdata::Controller {
             reason,
@@ -83,6 +103,10 @@ pub fn decode(bytes: &[u8]) -> Option<Userdata> {
     (bytes.len() == LENGTH).then_some(())?;
     let half = |offset: usize| Some(u16::from_ne_bytes(array(bytes.get(offset..)?)?));
     let word = |offset: usize| Some(u32::from_ne_bytes(array(bytes.get(offset..)?)?));
+    let origin = |dropped: usize| {
+        let is_dropped = *bytes.get(dropped)? != 0;
+        Some(SampleOrigin { bridge: half(at::BRIDGE)?, is_dropped })
+    };
     Some(match half(0)? {
         kind::SLOW_PATH => {
             let bit = word(at::REST + 4)?.trailing_zeros() as usize;
@@ -98,7 +122,17 @@ pub fn decode(bytes: &[u8]) -> Option<Userdata> {
             obs_domain: word(at::REST + 8)?,
             obs_point: word(at::REST + 12)?,
             output_port: PortNo(word(at::REST + 16)?),
+            direction: match word(at::REST + 20)? {
+                0 => SampleDirection::Default,
+                1 => SampleDirection::Ingress,
+                2 => SampleDirection::Egress,
+                _ => return None,
+            },
+            origin: origin(at::REST + 2)?,
         },
+        kind::IPFIX => {
+            Userdata::Ipfix { output_port: PortNo(word(at::REST)?), origin: origin(at::REST + 4)? }
+        }
         kind::CONTROLLER => Userdata::Controller {
             continuation: *bytes.get(at::REST + 1)? != 0,
             reason: u8::try_from(half(at::REST + 2)?).ok()?,

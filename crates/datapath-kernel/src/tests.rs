@@ -6,7 +6,9 @@ use crate::flow_message::{decode_ufid, encode_ufid};
 use crate::keys::{self, Fitness};
 use crate::{Numbering, actions, cookie, flow_message, instance, meter, packet_message};
 use conntrack::{Commit, Helper, Manip, Nat, NatRange, Request, Selection};
-use datapath::{Action, Masked, PortNo, Refusal, Set, Ufid, Userdata};
+use datapath::{
+    Action, Masked, PortNo, Refusal, SampleDirection, SampleOrigin, Set, Ufid, Userdata,
+};
 use flow::{Field, Key, Mask, Match};
 use random::random_packet;
 
@@ -144,6 +146,12 @@ fn cookies_are_read_back() {
             obs_domain: 2,
             obs_point: 3,
             output_port: PortNo(4),
+            direction: SampleDirection::Egress,
+            origin: SampleOrigin { bridge: 5, is_dropped: true },
+        },
+        Userdata::Ipfix {
+            output_port: PortNo::NONE,
+            origin: SampleOrigin { bridge: 6, is_dropped: true },
         },
         Userdata::Controller {
             reason: 1,

@@ -298,5 +298,37 @@ pub enum Userdata {
         obs_point: u32,
         /// Port the sample is of.
         output_port: PortNo,
+        /// Direction of the record.
+        direction: SampleDirection,
+        /// The sample's origin.
+        origin: SampleOrigin,
     },
+    /// A sample for the IPFIX collectors of a bridge.
+    Ipfix {
+        /// Port by which the packet leaves; [`PortNo::NONE`] where it comes in.
+        output_port: PortNo,
+        /// The sample's origin.
+        origin: SampleOrigin,
+    },
+}
+
+/// The part of a sample for IPFIX that texts do not have, as in OVS.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct SampleOrigin {
+    /// Number of the bridge that samples; the datapath does not read it.
+    pub bridge: u16,
+    /// The megaflow has no output.
+    pub is_dropped: bool,
+}
+
+/// Direction of a record (Open vSwitch's `sample` action).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum SampleDirection {
+    /// As the output port says.
+    #[default]
+    Default,
+    /// The packet came in.
+    Ingress,
+    /// The packet goes out.
+    Egress,
 }

@@ -53,7 +53,7 @@ pub const RECIRCULATION_LIMIT: u32 = 6;
 /// datapath refuses a megaflow that goes deeper with [`Refusal::UnsupportedAction`].
 pub const ACTION_DEPTH_LIMIT: usize = text::MAX_DEPTH;
 
-pub use action::{Action, Actions, Masked, Set, Userdata};
+pub use action::{Action, Actions, Masked, SampleDirection, SampleOrigin, Set, Userdata};
 pub use contract::{Connections, Counters, Datapath, Flows, Meters, Packets, Ports};
 pub use counters::{DropReason, LookupStats};
 pub use joined::{AdoptedPort, MissOrigin, PortCounts, Side, Tracked};

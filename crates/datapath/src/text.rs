@@ -17,7 +17,7 @@ mod tunnel;
 
 pub use parse::{MAX_DEPTH, ParseError, parse};
 
-use crate::{Action, Masked, PortNo, Set, Userdata};
+use crate::{Action, Masked, PortNo, SampleDirection, Set, Userdata};
 use std::fmt::{self, Write as _};
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -187,13 +187,29 @@ fn userspace(out: &mut String, data: &Userdata, style: Style<'_>) {
             let (vid, pcp) = (vlan_tci & 0x0fff, vlan_tci >> 13);
             put!(out, "sFlow(vid={vid},pcp={pcp},output={output}),actions");
         }
-        Userdata::FlowSample { probability, collector_set, obs_domain, obs_point, output_port } => {
+        Userdata::FlowSample {
+            probability,
+            collector_set,
+            obs_domain,
+            obs_point,
+            output_port,
+            direction,
+            origin: _,
+        } => {
             put!(
                 out,
                 "flow_sample(probability={probability},collector_set_id={collector_set},\
-                 obs_domain_id={obs_domain},obs_point_id={obs_point},output_port={})",
+                 obs_domain_id={obs_domain},obs_point_id={obs_point},output_port={}{})",
                 format_port(*output_port, style),
+                match direction {
+                    SampleDirection::Default => "",
+                    SampleDirection::Ingress => ",ingress",
+                    SampleDirection::Egress => ",egress",
+                },
             );
+        }
+        Userdata::Ipfix { output_port, origin: _ } => {
+            put!(out, "ipfix(output_port={})", format_port(*output_port, style));
         }
     }
     out.push(')');

@@ -7,6 +7,7 @@
 //!
 //! | module | protocol |
 //! |---|---|
+//! | [`ipfix`] | IPFIX: records of sampled packets by flow |
 //! | [`netflow`] | NetFlow version 5: records of IPv4 flows |
 //! | [`sflow`] | sFlow version 5: samples of packets, counters of interfaces |
 //!
@@ -18,6 +19,7 @@
 //! # Which side it errs on
 //! A record that finds no room is not sent; the traffic itself is not touched.
 
+pub mod ipfix;
 pub mod netflow;
 pub mod sflow;
 

@@ -21,7 +21,7 @@
 //! A port whose own device vanished is closed, and its number kept for its return.
 //!
 //! # Known limitations
-//! IPFIX, STP, RSTP and BFD are later work: one WARN for each row and column says that the
+//! STP, RSTP and BFD are later work: one WARN for each row and column says that the
 //! setting is ignored.
 
 mod address;
@@ -324,6 +324,21 @@ impl Configuration {
                 ["targets", "engine_type", "engine_id", "add_id_to_interface", "active_timeout"],
             )
             .table("AutoAttach", ["system_name", "system_description", "mappings"])
+            .table(
+                "IPFIX",
+                [
+                    "targets",
+                    "sampling",
+                    "obs_domain_id",
+                    "obs_point_id",
+                    "cache_active_timeout",
+                    "cache_max_flows",
+                    "template_interval",
+                    "stats_interval",
+                    "other_config",
+                ],
+            )
+            .table("Flow_Sample_Collector_Set", ["id", "bridge", "ipfix", "local_group_id"])
             .table("QoS", ["type", "other_config", "queues"])
             .table("Queue", ["other_config", "dscp"])
             .table("Flow_Table", ["name", "flow_limit", "overflow_policy", "groups", "prefixes"])

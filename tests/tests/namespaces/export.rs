@@ -104,6 +104,38 @@ fn sflow_samples_packets_and_finds_their_interfaces() {
 }
 
 #[test]
+fn ipfix_counts_sampled_packets_by_flow() {
+    if without_tool(&["nfcapd", "nfdump", "ss"]) {
+        return;
+    }
+    let Some((switch, a, _b)) = pair() else { return };
+    let collector = Collector::start(&switch, "nfcapd");
+    switch.vsctl(
+        "set bridge br0 ipfix=@i -- --id=@i create ipfix 'targets=\"127.0.0.1:2055\"' sampling=1 \
+         obs_domain_id=7 cache_active_timeout=2 cache_max_flows=100",
+    );
+    warm(&a, "10.0.0.2");
+    assert_eq!(a.ping("10.0.0.2", 20), 20);
+    std::thread::sleep(Duration::from_secs(5)); // records of the last packets
+    let index = |name: &str| switch.vsctl(&format!("get interface {name} ifindex"));
+    let (h1, h2) = (index("h1"), index("h2"));
+    let records = collector.finish("%sa %da %pr %in %out %pkt");
+    for (from, to, input, output) in
+        [("10.0.0.1", "10.0.0.2", &h1, &h2), ("10.0.0.2", "10.0.0.1", &h2, &h1)]
+    {
+        // Each packet is sampled where it comes in, and where it goes out.
+        for output in ["0", output.trim()] {
+            let start = format!("{from} {to} ICMP {} {output} ", input.trim());
+            let counts = records.iter().filter_map(|r| r.strip_prefix(&start)?.parse::<u64>().ok());
+            let packets: u64 = counts.sum();
+            assert!(packets >= 20, "{packets} of {start} in\n{}", records.join("\n"));
+        }
+    }
+    assert_eq!(switch.counter("ipfix_unsent"), 0);
+    assert_eq!(switch.warnings(), Vec::<String>::new());
+}
+
+#[test]
 fn sflow_needs_an_agent() {
     let Some(switch) = switch() else { return };
     switch.vsctl(

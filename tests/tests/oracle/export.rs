@@ -1,5 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Export of traffic: megaflows, and datagrams byte for byte except for the time of day.
+//! Export of traffic: megaflows, and datagrams byte for byte except for times.
+
+/// Lines of a script that start a collector of IPFIX. It writes its port into the file `port`, and the
+/// values of the records, without times, into `got` once no message has come for a while.
+macro_rules! reader {
+    () => {
+        concat!(
+            "python3 ",
+            env!("CARGO_MANIFEST_DIR"),
+            "/tests/oracle/ipfix_collector.py > /dev/null 2>&1 &\n",
+            "for i in $(seq 200); do test -s port && break; sleep 0.05; done\n",
+        )
+    };
+}
 
 scenarios! {
     netflow: r#"
@@ -54,4 +67,76 @@ scenarios! {
         vsctl clear bridge br0 sflow
         trace in_port=1,udp,nw_ttl=64 | grep Datapath
     "#;
+    ipfix_actions: r#"
+        ofctl dump-ipfix-bridge br0
+        ofctl dump-ipfix-flow br0
+        ofctl add-flow br0 in_port=1,udp,actions=2
+        ofctl add-flow br0 in_port=1,icmp,actions=2,3
+        ofctl add-flow br0 in_port=1,arp,actions=drop
+        ofctl add-flow br0 in_port=2,actions=4
+        vsctl set bridge br0 ipfix=@i -- --id=@i create ipfix 'targets="127.0.0.1:1"' sampling=2 > /dev/null
+        trace in_port=1,udp,nw_ttl=64
+        trace in_port=1,icmp,nw_ttl=64
+        trace in_port=1,arp
+        trace in_port=2,arp
+        vsctl set ipfix $(vsctl get bridge br0 ipfix) other_config:enable-input-sampling=true
+        trace in_port=1,udp,nw_ttl=64 | grep Datapath
+        vsctl set ipfix $(vsctl get bridge br0 ipfix) other_config:enable-output-sampling=true
+        trace in_port=1,udp,nw_ttl=64 | grep Datapath
+        vsctl clear ipfix $(vsctl get bridge br0 ipfix) other_config
+        vsctl set ipfix $(vsctl get bridge br0 ipfix) sampling=1
+        trace in_port=1,udp,nw_ttl=64 | grep Datapath
+        vsctl clear ipfix $(vsctl get bridge br0 ipfix) sampling
+        trace in_port=1,udp,nw_ttl=64 | grep Datapath
+        vsctl clear ipfix $(vsctl get bridge br0 ipfix) targets
+        trace in_port=1,udp,nw_ttl=64 | grep Datapath
+        vsctl clear bridge br0 ipfix
+        trace in_port=1,udp,nw_ttl=64 | grep Datapath
+    "#;
+    flow_sample_actions: r#"
+        vsctl -- --id=@b get bridge br0 -- --id=@i create ipfix 'targets="127.0.0.1:1"' -- --id=@c create Flow_Sample_Collector_Set id=1 bridge=@b ipfix=@i > /dev/null
+        ofctl add-flow br0 'in_port=1,actions=sample(probability=65535,collector_set_id=1,obs_domain_id=2,obs_point_id=3),2'
+        ofctl add-flow br0 'in_port=2,actions=sample(probability=1000,collector_set_id=1,obs_domain_id=2,obs_point_id=3,sampling_port=2,egress),3'
+        ofctl add-flow br0 'in_port=3,actions=mod_nw_src:1.2.3.4,sample(probability=32768,collector_set_id=9,sampling_port=2,ingress),2'
+        ofctl add-flow br0 'in_port=4,actions=sample(probability=32768,collector_set_id=1,sampling_port=77),2'
+        trace in_port=1,udp,nw_ttl=64
+        trace in_port=2,udp,nw_ttl=64
+        trace in_port=3,udp,nw_ttl=64
+        trace in_port=4,udp,nw_ttl=64
+        ofctl dump-flows br0 | grep -o 'actions=.*'
+        ofctl dump-ipfix-flow br0
+        ofctl -O OpenFlow13 dump-ipfix-flow br0
+        ofctl dump-ipfix-bridge br0
+    "#;
+    ipfix_records: concat!(reader!(), r#"
+        vsctl set bridge br0 ipfix=@i -- --id=@i create ipfix "targets=\"127.0.0.1:$(cat port)\"" sampling=1 obs_domain_id=123 obs_point_id=456 cache_active_timeout=5 cache_max_flows=100 other_config:virtual_obs_id=here > /dev/null
+        ofctl add-flow br0 in_port=1,tcp,actions=2
+        ofctl add-flow br0 in_port=1,udp,actions=mod_vlan_vid:9,3
+        ofctl add-flow br0 in_port=1,actions=drop
+        receive p1 'in_port(1),eth(src=50:54:00:00:00:01,dst=50:54:00:00:00:02),eth_type(0x0800),ipv4(src=10.0.0.1,dst=10.0.0.2,proto=6,tos=4,ttl=64,frag=no),tcp(src=5,dst=80),tcp_flags(syn|ack)'
+        receive p1 'in_port(1),eth(src=50:54:00:00:00:01,dst=50:54:00:00:00:02),eth_type(0x0800),ipv4(src=10.0.0.1,dst=10.0.0.2,proto=6,tos=4,ttl=64,frag=no),tcp(src=5,dst=80),tcp_flags(syn|ack)'
+        receive p1 'in_port(1),eth(src=50:54:00:00:00:01,dst=ff:ff:ff:ff:ff:ff),eth_type(0x86dd),ipv6(src=fd00::1,dst=fd00::2,label=7,proto=17,tclass=0x20,hlimit=64,frag=no),udp(src=5,dst=80)'
+        receive p1 'in_port(1),eth(src=50:54:00:00:00:01,dst=01:00:5e:00:00:02),eth_type(0x8100),vlan(vid=7,pcp=3),encap(eth_type(0x0800),ipv4(src=10.0.0.1,dst=10.0.0.2,proto=1,tos=0,ttl=64,frag=no),icmp(type=8,code=0))'
+        receive p1 'in_port(1),eth(src=50:54:00:00:00:01,dst=50:54:00:00:00:02),eth_type(0x0806),arp(sip=10.0.0.1,tip=10.0.0.2,op=1,sha=50:54:00:00:00:01,tha=00:00:00:00:00:00)'
+        receive p1 'in_port(1),eth(src=50:54:00:00:00:01,dst=50:54:00:00:00:02),eth_type(0x0800),ipv4(src=10.0.0.1,dst=10.0.0.2,proto=17,tos=0,ttl=64,frag=no),udp(src=5,dst=3784)'
+        ofctl dump-ipfix-bridge br0
+        appctl time/warp 7000 500
+        for i in $(seq 200); do test -s got && break; sleep 0.05; done
+        ofctl dump-ipfix-bridge br0
+        cat got
+    "#);
+    flow_sample_records: concat!(reader!(), r#"
+        vsctl -- --id=@b get bridge br0 -- --id=@i create ipfix "targets=\"127.0.0.1:$(cat port)\"" cache_active_timeout=5 cache_max_flows=100 -- --id=@c create Flow_Sample_Collector_Set id=1 bridge=@b ipfix=@i > /dev/null
+        ofctl add-flow br0 'in_port=1,udp,actions=sample(probability=65535,collector_set_id=1,obs_domain_id=2,obs_point_id=3),2'
+        ofctl add-flow br0 'in_port=1,icmp,actions=sample(probability=65535,collector_set_id=1,obs_domain_id=2,obs_point_id=4,sampling_port=2,ingress),2'
+        ofctl add-flow br0 'in_port=1,tcp,actions=mod_nw_dst:10.0.0.9,sample(probability=65535,collector_set_id=1,obs_domain_id=2,obs_point_id=5,sampling_port=2),2'
+        ofctl add-flow br0 'in_port=1,sctp,actions=sample(probability=65535,collector_set_id=1,obs_domain_id=2,obs_point_id=5,sampling_port=1,egress)'
+        receive p1 'in_port(1),eth(src=50:54:00:00:00:01,dst=50:54:00:00:00:02),eth_type(0x0800),ipv4(src=10.0.0.1,dst=10.0.0.2,proto=17,tos=0,ttl=64,frag=no),udp(src=5,dst=80)'
+        receive p1 'in_port(1),eth(src=50:54:00:00:00:01,dst=50:54:00:00:00:02),eth_type(0x0800),ipv4(src=10.0.0.1,dst=10.0.0.2,proto=1,tos=0,ttl=64,frag=no),icmp(type=8,code=0)'
+        receive p1 'in_port(1),eth(src=50:54:00:00:00:01,dst=50:54:00:00:00:02),eth_type(0x0800),ipv4(src=10.0.0.1,dst=10.0.0.2,proto=132,tos=0,ttl=64,frag=no),sctp(src=5,dst=80)'
+        appctl time/warp 7000 500
+        for i in $(seq 200); do test -s got && break; sleep 0.05; done
+        ofctl dump-ipfix-flow br0
+        cat got
+    "#);
 }

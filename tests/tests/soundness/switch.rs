@@ -5,7 +5,7 @@ use crate::frames::station;
 use crate::pipeline::{MirrorSpec, Pipeline, PortSpec, actions};
 use bridge::effect::Effect;
 use bridge::event::Sender;
-use bridge::export::{NetFlow, Sflow, SflowView};
+use bridge::export::{BridgeSampler, Ipfix, IpfixView, NetFlow, SetSampler, Sflow, SflowView};
 use bridge::mirror::{Mirror, MirrorOutput};
 use bridge::port::Bundle;
 use bridge::snapshot::{BridgeIndex, BundleView, PriorityTags, Snapshot, VlanMode};
@@ -14,6 +14,7 @@ use bridge::translate::{Request, Translation, locate, translate};
 use clock::{Clock, Millis};
 use datapath::{Datapath, Megaflow, PortKind};
 use datapath_model::Model;
+use export::ipfix;
 use export::netflow::Settings;
 use export::sflow;
 use flow::text::parse_match;
@@ -99,6 +100,7 @@ impl World {
             };
             let agent = Arc::new(Sflow::new(settings, Millis(1)));
             br0.exports.sflow = Some(SflowView { agent, probability: u32::MAX });
+            br0.exports.ipfix = Some(Arc::new(ipfix_view()));
         }
         br0.mirrors = pipeline.mirrors.iter().map(mirror).collect();
         for (n, vlan, port) in &pipeline.learned {
@@ -252,4 +254,27 @@ fn effect_texts(effects: &[Effect]) -> Vec<String> {
         Effect::ResolveNeighbour { device, address } => format!("asks {device} {address}"),
     };
     effects.iter().map(text).filter(|text| !text.is_empty()).collect()
+}
+
+/// Returns IPFIX of all packets, and of the `sample` actions with collector set 1.
+fn ipfix_view() -> IpfixView {
+    let settings = ipfix::Settings {
+        active_timeout_seconds: 0,
+        max_flows: 0,
+        template_seconds: 600,
+        statistics_seconds: 600,
+        virtual_obs_id: None,
+    };
+    let exporter = Arc::new(Ipfix::new(settings, 1));
+    let set = SetSampler { exporter: Arc::clone(&exporter), has_tunnels: true };
+    let bridge = BridgeSampler {
+        exporter,
+        probability: u32::MAX,
+        obs_domain: 0,
+        obs_point: 0,
+        samples_input: true,
+        samples_output: true,
+        has_tunnels: true,
+    };
+    IpfixView { bridge: Some(bridge), sets: [(1, set)].into() }
 }

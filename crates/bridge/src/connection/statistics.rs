@@ -13,7 +13,7 @@ use crate::rule::{Rule, any_action};
 use crate::switch::Switch;
 use hashbrown::HashMap;
 use openflow::message::{
-    AggregateStats, Body, Bucket, FlowStatsRequest, GROUP_ALL, GroupDesc, GroupStats,
+    AggregateStats, Body, Bucket, FlowStatsRequest, GROUP_ALL, GroupDesc, GroupStats, IpfixStats,
     MeterFeatures, MeterFlags, MultipartReply, MultipartRequest, QueueConfig, QueueRequest,
     QueueStats, TableStats,
 };
@@ -106,8 +106,8 @@ impl Connections {
                 self.flow_monitor(origin.id, origin.xid, monitors, switch)?;
                 return Ok(Reply::None);
             }
-            // IPFIX is not configured. OpenFlow itself has no error that fits better.
-            Q::IpfixBridge | Q::IpfixFlow => return Err(OfError::OFPBRC_BAD_STAT),
+            Q::IpfixBridge => MultipartReply::IpfixBridge(ipfix_of_bridge(bridge)?),
+            Q::IpfixFlow => MultipartReply::IpfixFlow(ipfix_of_sets(bridge)?),
         };
         Ok(Reply::multipart(reply))
     }
@@ -122,6 +122,38 @@ impl Connections {
         let found = queues(bridge, QueueRequest { port, queue: QueueRequest::ALL })?;
         let queues = found.into_iter().map(queue_config).collect();
         Ok(Reply::of(Body::QueueGetConfigReply { port, queues }))
+    }
+}
+
+/// Returns the counts of the bridge's IPFIX.
+fn ipfix_of_bridge(bridge: &Bridge) -> Result<IpfixStats, OfError> {
+    let view = bridge.exports.ipfix.as_ref().ok_or(OfError::NXST_NOT_CONFIGURED)?;
+    let sampler = view.bridge.as_ref().ok_or(OfError::NXST_NOT_CONFIGURED)?;
+    Ok(ipfix_stats(0, &sampler.exporter.statistics()))
+}
+
+/// Returns the counts of all collector sets.
+fn ipfix_of_sets(bridge: &Bridge) -> Result<Vec<IpfixStats>, OfError> {
+    let view = bridge.exports.ipfix.as_ref().ok_or(OfError::NXST_NOT_CONFIGURED)?;
+    if view.sets.is_empty() {
+        return Err(OfError::NXST_NOT_CONFIGURED);
+    }
+    Ok(view.sets.iter().map(|(id, set)| ipfix_stats(*id, &set.exporter.statistics())).collect())
+}
+
+fn ipfix_stats(collector_set: u32, counts: &::export::ipfix::Statistics) -> IpfixStats {
+    IpfixStats {
+        total_flows: counts.total_flows,
+        current_flows: counts.current_flows,
+        packets: counts.packets,
+        ipv4_packets: counts.ipv4_packets,
+        ipv6_packets: counts.ipv6_packets,
+        error_packets: counts.error_packets,
+        ipv4_error_packets: counts.ipv4_error_packets,
+        ipv6_error_packets: counts.ipv6_error_packets,
+        sent: counts.sent,
+        unsent: counts.unsent,
+        collector_set,
     }
 }
 

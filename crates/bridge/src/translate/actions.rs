@@ -7,7 +7,7 @@ use super::freeze::Segment;
 use super::hash::{choose_link, hash_fields, score};
 use crate::effect::Effect;
 use crate::trace::{Kind, PortNames, action_text, actions_text};
-use datapath::{Action as DpAction, Userdata};
+use datapath::Action as DpAction;
 use flow::Field;
 use openflow::PortNo;
 use openflow::action::{Action, ActionSetSlot, Bundle, BundleAlgorithm, Multipath};
@@ -149,9 +149,10 @@ impl Context<'_> {
                 obs_domain,
                 obs_point,
                 sampling_port,
-                ..
+                direction,
             } => {
-                self.sample(*probability, *collector_set, *obs_domain, *obs_point, *sampling_port);
+                let set = (*collector_set, *obs_domain, *obs_point);
+                self.sample(*probability, set, *sampling_port, *direction);
             }
             Action::Clone(actions) => self.clone_actions(actions, last),
             Action::ClearActions => {
@@ -343,31 +344,6 @@ impl Context<'_> {
         // The action set ran in both branches.
         self.action_set.clear();
         self.emit(DpAction::CheckPktLen { len, greater, not_greater });
-    }
-
-    fn sample(
-        &mut self,
-        probability: u16,
-        collector_set: u32,
-        obs_domain: u32,
-        obs_point: u32,
-        port: PortNo,
-    ) {
-        if !self.bridge.config.flow_sampling || self.in_port() == PortNo::NONE {
-            return; // there is no collector
-        }
-        self.commit();
-        let output_port = self.port(port).and_then(|p| p.dp_port).unwrap_or(datapath::PortNo::NONE);
-        let send = DpAction::Userspace(Userdata::FlowSample {
-            probability,
-            collector_set,
-            obs_domain,
-            obs_point,
-            output_port,
-        });
-        // 16 bits of probability become 32; all ones stay all ones.
-        let probability = u32::from(probability) << 16 | u32::from(probability);
-        self.emit(DpAction::Sample { probability, actions: vec![send] });
     }
 
     fn multipath(&mut self, m: &Multipath) {

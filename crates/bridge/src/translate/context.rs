@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The state of one translation, tables, and recursion.
 
-use super::export::{Outputs, SflowSample};
+use super::export::{Outputs, SflowSample, mark_dropped};
 use super::finish::{final_mask, initial_mask, is_mpls, without_last_clone};
 use super::tunnel::ReceivedOuter;
 use super::{EffectsMode, MAX_ACTIONS, MAX_DEPTH, MAX_RESUBMITS, MAX_STACK_BYTES};
@@ -151,6 +151,8 @@ pub(super) struct Context<'a> {
     pub outputs: Outputs,
     /// The sFlow sample of the packet.
     pub sflow: Option<SflowSample>,
+    /// The actions have a sample for IPFIX.
+    pub has_ipfix: bool,
     /// No more actions run: after `exit`, or because the pipeline is frozen.
     pub exit: bool,
     pub freeze: Option<Freeze>,
@@ -242,6 +244,7 @@ impl<'a> Context<'a> {
             is_received: false,
             outputs: Outputs::default(),
             sflow: None,
+            has_ipfix: false,
             exit: false,
             freeze: None,
             error: None,
@@ -272,6 +275,7 @@ impl<'a> Context<'a> {
                 let is_reserved = ctx.is_input_reserved();
                 if !is_reserved {
                     ctx.begin_sflow();
+                    ctx.sample_input();
                 }
                 if !is_reserved && ctx.may_receive(in_port) {
                     ctx.mirror_input();
@@ -298,6 +302,9 @@ impl<'a> Context<'a> {
         if ctx.error.is_some() {
             ctx.out.clear();
             ctx.recirc_ids.clear();
+        }
+        if ctx.has_ipfix {
+            mark_dropped(&mut ctx.out);
         }
         if let Some(t) = ctx.tracer.as_deref_mut() {
             t.finish(&ctx.key, !ctx.collect);
@@ -327,6 +334,7 @@ impl<'a> Context<'a> {
         // Sampled once, where the packet comes in, as in OVS.
         if std::mem::take(&mut self.is_received) && !is_reserved {
             self.begin_sflow();
+            self.sample_input();
         }
         let allowed = !self.is_claimed(in_port) && !is_reserved && allowed;
         if allowed {

@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Export of traffic: NetFlow's accounts of packets, and samples of packets for sFlow.
+//! Export of traffic: NetFlow's accounts of packets, and samples of packets for sFlow and IPFIX.
 
 use super::context::Context;
 use crate::effect::Effect;
 use crate::export::{mask_netflow, netflow_of};
 use crate::snapshot::BridgeView;
+use crate::trace::Kind;
 use ::export::sflow::{OUTPUT_DROPPED, OUTPUT_MULTIPLE};
-use datapath::{Action as DpAction, Userdata};
+use datapath::{Action as DpAction, PortNo as DpPort, SampleOrigin, Userdata};
 use flow::{Key, VLAN_CFI};
 use openflow::PortNo;
+use openflow::action::SampleDirection;
 use packet::ethertype;
 use std::sync::Arc;
 
@@ -70,6 +72,83 @@ impl Context<'_> {
         }
     }
 
+    /// Samples the packet for the bridge's IPFIX where it comes in.
+    pub(super) fn sample_input(&mut self) {
+        if self.in_port() != PortNo::NONE {
+            self.sample_bridge(DpPort::NONE);
+        }
+    }
+
+    /// Samples the packet for the bridge's IPFIX where it goes out. As in OVS packets into tunnels
+    /// whose headers the actions push are left out.
+    pub(super) fn sample_output(&mut self, port: DpPort) {
+        self.sample_bridge(port);
+    }
+
+    fn sample_bridge(&mut self, output_port: DpPort) {
+        let view = self.bridge.exports.ipfix.as_ref();
+        let Some(sampler) = view.and_then(|view| view.bridge.as_ref()) else { return };
+        let is_wanted = match output_port {
+            DpPort::NONE => sampler.samples_input,
+            _ => sampler.samples_output,
+        };
+        if is_wanted {
+            let origin = self.sample_origin();
+            self.has_ipfix = true;
+            self.emit(sampled(sampler.probability, Userdata::Ipfix { output_port, origin }));
+        }
+    }
+
+    /// Runs `sample(...)`. `set` is the collector set, the observation domain and the observation
+    /// point.
+    pub(super) fn sample(
+        &mut self,
+        probability: u16,
+        set: (u32, u32, u32),
+        port: PortNo,
+        direction: SampleDirection,
+    ) {
+        if self.bridge.exports.ipfix.is_none() {
+            return; // there is no collector
+        }
+        let mut output_port = DpPort::NONE;
+        // A sample at the input port is one of a packet that comes in.
+        if port != PortNo::NONE && port != self.in_port() {
+            let Some(found) = self.port(port).and_then(|port| port.dp_port) else {
+                self.report(Kind::Error, || {
+                    format!("can't use unknown port {port} in flow sample action")
+                });
+                return;
+            };
+            output_port = found;
+        }
+        self.commit();
+        let (collector_set, obs_domain, obs_point) = set;
+        let userdata = Userdata::FlowSample {
+            probability,
+            collector_set,
+            obs_domain,
+            obs_point,
+            output_port,
+            direction: match direction {
+                SampleDirection::Default => datapath::SampleDirection::Default,
+                SampleDirection::Ingress => datapath::SampleDirection::Ingress,
+                SampleDirection::Egress => datapath::SampleDirection::Egress,
+            },
+            origin: self.sample_origin(),
+        };
+        // 16 bits of probability become 32; all ones stay all ones.
+        let probability = u32::from(probability) << 16 | u32::from(probability);
+        self.has_ipfix = true;
+        self.emit(sampled(probability, userdata));
+    }
+
+    /// Returns the origin of a sample; [`mark_dropped`] completes it.
+    fn sample_origin(&self) -> SampleOrigin {
+        // There are no 65,536 bridges.
+        SampleOrigin { bridge: self.bridge_index.0 as u16, is_dropped: false }
+    }
+
     /// Accounts the packet to its NetFlow record, if it is one of IPv4. `bridge` received it with the
     /// key `original`. As in OVS a packet is accounted where it comes in, not after a recirculation,
     /// and without the bits of its ECN.
@@ -91,11 +170,87 @@ impl Context<'_> {
     }
 }
 
-/// Returns the action of a sample. As in OVS one that is always taken is no `sample`.
+/// Returns the action of a sample for sFlow.
 fn sflow_action(probability: u32, vlan_tci: u16, output: u32) -> DpAction {
-    let send = DpAction::Userspace(Userdata::Sflow { vlan_tci, output });
+    sampled(probability, Userdata::Sflow { vlan_tci, output })
+}
+
+/// Returns the action of a sample. As in OVS one that is always taken is no `sample`.
+fn sampled(probability: u32, userdata: Userdata) -> DpAction {
+    let send = DpAction::Userspace(userdata);
     match probability {
         u32::MAX => send,
         _ => DpAction::Sample { probability, actions: vec![send] },
+    }
+}
+
+/// Marks the samples for IPFIX of a megaflow without an output: records count its packets as dropped.
+/// As in OVS a recirculation and an upcall are no output.
+pub(super) fn mark_dropped(actions: &mut [DpAction]) {
+    if !has_output(actions) {
+        mark(actions);
+    }
+}
+
+fn has_output(actions: &[DpAction]) -> bool {
+    actions.iter().any(|action| match action {
+        DpAction::Output(_) => true,
+        DpAction::Clone(nested) | DpAction::Sample { probability: u32::MAX, actions: nested } => {
+            has_output(nested)
+        }
+        DpAction::Drop(_)
+        | DpAction::Recirc(_)
+        | DpAction::Hash { .. }
+        | DpAction::Trunc(_)
+        | DpAction::PushVlan { .. }
+        | DpAction::PopVlan
+        | DpAction::PushMpls { .. }
+        | DpAction::PopMpls { .. }
+        | DpAction::Set(_)
+        | DpAction::Meter(_)
+        | DpAction::Ct(_)
+        | DpAction::CtClear
+        | DpAction::TunnelPush { .. }
+        | DpAction::TunnelPop(_)
+        | DpAction::SetTunnel(_)
+        | DpAction::PushEth { .. }
+        | DpAction::PopEth
+        | DpAction::Userspace(_)
+        | DpAction::Sample { .. }
+        | DpAction::CheckPktLen { .. } => false,
+    })
+}
+
+fn mark(actions: &mut [DpAction]) {
+    for action in actions {
+        match action {
+            DpAction::Userspace(
+                Userdata::Ipfix { origin, .. } | Userdata::FlowSample { origin, .. },
+            ) => origin.is_dropped = true,
+            DpAction::Clone(nested) | DpAction::Sample { actions: nested, .. } => mark(nested),
+            DpAction::CheckPktLen { greater, not_greater, .. } => {
+                mark(greater);
+                mark(not_greater);
+            }
+            DpAction::Drop(_)
+            | DpAction::Recirc(_)
+            | DpAction::Hash { .. }
+            | DpAction::Trunc(_)
+            | DpAction::PushVlan { .. }
+            | DpAction::PopVlan
+            | DpAction::PushMpls { .. }
+            | DpAction::PopMpls { .. }
+            | DpAction::Set(_)
+            | DpAction::Meter(_)
+            | DpAction::Ct(_)
+            | DpAction::CtClear
+            | DpAction::TunnelPush { .. }
+            | DpAction::TunnelPop(_)
+            | DpAction::SetTunnel(_)
+            | DpAction::PushEth { .. }
+            | DpAction::PopEth
+            | DpAction::Userspace(_)
+            | DpAction::Output(_) => {}
+        }
     }
 }

@@ -169,6 +169,7 @@ impl<'a> Context<'a> {
             self.emit(DpAction::TunnelPop(backing));
             return;
         }
+        self.sample_output(dp_port);
         if let Some(max_len) = truncate {
             self.emit(DpAction::Trunc(max_len));
         }

@@ -450,7 +450,7 @@ fn queues_meters_truncation_and_length() {
         ],
     );
     assert_eq!(w.dp(TCP), "2");
-    w.br0().config.flow_sampling = true;
+    w.br0().exports.ipfix = Some(Default::default());
     assert!(matches!(
         w.translate(&key(TCP)).actions.as_slice(),
         [datapath::Action::Sample { .. }, _]

@@ -344,6 +344,7 @@ impl<'a> Context<'a> {
                     self.report(Kind::Detail, || "output to kernel tunnel".to_string());
                     if self.commit_tunnel(config) {
                         self.commit();
+                        self.sample_output(backing);
                         if let Some(max_len) = truncate {
                             self.emit(DpAction::Trunc(max_len));
                         }

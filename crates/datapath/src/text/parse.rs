@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Reading actions.
 
-use crate::{Action, Masked, PortNo, Set, Userdata};
+use crate::{Action, Masked, PortNo, SampleDirection, SampleOrigin, Set, Userdata};
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
@@ -399,6 +399,7 @@ impl<'a> Parser<'a> {
             "controller" => self.controller()?,
             "flow_sample" => self.flow_sample()?,
             "sFlow" => self.sflow()?,
+            "ipfix" => self.ipfix()?,
             other => {
                 self.at = at;
                 return self.fail(format!("unknown userspace data \"{other}\""));
@@ -458,25 +459,62 @@ impl<'a> Parser<'a> {
     fn flow_sample(&mut self) -> Result<Userdata> {
         let (mut probability, mut collector_set, mut obs_domain, mut obs_point) = (0, 0, 0, 0);
         let mut output_port = PortNo::NONE;
+        let mut direction = SampleDirection::Default;
+        self.expect("(")?;
+        loop {
+            self.skip_separators();
+            if self.take(")") {
+                break;
+            }
+            let at = self.at;
+            direction = match self.word() {
+                "ingress" => SampleDirection::Ingress,
+                "egress" => SampleDirection::Egress,
+                _ => {
+                    self.at = at;
+                    let item = self.item()?;
+                    match item.name {
+                        "probability" => probability = self.named(&item, "probability")?,
+                        "collector_set_id" => {
+                            collector_set = self.named(&item, "collector_set_id")?;
+                        }
+                        "obs_domain_id" => obs_domain = self.named(&item, "obs_domain_id")?,
+                        "obs_point_id" => obs_point = self.named(&item, "obs_point_id")?,
+                        "output_port" => output_port = self.port_of(&item)?,
+                        _ => return self.unknown(&item, "flow_sample"),
+                    }
+                    continue;
+                }
+            };
+        }
+        let origin = SampleOrigin::default();
+        Ok(Userdata::FlowSample {
+            probability,
+            collector_set,
+            obs_domain,
+            obs_point,
+            output_port,
+            direction,
+            origin,
+        })
+    }
+
+    fn ipfix(&mut self) -> Result<Userdata> {
+        let mut output_port = PortNo::NONE;
         for item in self.items()? {
             match item.name {
-                "probability" => probability = self.named(&item, "probability")?,
-                "collector_set_id" => collector_set = self.named(&item, "collector_set_id")?,
-                "obs_domain_id" => obs_domain = self.named(&item, "obs_domain_id")?,
-                "obs_point_id" => obs_point = self.named(&item, "obs_point_id")?,
-                "output_port" => match self.find_port(item.value) {
-                    Some(port) => output_port = port,
-                    None => {
-                        return Err(ParseError {
-                            at: item.at,
-                            problem: format!("no port \"{}\"", item.value),
-                        });
-                    }
-                },
-                _ => return self.unknown(&item, "flow_sample"),
+                "output_port" => output_port = self.port_of(&item)?,
+                _ => return self.unknown(&item, "ipfix"),
             }
         }
-        Ok(Userdata::FlowSample { probability, collector_set, obs_domain, obs_point, output_port })
+        Ok(Userdata::Ipfix { output_port, origin: SampleOrigin::default() })
+    }
+
+    fn port_of(&self, item: &Item<'_>) -> Result<PortNo> {
+        self.find_port(item.value).ok_or_else(|| ParseError {
+            at: item.at,
+            problem: format!("no port \"{}\"", item.value),
+        })
     }
 
     fn set(&mut self) -> Result<Set> {

@@ -11,7 +11,7 @@ fn no_name(_: &str) -> Option<PortNo> {
 /// Texts in the shapes that the real `ovs-appctl dpctl/dump-flows` and `ofproto/trace` (3.1) wrote,
 /// some with other values. Not seen from it: `sym_l4`, a nonzero `rule_cookie`, `continuation=1`,
 /// a ToS set to 0. Values are zero outside their masks, as [`Masked`] has them.
-const SAME: [&str; 82] = [
+const SAME: [&str; 85] = [
     "ct,recirc(0x1)",
     "ct_clear,2",
     "ct(zone=4),recirc(0x1)",
@@ -73,6 +73,9 @@ const SAME: [&str; 82] = [
     "userspace(pid=0,sFlow(vid=123,pcp=5,output=10),actions)",
     "sample(sample=50.0%,actions(userspace(pid=0,sFlow(vid=0,pcp=0,output=1073742080),actions))),2",
     "userspace(pid=0,flow_sample(probability=123,collector_set_id=1234,obs_domain_id=2345,obs_point_id=3456,output_port=10)),2",
+    "userspace(pid=0,flow_sample(probability=65535,collector_set_id=1,obs_domain_id=2,obs_point_id=3,output_port=4294967295,egress))",
+    "sample(sample=1.5%,actions(userspace(pid=0,flow_sample(probability=1000,collector_set_id=1,obs_domain_id=2,obs_point_id=3,output_port=2,ingress)))),2",
+    "userspace(pid=0,ipfix(output_port=4294967295)),sample(sample=50.0%,actions(userspace(pid=0,ipfix(output_port=2)))),2",
     "set(skb_priority(0x5)),2",
     "set(skb_mark(0x5)),2",
     "set(skb_priority(0x1)),set(skb_mark(0x1/0xf)),3",

@@ -214,6 +214,7 @@ errors! {
     NXFMFC_HARDWARE: [Nx(5, 256), Nx(5, 256), ExpNx(12), ExpNx(12), ExpNx(12), ExpNx(12)];
     NXFMFC_INVALID_TLV_FIELD: [Nx(1, 536), Nx(1, 536), ExpNx(37), ExpNx(37), ExpNx(37), ExpNx(37)];
     NXQOFC_QUEUE_ERROR: [No, No, No, No, ExpNx(23), ExpNx(23)];
+    NXST_NOT_CONFIGURED: [Nx(1, 535), Nx(1, 535), ExpNx(36), ExpNx(36), ExpNx(36), ExpNx(36)];
     NXTFFC_DUP_TABLE: [No, No, No, ExpNx(44), ExpNx(44), ExpNx(44)];
     NXTTMFC_ALREADY_MAPPED: [Nx(1, 531), Nx(1, 531), ExpNx(20), ExpNx(20), ExpNx(20), ExpNx(20)];
     NXTTMFC_BAD_COMMAND: [Nx(1, 527), Nx(1, 527), ExpNx(16), ExpNx(16), ExpNx(16), ExpNx(16)];

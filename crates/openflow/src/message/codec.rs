@@ -13,6 +13,7 @@ mod flow;
 mod flow_stats;
 mod group;
 mod header;
+mod ipfix;
 mod meter;
 mod monitor;
 mod multipart;

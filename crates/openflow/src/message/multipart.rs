@@ -96,6 +96,37 @@ pub enum MultipartReply {
     QueueDesc(Vec<QueueConfig>),
     /// OFPMP_FLOW_MONITOR, ONFST_FLOW_MONITOR, NXST_FLOW_MONITOR: the changes to flows, in order.
     FlowMonitor(Vec<FlowUpdate>),
+    /// NXST_IPFIX_BRIDGE.
+    IpfixBridge(IpfixStats),
+    /// NXST_IPFIX_FLOW: one for each collector set.
+    IpfixFlow(Vec<IpfixStats>),
+}
+
+/// Counts of an IPFIX exporter (`struct nx_ipfix_stats_reply` of nicira-ext.h).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct IpfixStats {
+    /// Flows since the start.
+    pub total_flows: u64,
+    /// Flows in the cache.
+    pub current_flows: u64,
+    /// Sampled packets.
+    pub packets: u64,
+    /// Sampled packets of IPv4 with a known transport protocol.
+    pub ipv4_packets: u64,
+    /// Sampled packets of IPv6 with a known transport protocol.
+    pub ipv6_packets: u64,
+    /// Sampled packets of IP with another transport protocol.
+    pub error_packets: u64,
+    /// Those of IPv4.
+    pub ipv4_error_packets: u64,
+    /// Those of IPv6.
+    pub ipv6_error_packets: u64,
+    /// Messages to collectors that were sent.
+    pub sent: u64,
+    /// Messages to collectors that could not be sent.
+    pub unsent: u64,
+    /// Collector set; 0 for the bridge.
+    pub collector_set: u32,
 }
 
 /// OFPMP_DESC: texts, cut to 255 bytes (serial number: 31).

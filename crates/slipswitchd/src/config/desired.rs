@@ -502,7 +502,6 @@ fn bridge(
         versions = Versions::KNOWN;
     }
     for (present, column) in [
-        (row.opt_uuid("ipfix").is_some(), "ipfix"),
         (row.bool("stp_enable"), "stp_enable"),
         (row.bool("rstp_enable"), "rstp_enable"),
     ] {
@@ -534,7 +533,7 @@ fn bridge(
         controllers: controllers(replica, name, row, remarks),
         in_band: in_band::read(replica, root, row),
         ports: ports(replica, name, row, taken, remarks),
-        exports: export::read(replica, row),
+        exports: export::read(replica, uuid, row, remarks),
         auto_attach: lldp::read(replica, row, remarks),
         mirrors: mirrors::read(replica, name, row, remarks),
     }

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Export of traffic to collectors: rows of the tables NetFlow and sFlow (ovs-vswitchd.conf.db(5)).
+//! Export of traffic to collectors: rows of the tables NetFlow, sFlow, IPFIX and
+//! Flow_Sample_Collector_Set (ovs-vswitchd.conf.db(5)).
 
+mod ipfix;
 mod netflow;
 mod sflow;
 
+pub(super) use ipfix::DesiredIpfix;
 pub(super) use netflow::DesiredNetFlow;
 pub(super) use sflow::DesiredSflow;
 
@@ -14,8 +17,9 @@ use crate::collectors::Collectors;
 use ::export::WallTime;
 use bridge::switch::Switch;
 use clock::Millis;
+use ipfix::RunningIpfix;
 use netflow::RunningNetFlow;
-use ovsdb::{Replica, Row};
+use ovsdb::{Replica, Row, Uuid};
 use sflow::RunningSflow;
 use std::collections::BTreeSet;
 use std::time::SystemTime;
@@ -26,11 +30,21 @@ use underlay::Underlay;
 pub(super) struct DesiredExports {
     netflow: Option<DesiredNetFlow>,
     sflow: Option<DesiredSflow>,
+    ipfix: DesiredIpfix,
 }
 
-/// Returns the exports of a bridge's row.
-pub(super) fn read(replica: &Replica, row: &Row) -> DesiredExports {
-    DesiredExports { netflow: netflow::read(replica, row), sflow: sflow::read(replica, row) }
+/// Returns the exports of a bridge's row, whose id is `uuid`.
+pub(super) fn read(
+    replica: &Replica,
+    uuid: Uuid,
+    row: &Row,
+    remarks: &mut Vec<String>,
+) -> DesiredExports {
+    DesiredExports {
+        netflow: netflow::read(replica, row),
+        sflow: sflow::read(replica, row),
+        ipfix: ipfix::read(replica, uuid, row, remarks),
+    }
 }
 
 /// The exports of a bridge that run.
@@ -38,6 +52,7 @@ pub(super) fn read(replica: &Replica, row: &Row) -> DesiredExports {
 pub(super) struct ExportState {
     netflow: Option<RunningNetFlow>,
     sflow: Option<RunningSflow>,
+    ipfix: RunningIpfix,
 }
 
 /// Makes the exports of a bridge those of its row. They keep their flows, sequence numbers and
@@ -55,6 +70,7 @@ pub(super) fn sync(
     let sub_agent = *sflow_bridges;
     *sflow_bridges += u32::from(row.exports.sflow.is_some());
     sflow::sync(switch, underlay, state, row.exports.sflow.as_ref(), sub_agent, remarks);
+    ipfix::sync(switch, state, &row.exports.ipfix, remarks);
 }
 
 /// Opens sockets to the targets of a bridge's `column`.
@@ -83,6 +99,7 @@ impl Configuration {
             if let Some(netflow) = &mut bridge.export.netflow {
                 netflow.run(now, wall);
             }
+            bridge.export.ipfix.run(now, wall);
             if let Some(sflow) = &mut bridge.export.sflow
                 && let Some(bridge) = switch.bridge(index)
             {
@@ -98,14 +115,14 @@ impl Configuration {
         let deadlines = exports.flat_map(|export| {
             let netflow = export.netflow.as_ref().map(RunningNetFlow::deadline);
             let sflow = export.sflow.as_ref().map(RunningSflow::deadline);
-            [netflow, sflow]
+            [netflow, sflow, export.ipfix.deadline()]
         });
         deadlines.flatten().min()
     }
 
     /// Returns counters of export for `coverage/show`.
-    pub(super) fn export_counters(&self) -> [(&'static str, u64); 6] {
-        let mut counts = [0; 6];
+    pub(super) fn export_counters(&self) -> [(&'static str, u64); 9] {
+        let mut counts = [0; 9];
         let mut add = |at: usize, [sent, unsent, no_room]: [u64; 3]| {
             for (count, more) in counts.iter_mut().skip(at).zip([sent, unsent, no_room]) {
                 *count += more;
@@ -118,6 +135,7 @@ impl Configuration {
             if let Some(sflow) = &bridge.export.sflow {
                 add(3, sflow.counts());
             }
+            add(6, bridge.export.ipfix.counts());
         }
         let names = [
             "netflow_sent",
@@ -126,6 +144,9 @@ impl Configuration {
             "sflow_sent",
             "sflow_unsent",
             "sflow_no_room",
+            "ipfix_sent",
+            "ipfix_unsent",
+            "ipfix_no_room",
         ];
         std::array::from_fn(|i| {
             (names.get(i).copied().unwrap_or_default(), counts.get(i).copied().unwrap_or_default())

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-//! NetFlow and sFlow.
+//! NetFlow, sFlow and IPFIX.
 
 use super::*;
-use crate::export::{NetFlow, Sflow, SflowView};
+use crate::export::{BridgeSampler, Ipfix, IpfixView, NetFlow, SetSampler, Sflow, SflowView};
+use ::export::ipfix;
 use ::export::netflow::{Output, Settings};
 use ::export::sflow;
 use clock::Millis;
 use datapath::FlowStats;
+use openflow::action::SampleDirection;
 use std::net::Ipv4Addr;
 
 fn netflow(w: &mut World) -> Arc<NetFlow> {
@@ -135,4 +137,144 @@ fn a_packet_is_sampled_once_where_it_comes_in() {
     assert_eq!(samples(&w.translate(&key(TCP))), 1);
     w.br0().exports.sflow = None;
     assert_eq!(samples(&w.translate(&key(TCP))), 0);
+}
+
+/// Configures IPFIX of a bridge, and its collector set 1.
+fn ipfix(w: &mut World, probability: u32) -> Arc<Ipfix> {
+    let settings = ipfix::Settings {
+        active_timeout_seconds: 0,
+        max_flows: 10,
+        template_seconds: 600,
+        statistics_seconds: 600,
+        virtual_obs_id: None,
+    };
+    let exporter = Arc::new(Ipfix::new(settings, 1));
+    let bridge = BridgeSampler {
+        exporter: Arc::clone(&exporter),
+        probability,
+        obs_domain: 1,
+        obs_point: 2,
+        samples_input: true,
+        samples_output: true,
+        has_tunnels: true,
+    };
+    let set = SetSampler { exporter: Arc::clone(&exporter), has_tunnels: true };
+    let view = IpfixView { bridge: Some(bridge), sets: [(1, set)].into() };
+    w.br0().exports.ipfix = Some(Arc::new(view));
+    exporter
+}
+
+fn sample(sampling_port: PortNo, direction: SampleDirection) -> Action {
+    Action::Sample {
+        probability: u16::MAX,
+        collector_set: 1,
+        obs_domain: 2,
+        obs_point: 3,
+        sampling_port,
+        direction,
+    }
+}
+
+/// Where the samples of a translation come from.
+fn origins(actions: &[datapath::Action]) -> Vec<datapath::SampleOrigin> {
+    let mut out = Vec::new();
+    for action in actions {
+        match action {
+            datapath::Action::Userspace(
+                Userdata::Ipfix { origin, .. } | Userdata::FlowSample { origin, .. },
+            ) => out.push(*origin),
+            datapath::Action::Sample { actions, .. } | datapath::Action::Clone(actions) => {
+                out.extend(origins(actions));
+            }
+            _ => {}
+        }
+    }
+    out
+}
+
+#[test]
+fn ipfix_samples_where_packets_come_in_and_go_out() {
+    let mut w = World::new(4);
+    ipfix(&mut w, 1 << 31);
+    w.rule("", [out(2), out(3)]);
+    let sample =
+        |port| format!("sample(sample=50.0%,actions(userspace(pid=0,ipfix(output_port={port}))))");
+    let all = format!("{},{},2,{},3", sample(u32::MAX), sample(2), sample(3));
+    assert_eq!(w.dp(TCP), all);
+    w.clear_rules();
+    w.rule("", []);
+    assert_eq!(w.dp(TCP), sample(u32::MAX), "a dropped packet has come in");
+    ipfix(&mut w, u32::MAX);
+    assert_eq!(w.dp(TCP), "userspace(pid=0,ipfix(output_port=4294967295))");
+    assert_eq!(w.dp("in_port=none,tcp"), "drop");
+}
+
+#[test]
+fn samples_say_whether_their_packets_are_dropped_and_which_bridge_samples() {
+    let mut w = World::new(3);
+    ipfix(&mut w, u32::MAX);
+    let br1 = w.add_bridge(3);
+    w.bridge(br1).exports.ipfix = w.br0().exports.ipfix.clone();
+    w.patch((BridgeIndex(0), 3), (br1, 3));
+    w.rule("", [out(3)]);
+    let is_dropped = |w: &World| {
+        let origins = origins(&w.translate(&key(TCP)).actions);
+        origins.iter().map(|o| (o.bridge, o.is_dropped)).collect::<Vec<_>>()
+    };
+    assert_eq!(is_dropped(&w), [(0, true)]);
+    w.rule_on(br1, "", [out(2)]);
+    assert_eq!(is_dropped(&w), [(0, false), (br1.0 as u16, false)]);
+    w.clear_rules();
+    let never = Action::Clone(vec![Action::Meter(1), out(2)]);
+    w.rule("", [never]);
+    assert_eq!(is_dropped(&w), [(0, false), (0, false)], "an output in a clone is one");
+}
+
+#[test]
+fn sample_actions_name_their_port_and_direction() {
+    let mut w = World::new(4);
+    ipfix(&mut w, u32::MAX);
+    Arc::make_mut(w.br0().exports.ipfix.as_mut().unwrap()).bridge = None;
+    let mut of = |action| {
+        w.clear_rules();
+        w.rule("", [action, out(2)]);
+        w.dp(TCP)
+    };
+    let text = |rest: &str| {
+        format!(
+            "userspace(pid=0,flow_sample(probability=65535,collector_set_id=1,obs_domain_id=2,\
+             obs_point_id=3,output_port={rest})),2"
+        )
+    };
+    assert_eq!(of(sample(PortNo::NONE, SampleDirection::Default)), text("4294967295"));
+    assert_eq!(of(sample(PortNo(1), SampleDirection::Egress)), text("4294967295,egress"));
+    assert_eq!(of(sample(PortNo(2), SampleDirection::Ingress)), text("2,ingress"));
+    assert_eq!(of(sample(PortNo(77), SampleDirection::Default)), "2", "there is no such port");
+}
+
+#[test]
+fn sampled_packets_become_records() {
+    let mut w = World::new(3);
+    let exporter = ipfix(&mut w, u32::MAX);
+    w.rule("", [out(2)]);
+    let (snapshot, recirc) = (&w.snapshot, &w.recirc);
+    let t = w.translate(&key(TCP));
+    let place = crate::translate::locate(snapshot, &key(TCP), recirc).unwrap();
+    let frame = packet::Packet::from_slice(&[0; 60]);
+    for action in &t.actions {
+        if let datapath::Action::Userspace(userdata) = action {
+            crate::export::sample_ipfix(snapshot, &place, &frame, userdata, Millis(0));
+        }
+    }
+    assert_eq!(
+        exporter.statistics().total_flows,
+        2,
+        "one where it comes in, one where it goes out"
+    );
+    let bfd = key("in_port=1,udp,tp_dst=3784");
+    let place = crate::translate::locate(snapshot, &bfd, recirc).unwrap();
+    let origin = datapath::SampleOrigin { bridge: 0, is_dropped: false };
+    let userdata = Userdata::Ipfix { output_port: datapath::PortNo::NONE, origin };
+    crate::export::sample_ipfix(snapshot, &place, &frame, &userdata, Millis(0));
+    assert_eq!(exporter.statistics().packets, 2, "BFD is left out");
 }

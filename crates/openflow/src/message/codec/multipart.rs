@@ -5,7 +5,7 @@ use super::header::{Encoded, Later, begin_later, finish};
 use super::monitor::Form;
 use super::port_stats;
 use super::*;
-use super::{flow_stats, group, meter, monitor, queue, table, table_features};
+use super::{flow_stats, group, ipfix, meter, monitor, queue, table, table_features};
 use crate::PortNo;
 use crate::error::{NX_VENDOR, ONF_VENDOR};
 use crate::wire::{Put, Reader, Result};
@@ -406,6 +406,8 @@ pub(super) fn decode_reply(mut r: Reader<'_>, version: Version) -> Result<(bool,
             }
             nxst::GROUP_FEATURES => MultipartReply::GroupFeatures(group::decode_features(r)?),
             nxst::FLOW_MONITOR => MultipartReply::FlowMonitor(updates(r, version)?),
+            nxst::IPFIX_BRIDGE => MultipartReply::IpfixBridge(ipfix::decode(r)?),
+            nxst::IPFIX_FLOW => MultipartReply::IpfixFlow(all(r, ipfix::decode)?),
             _ => return Err(OfError::OFPBRC_BAD_SUBTYPE),
         },
         Kind::Onf(_) => MultipartReply::FlowMonitor(updates(r, version)?),
@@ -498,6 +500,8 @@ fn reply_kind(reply: &MultipartReply, version: Version) -> Kind {
         MultipartReply::TableDesc(_) => ofpmp::TABLE_DESC,
         MultipartReply::QueueDesc(_) => ofpmp::QUEUE_DESC,
         MultipartReply::FlowMonitor(_) => return monitor_kind(version),
+        MultipartReply::IpfixBridge(_) => return Kind::Nicira(nxst::IPFIX_BRIDGE),
+        MultipartReply::IpfixFlow(_) => return Kind::Nicira(nxst::IPFIX_FLOW),
     })
 }
 
@@ -582,6 +586,13 @@ pub(super) fn encode_reply(
         }
         MultipartReply::FlowMonitor(updates) => {
             put_each!(parts, updates, |u, out| monitor::encode_update(u, version, out));
+        }
+        MultipartReply::IpfixBridge(stats) => parts.put(|out| {
+            ipfix::encode(stats, out);
+            Ok(())
+        })?,
+        MultipartReply::IpfixFlow(sets) => {
+            put_each!(parts, sets, |stats, out| ipfix::encode(stats, out));
         }
     }
     parts.finish(more)

@@ -61,6 +61,22 @@ fn group_forward(id: u32) -> RequestForward {
     }
 }
 
+fn ipfix_stats(collector_set: u32) -> IpfixStats {
+    IpfixStats {
+        total_flows: 1,
+        current_flows: 2,
+        packets: 3,
+        ipv4_packets: 4,
+        ipv6_packets: 5,
+        error_packets: 6,
+        ipv4_error_packets: 7,
+        ipv6_error_packets: 8,
+        sent: 9,
+        unsent: 10,
+        collector_set,
+    }
+}
+
 fn table() -> TableDesc {
     TableDesc {
         table_id: 1,
@@ -148,6 +164,12 @@ fn all() -> Vec<(&'static str, Version, Body)> {
             "queue config",
             Version::V13,
             Body::QueueGetConfigReply { port: PortNo(1), queues: vec![queue] },
+        ),
+        ("ipfix of the bridge", Version::V10, reply(MultipartReply::IpfixBridge(ipfix_stats(0)))),
+        (
+            "ipfix of collector sets",
+            Version::V13,
+            reply(MultipartReply::IpfixFlow(vec![ipfix_stats(1), ipfix_stats(7)])),
         ),
         ("meters", Version::V13, reply(MultipartReply::Meter(vec![meter_stats]))),
         ("meter mod", Version::V15, Body::MeterMod(meter_mod())),
