@@ -173,6 +173,10 @@ impl KernelDevice {
         let ethtool = location.ethtool.as_ref();
         let driver = ethtool.and_then(|t| t.driver(&link.name).ok()).unwrap_or_default();
         let mode = ethtool.and_then(|t| t.link_mode(&link.name).ok()).unwrap_or_default();
+        let mut extra = self.extra.clone();
+        if let (Some("veth"), Some(peer)) = (link.kind.as_deref(), link.linked) {
+            extra.push(("peer_ifindex".to_owned(), peer.to_string()));
+        }
         Ok(Status {
             admin_up: link.admin_up,
             link_up: link.link_up,
@@ -189,7 +193,7 @@ impl KernelDevice {
             link_resets: link.carrier_changes,
             promiscuous: link.promiscuous,
             link_kind: link.kind,
-            extra: self.extra.clone(),
+            extra,
         })
     }
 

@@ -18,6 +18,7 @@ const RTM_SETLINK: u16 = 19;
 const IFLA_ADDRESS: u16 = 1;
 const IFLA_IFNAME: u16 = 3;
 const IFLA_MTU: u16 = 4;
+const IFLA_LINK: u16 = 5;
 const IFLA_LINKINFO: u16 = 18;
 const IFLA_IFALIAS: u16 = 20;
 const IFLA_STATS64: u16 = 23;
@@ -71,6 +72,9 @@ pub struct Link {
     pub rx_queues: u32,
     /// The kind of virtual interface ("veth", "tun", ...); `None` for hardware.
     pub kind: Option<String>,
+    /// `IFLA_LINK`: index of the interface that this one is tied to, such as the other end of a
+    /// veth pair, in the network namespace of that interface; `None` for none.
+    pub linked: Option<u32>,
     /// `IFLA_IFALIAS`: a free text of the administrator or a program.
     pub alias: Option<String>,
     /// The kernel's counters.
@@ -106,6 +110,7 @@ pub(crate) fn parse(payload: &[u8]) -> Option<Link> {
             }
             IFLA_IFNAME => link.name = text_of(value),
             IFLA_MTU => link.mtu = u32_of(value)?,
+            IFLA_LINK => link.linked = u32_of(value).filter(|index| *index != 0),
             IFLA_MIN_MTU => least = u32_of(value),
             IFLA_MAX_MTU => most = u32_of(value),
             IFLA_PROMISCUITY => link.promiscuous = u32_of(value)? != 0,

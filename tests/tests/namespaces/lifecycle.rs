@@ -21,6 +21,19 @@ fn a_port_is_removed_and_added_under_load() {
 }
 
 #[test]
+fn the_status_of_a_veth_names_its_other_end() {
+    let Some((switch, _a, _b)) = pair() else { return };
+    let link = switch.sh_limited("ip -o link show h1", Duration::from_secs(10)).stdout;
+    let peer = link.split_once("@if").and_then(|(_, rest)| rest.split_once(':')).map(|(n, _)| n);
+    let peer = peer.expect("a veth pair");
+    assert_eq!(
+        switch.vsctl("get interface h1 status:peer_ifindex").trim().trim_matches('"'),
+        peer,
+        "{link}"
+    );
+}
+
+#[test]
 fn a_killed_daemon_comes_back_with_its_ports() {
     let Some((mut switch, a, b)) = pair() else { return };
     assert!(a.reaches("10.0.0.2", SOON));
