@@ -229,7 +229,7 @@ pub struct Round {
 /// State of a maintenance point, for the database and for others that follow it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Status {
-    /// Faults.
+    /// Faults of the last check, or those that a person has set.
     pub faults: Faults,
     /// Times at which faults came or went.
     pub flaps: u64,
@@ -255,7 +255,7 @@ pub struct Report {
     pub settings: Settings,
     /// A person has set the faults.
     pub is_overridden: bool,
-    /// State.
+    /// The state that others follow.
     pub status: Status,
     /// Operational state of the remotes, also without the extension.
     pub is_remote_up: bool,

@@ -90,7 +90,7 @@ impl Neighbour {
 /// State of a port, for texts.
 #[derive(Clone, Debug)]
 pub struct Report {
-    /// Counters.
+    /// Counters of frames and neighbours.
     pub counts: Counts,
     /// Announcements of neighbours, newest last.
     pub neighbours: Vec<Pdu>,

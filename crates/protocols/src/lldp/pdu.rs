@@ -164,7 +164,7 @@ pub struct Element {
 /// A mapping that the other end has answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Assignment {
-    /// Mapping.
+    /// The mapping that was asked for.
     pub mapping: Mapping,
     /// Status, 4 bits.
     pub status: u8,

@@ -112,7 +112,7 @@ pub(super) struct BridgeState {
     pub mirrors: BTreeMap<Uuid, Mirror>,
     /// Exports to collectors.
     pub export: ExportState,
-    /// Auto-attach.
+    /// VLANs that auto-attach gives to ports.
     pub auto_attach: AutoAttachState,
     /// Lowest MTU among the ports that do not follow the bridge's MTU, as last given to the ports
     /// that do. `None` while the bridge has only had ports that follow it.
