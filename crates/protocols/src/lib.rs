@@ -17,4 +17,5 @@
 pub mod bfd;
 pub mod lacp;
 pub mod membership;
+pub mod spanning_tree;
 pub mod stp;
