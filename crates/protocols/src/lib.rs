@@ -20,4 +20,5 @@ pub mod cfm;
 pub mod lacp;
 pub mod lldp;
 pub mod membership;
+pub mod spanning_tree;
 pub mod stp;

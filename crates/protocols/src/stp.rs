@@ -17,15 +17,15 @@
 
 mod bpdu;
 
+pub use crate::spanning_tree::{BridgeId, PortState, Role};
 pub use bpdu::{Bpdu, BpduError, Config};
 
+use crate::spanning_tree::bridge_id;
 use clock::Millis;
 use std::collections::BTreeMap;
 
 /// Number of a port, 1 to 255: the low byte of its identifier.
 pub type PortNumber = u8;
-/// Identifier of a bridge: 16 bits of priority, and its Ethernet address.
-pub type BridgeId = u64;
 
 /// Longest time between two configurations by one port (8.10.2), in milliseconds.
 const HOLD_TIME: i64 = 1000;
@@ -73,72 +73,7 @@ impl Settings {
 
     /// Returns the identifier of the bridge.
     pub fn bridge_id(&self) -> BridgeId {
-        let [a, b, c, d, e, f] = self.address;
-        u64::from_be_bytes([0, 0, a, b, c, d, e, f]) | u64::from(self.priority) << 48
-    }
-}
-
-/// State of a port (8.4).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum PortState {
-    /// Not in the tree: the port has no link, or takes no part.
-    #[default]
-    Disabled,
-    /// Another path leads to the same LAN: only BPDUs are received.
-    Blocking,
-    /// About to forward: other bridges may still object.
-    Listening,
-    /// Addresses are learned, and nothing is forwarded.
-    Learning,
-    /// Packets are forwarded.
-    Forwarding,
-}
-
-impl PortState {
-    /// Returns true when packets are forwarded.
-    pub fn forwards(self) -> bool {
-        self == PortState::Forwarding
-    }
-
-    /// Returns true when source addresses are learned.
-    pub fn learns(self) -> bool {
-        matches!(self, PortState::Learning | PortState::Forwarding)
-    }
-
-    /// Returns the name of the state in `stp/show`.
-    pub fn name(self) -> &'static str {
-        match self {
-            PortState::Disabled => "disabled",
-            PortState::Blocking => "blocking",
-            PortState::Listening => "listening",
-            PortState::Learning => "learning",
-            PortState::Forwarding => "forwarding",
-        }
-    }
-}
-
-/// Role of a port.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Role {
-    /// It leads to the root.
-    Root,
-    /// It is the bridge's port for a LAN that this bridge connects with the root.
-    Designated,
-    /// Another bridge connects the LAN with the root.
-    Alternate,
-    /// It takes no part.
-    Disabled,
-}
-
-impl Role {
-    /// Returns the name of the role in `stp/show`.
-    pub fn name(self) -> &'static str {
-        match self {
-            Role::Root => "root",
-            Role::Designated => "designated",
-            Role::Alternate => "alternate",
-            Role::Disabled => "disabled",
-        }
+        bridge_id(self.priority, self.address)
     }
 }
 
@@ -214,7 +149,7 @@ impl Bridge {
     pub fn new(settings: Settings, now: Millis) -> Bridge {
         let settings = settings.bounded();
         let id = settings.bridge_id();
-        let mut bridge = Bridge {
+        Bridge {
             settings,
             id,
             root: id,
@@ -225,14 +160,12 @@ impl Bridge {
             forward_delay: settings.forward_delay,
             is_change_detected: false,
             is_changing: false,
-            hello_at: None,
+            hello_at: Some(now),
             notify_at: None,
             change_until: None,
             ports: BTreeMap::new(),
             output: Vec::new(),
-        };
-        bridge.become_root(now);
-        bridge
+        }
     }
 
     /// Returns the identifier of the bridge.
@@ -258,6 +191,20 @@ impl Bridge {
     /// Returns the ports by number.
     pub fn ports(&self) -> &BTreeMap<PortNumber, Port> {
         &self.ports
+    }
+
+    /// Returns the configured times: hello time, highest age and forward delay, in milliseconds.
+    pub fn own_times(&self) -> (u32, u32, u32) {
+        (self.settings.hello_time, self.settings.max_age, self.settings.forward_delay)
+    }
+
+    /// Returns the role of a port as Open vSwitch shows it: a port without a link keeps the role
+    /// "designated", which it has on its own LAN.
+    pub fn shown_role(&self, number: PortNumber) -> Role {
+        match (self.role(number), self.ports.get(&number)) {
+            (Role::Disabled, Some(port)) if self.is_designated(port) => Role::Designated,
+            (role, _) => role,
+        }
     }
 
     /// Returns the role of a port.
@@ -312,6 +259,7 @@ impl Bridge {
         self.become_designated(number);
         self.set_state(number, PortState::Blocking);
         if let Some(port) = self.ports.get_mut(&number) {
+            port.counts = [0; 3];
             port.acknowledges = false;
             port.is_config_pending = false;
             (port.message_expiry, port.forward_at, port.held_until) = (None, None, None);
@@ -325,9 +273,6 @@ impl Bridge {
             return;
         }
         let was_root = self.is_root();
-        if self.state(number).is_some_and(PortState::learns) {
-            self.detect_change(now);
-        }
         self.become_designated(number);
         self.set_state(number, PortState::Disabled);
         if let Some(port) = self.ports.get_mut(&number) {
@@ -428,7 +373,10 @@ impl Bridge {
                 self.max_age = config.max_age;
                 self.hello_time = config.hello_time.max(1000);
                 self.forward_delay = config.forward_delay;
-                self.set_changing(config.is_changing);
+                self.is_changing = config.is_changing;
+                if config.is_changing {
+                    self.flush();
+                }
                 self.send_configs(now);
                 if config.acknowledges {
                     self.is_change_detected = false;
@@ -453,7 +401,7 @@ impl Bridge {
         if is_due(self.change_until) {
             self.change_until = None;
             self.is_change_detected = false;
-            self.set_changing(false);
+            self.is_changing = false;
         }
         let numbers: Vec<PortNumber> = self.ports.keys().copied().collect();
         for number in numbers {
@@ -473,7 +421,10 @@ impl Bridge {
             let next = match port.state {
                 PortState::Listening => Some((PortState::Learning, true)),
                 PortState::Learning => Some((PortState::Forwarding, false)),
-                PortState::Disabled | PortState::Blocking | PortState::Forwarding => None,
+                PortState::Disabled
+                | PortState::Blocking
+                | PortState::Discarding
+                | PortState::Forwarding => None,
             };
             let delay = i64::from(self.forward_delay);
             if let Some(port) = self.ports.get_mut(&number) {
@@ -513,7 +464,6 @@ impl Bridge {
     /// Acts as if the topology had changed (`stp/tcn`).
     pub fn force_topology_change(&mut self, now: Millis) {
         self.detect_change(now);
-        self.output.push(Output::Flush);
     }
 
     fn state(&self, number: PortNumber) -> Option<PortState> {
@@ -635,7 +585,7 @@ impl Bridge {
                     self.make_forwarding(number, now);
                 }
                 Role::Designated => self.make_forwarding(number, now),
-                Role::Alternate => self.make_blocking(number, now),
+                Role::Alternate | Role::Backup => self.make_blocking(number, now),
                 Role::Disabled => {}
             }
         }
@@ -674,9 +624,10 @@ impl Bridge {
         self.output.push(Output::State(number, state));
     }
 
-    /// Starts or ends the short ageing of addresses that the root asks for.
-    fn set_changing(&mut self, is_changing: bool) {
-        if std::mem::replace(&mut self.is_changing, is_changing) != is_changing {
+    /// Has learned addresses forgotten. The standard lets them age fast as long as the topology
+    /// changes; here each message of the root that says so removes them.
+    fn flush(&mut self) {
+        if !self.output.contains(&Output::Flush) {
             self.output.push(Output::Flush);
         }
     }
@@ -686,11 +637,12 @@ impl Bridge {
         if self.is_root() {
             let last = i64::from(self.max_age) + i64::from(self.forward_delay);
             self.change_until = Some(now + last);
-            self.set_changing(true);
+            self.is_changing = true;
         } else if !self.is_change_detected {
             self.send_notification(now);
         }
         self.is_change_detected = true;
+        self.flush();
     }
 
     /// Notifies the root, and again until its bridge acknowledges that (8.6.6).

@@ -7,11 +7,9 @@ const LLC: [u8; 3] = [0x42, 0x42, 0x03];
 const CONFIG_LEN: usize = 38;
 /// Bytes of a notification, LLC header included.
 const NOTIFICATION_LEN: usize = 7;
-/// Types (9.3): configuration, notification, and the one of RSTP (802.1D-2004, 9.3.3), which starts
-/// with a configuration.
+/// Types (9.3): configuration and notification.
 const CONFIG: u8 = 0x00;
 const NOTIFICATION: u8 = 0x80;
-const RAPID: u8 = 0x02;
 /// Flags of a configuration (9.3.1).
 const CHANGING: u8 = 0x01;
 const ACKNOWLEDGES: u8 = 0x80;
@@ -92,7 +90,7 @@ impl Bpdu {
         let [_version, kind] = fields.take()?;
         match kind {
             NOTIFICATION => return Ok(Bpdu::TopologyChange),
-            CONFIG | RAPID => {}
+            CONFIG => {}
             other => return Err(BpduError::Type(other)),
         }
         let [flags] = fields.take()?;

@@ -140,15 +140,39 @@ fn a_change_reaches_the_root_and_all_others() {
     let mut network = Network::new(&[&[0, 1], &[1, 2], &[2]]);
     network.run(100);
     assert!(network.bridges.iter().all(|b| !b.is_changing && !b.is_change_detected));
+    let now = Millis(network.now);
+    network.bridges[2].disable(3, now);
+    network.bridges[2].enable(3, now);
     let flushes = network.flushes;
-    network.bridges[2].disable(3, Millis(network.now));
-    network.run(4);
-    assert!(network.bridges.iter().all(|b| b.is_changing), "all age fast");
+    network.run(29);
+    assert_eq!(network.flushes, flushes, "a port that is about to forward changes nothing");
+    network.run(5);
+    assert!(network.bridges.iter().all(|b| b.is_changing), "the root says so");
     assert!(network.bridges[2].notify_at.is_none(), "acknowledged");
-    assert_eq!(network.flushes, flushes + 3);
+    let during = network.flushes;
+    assert!(during >= flushes + 3);
     network.run(40);
     assert!(network.bridges.iter().all(|b| !b.is_changing));
-    assert_eq!(network.flushes, flushes + 6);
+    let flushes = network.flushes;
+    assert!(flushes > during, "each message of the root flushes");
+    network.run(40);
+    assert_eq!(network.flushes, flushes);
+}
+
+#[test]
+fn a_bridge_starts_without_a_change() {
+    let mut bridge = Bridge::new(Settings::new([2, 0, 0, 0, 0, 1]), Millis(0));
+    bridge.add_port(1);
+    assert_eq!(bridge.shown_role(1), Designated, "without a link, as Open vSwitch shows it");
+    bridge.enable(1, Millis(0));
+    bridge.run(Millis(0));
+    let output = bridge.take_output();
+    assert!(!output.contains(&Output::Flush));
+    let sent = output.iter().find_map(|o| match o {
+        Output::Send(1, Bpdu::Config(config)) => Some(config.is_changing),
+        _ => None,
+    });
+    assert_eq!(sent, Some(false), "{output:?}");
 }
 
 #[test]
