@@ -4,10 +4,10 @@
 /// Bytes of a control packet without authentication.
 pub const PACKET_LEN: usize = 24;
 /// Protocol version.
-const VERSION: u8 = 1;
+pub(super) const VERSION: u8 = 1;
 
 /// State of a session (RFC 5880, 4.1).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum State {
     /// Taken down by configuration.
@@ -103,6 +103,11 @@ impl Flags {
         self.0 & flags == flags
     }
 
+    /// Returns true when one of the bits of `flags` is set.
+    pub fn intersects(self, flags: u8) -> bool {
+        self.0 & flags != 0
+    }
+
     /// Returns the names of the flags, as `bfd/show` has them.
     pub fn text(self) -> String {
         let names = [
@@ -122,6 +127,8 @@ impl Flags {
 /// A control packet: the payload of UDP port 3784 (RFC 5881, 4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ControlPacket {
+    /// Version of the protocol, of 3 bits.
+    pub version: u8,
     /// Reason for the sender's last change of state.
     pub diagnostic: Diagnostic,
     /// State of the sender's session.
@@ -130,6 +137,8 @@ pub struct ControlPacket {
     pub flags: Flags,
     /// Number of packets that may be lost in a row before the receiver ends the session.
     pub multiplier: u8,
+    /// Bytes of the packet, as its sender gives them.
+    pub len: u8,
     /// Discriminator of the sender's session, not 0.
     pub own_discriminator: u32,
     /// Discriminator of the receiver's session; 0 when the sender does not know it.
@@ -138,38 +147,37 @@ pub struct ControlPacket {
     pub desired_tx_us: u32,
     /// Shortest interval at which the sender can receive, in microseconds; 0 for none at all.
     pub required_rx_us: u32,
+    /// Shortest interval of echo packets that the sender supports, in microseconds; 0 for none.
+    pub required_echo_us: u32,
 }
 
-/// Reason why a packet is ignored (RFC 5880, 6.8.6).
+/// Reason why a packet is ignored (RFC 5880, 6.8.6), in Open vSwitch's words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PacketError {
-    /// Fewer bytes than a control packet, or than its length field.
-    #[error("the packet is cut off")]
-    Short,
     /// Not version 1.
-    #[error("BFD version {0} is not supported")]
-    Version(u8),
+    #[error("Incorrect version")]
+    Version,
+    /// The packet is authenticated, and no session is.
+    #[error("Authenticated control message with authentication disabled")]
+    Authenticated,
     /// The length field is too small.
-    #[error("the length {0} is impossible")]
-    Length(u8),
+    #[error("Unexpected length")]
+    Length,
     /// The multiplier is 0.
-    #[error("the detection multiplier is 0")]
+    #[error("Zero multiplier")]
     Multiplier,
     /// The flag for multipoint is set.
-    #[error("multipoint packets are not supported")]
+    #[error("Unsupported multipoint flag")]
     Multipoint,
-    /// The packet is authenticated, and no session is.
-    #[error("authenticated packets are not supported")]
-    Authenticated,
     /// The sender's discriminator is 0.
-    #[error("the sender's discriminator is 0")]
+    #[error("NULL my_disc")]
     Discriminator,
     /// The receiver's discriminator is 0 in a state in which the sender must know it.
-    #[error("no discriminator of the receiver in state {0:?}")]
-    NoReceiver(State),
-    /// Both a poll and its answer.
-    #[error("both poll and final are set")]
-    PollAndFinal,
+    #[error("Null your_disc")]
+    NoReceiver,
+    /// The packet is for another session.
+    #[error("Incorrect your_disc")]
+    Receiver,
 }
 
 fn word(bytes: &[u8; PACKET_LEN], at: usize) -> u32 {
@@ -178,65 +186,54 @@ fn word(bytes: &[u8; PACKET_LEN], at: usize) -> u32 {
 }
 
 impl ControlPacket {
-    /// Decodes a UDP payload, with the checks of RFC 5880, 6.8.6 that need no session. Bytes after
-    /// the packet are ignored.
-    ///
-    /// # Errors
-    /// The packet must be ignored, with the reason.
-    pub fn decode(payload: &[u8]) -> Result<ControlPacket, PacketError> {
-        let (bytes, _) = payload.split_first_chunk::<PACKET_LEN>().ok_or(PacketError::Short)?;
+    /// Decodes a UDP payload. Bytes after the packet are ignored. `None` when bytes are missing. Any
+    /// other bytes are a packet, which [`ControlPacket::check`] may refuse.
+    pub fn parse(payload: &[u8]) -> Option<ControlPacket> {
+        let (bytes, _) = payload.split_first_chunk::<PACKET_LEN>()?;
         let [first, second, multiplier, len, ..] = *bytes;
-        let version = first >> 5;
-        if version != VERSION {
-            return Err(PacketError::Version(version));
-        }
-        let flags = Flags(second & 0x3f);
-        if flags.contains(Flags::AUTHENTICATED) {
-            return Err(PacketError::Authenticated);
-        }
-        if usize::from(len) < PACKET_LEN {
-            return Err(PacketError::Length(len));
-        }
-        if usize::from(len) > payload.len() {
-            return Err(PacketError::Short);
-        }
-        if multiplier == 0 {
-            return Err(PacketError::Multiplier);
-        }
-        if flags.contains(Flags::MULTIPOINT) {
-            return Err(PacketError::Multipoint);
-        }
-        if flags.contains(Flags::POLL | Flags::FINAL) {
-            return Err(PacketError::PollAndFinal);
-        }
-        let packet = ControlPacket {
+        Some(ControlPacket {
+            version: first >> 5,
             diagnostic: Diagnostic(first & 0x1f),
             state: State::of(second >> 6),
-            flags,
+            flags: Flags(second & 0x3f),
             multiplier,
+            len,
             own_discriminator: word(bytes, 4),
             your_discriminator: word(bytes, 8),
             desired_tx_us: word(bytes, 12),
             required_rx_us: word(bytes, 16),
-        };
-        if packet.own_discriminator == 0 {
-            return Err(PacketError::Discriminator);
-        }
-        let may_be_unknown = matches!(packet.state, State::Down | State::AdminDown);
-        if packet.your_discriminator == 0 && !may_be_unknown {
-            return Err(PacketError::NoReceiver(packet.state));
-        }
-        Ok(packet)
+            required_echo_us: word(bytes, 20),
+        })
     }
 
-    /// Returns the packet as a UDP payload. The echo function is not offered.
+    /// Checks what needs no session (RFC 5880, 6.8.6). As in Open vSwitch the length may be above
+    /// that of the payload.
+    ///
+    /// # Errors
+    /// The packet must be ignored, with the reason.
+    pub fn check(&self) -> Result<(), PacketError> {
+        let may_be_unknown = self.state <= State::Down;
+        let faults = [
+            (self.version != VERSION, PacketError::Version),
+            (self.flags.contains(Flags::AUTHENTICATED), PacketError::Authenticated),
+            (usize::from(self.len) < PACKET_LEN, PacketError::Length),
+            (self.multiplier == 0, PacketError::Multiplier),
+            (self.flags.contains(Flags::MULTIPOINT), PacketError::Multipoint),
+            (self.own_discriminator == 0, PacketError::Discriminator),
+            (self.your_discriminator == 0 && !may_be_unknown, PacketError::NoReceiver),
+        ];
+        let fault = faults.into_iter().find(|(is_fault, _)| *is_fault);
+        fault.map_or(Ok(()), |(_, error)| Err(error))
+    }
+
+    /// Returns the packet as a UDP payload.
     pub fn encode(&self) -> [u8; PACKET_LEN] {
         let mut out = [0; PACKET_LEN];
         let head = [
-            VERSION << 5 | self.diagnostic.0 & 0x1f,
+            self.version << 5 | self.diagnostic.0 & 0x1f,
             (self.state as u8) << 6 | self.flags.0 & 0x3f,
             self.multiplier,
-            PACKET_LEN as u8,
+            self.len,
         ];
         let words = [
             u32::from_be_bytes(head),
@@ -244,7 +241,7 @@ impl ControlPacket {
             self.your_discriminator,
             self.desired_tx_us,
             self.required_rx_us,
-            0,
+            self.required_echo_us,
         ];
         for (to, word) in out.chunks_exact_mut(4).zip(words) {
             to.copy_from_slice(&word.to_be_bytes());
@@ -260,14 +257,17 @@ mod tests {
 
     fn packet() -> ControlPacket {
         ControlPacket {
+            version: 1,
             diagnostic: Diagnostic::EXPIRED,
             state: State::Up,
             flags: Flags(Flags::POLL),
             multiplier: 3,
+            len: 24,
             own_discriminator: 0x0a51_27bd,
             your_discriminator: 7,
             desired_tx_us: 100_000,
             required_rx_us: 1_000_000,
+            required_echo_us: 0,
         }
     }
 
@@ -285,8 +285,11 @@ mod tests {
             desired_tx_us: 1_000_000,
             ..packet()
         };
-        assert_eq!(ControlPacket::decode(&bytes), Ok(want));
-        assert_eq!(want.encode(), bytes);
+        assert_eq!(ControlPacket::parse(&bytes), Some(want));
+        assert_eq!((want.encode(), want.check()), (bytes, Ok(())));
+        for len in 0..PACKET_LEN {
+            assert_eq!(ControlPacket::parse(&bytes[..len]), None);
+        }
     }
 
     #[test]
@@ -294,19 +297,17 @@ mod tests {
         let with = |at: usize, value: u8| {
             let mut bytes = packet().encode();
             bytes[at] = value;
-            ControlPacket::decode(&bytes)
+            ControlPacket::parse(&bytes).map(|packet| packet.check())
         };
-        assert_eq!(ControlPacket::decode(&packet().encode()[..23]), Err(PacketError::Short));
-        assert_eq!(with(0, 0x40), Err(PacketError::Version(2)));
-        assert_eq!(with(1, 0xc4), Err(PacketError::Authenticated));
-        assert_eq!(with(1, 0xc1), Err(PacketError::Multipoint));
-        assert_eq!(with(1, 0xf0), Err(PacketError::PollAndFinal));
-        assert_eq!(with(2, 0), Err(PacketError::Multiplier));
-        assert_eq!(with(3, 23), Err(PacketError::Length(23)));
-        assert_eq!(with(3, 25), Err(PacketError::Short));
-        assert_eq!(with(11, 0), Err(PacketError::NoReceiver(State::Up)));
+        assert_eq!(with(0, 0x40), Some(Err(PacketError::Version)));
+        assert_eq!(with(1, 0xc4), Some(Err(PacketError::Authenticated)));
+        assert_eq!(with(1, 0xc1), Some(Err(PacketError::Multipoint)));
+        assert_eq!(with(2, 0), Some(Err(PacketError::Multiplier)));
+        assert_eq!(with(3, 23), Some(Err(PacketError::Length)));
+        assert_eq!(with(3, 25), Some(Ok(())));
+        assert_eq!(with(11, 0), Some(Err(PacketError::NoReceiver)));
         let own = ControlPacket { own_discriminator: 0, ..packet() };
-        assert_eq!(ControlPacket::decode(&own.encode()), Err(PacketError::Discriminator));
+        assert_eq!(own.check(), Err(PacketError::Discriminator));
     }
 
     #[test]
@@ -318,8 +319,8 @@ mod tests {
     proptest! {
         #[test]
         fn any_bytes_decode_or_fail(bytes: Vec<u8>) {
-            if let Ok(packet) = ControlPacket::decode(&bytes) {
-                prop_assert_eq!(ControlPacket::decode(&packet.encode()), Ok(packet));
+            if let Some(packet) = ControlPacket::parse(&bytes) {
+                prop_assert_eq!(&packet.encode()[..], &bytes[..PACKET_LEN]);
             }
         }
     }
