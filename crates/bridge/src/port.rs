@@ -2,6 +2,7 @@
 //! Ports and bundles of one bridge: the control thread's copy.
 
 use crate::aggregate::{AggregateSettings, PortSettings};
+use crate::bfd::Monitor;
 use crate::bond;
 use crate::group::Count;
 use crate::protocol::Protocol;
@@ -40,6 +41,8 @@ pub struct Port {
     pub created: Millis,
     /// The protocols on the port allow traffic. Without any it is true.
     pub is_allowed: bool,
+    /// BFD; `None` where it is off.
+    pub bfd: Option<Arc<Monitor>>,
     /// The DSCP that packets of some queues get (`Queue:dscp`), as six bits.
     pub queue_dscp: Arc<BTreeMap<u32, u8>>,
     /// Packets and bytes through a patch or tunnel port: rx, tx.

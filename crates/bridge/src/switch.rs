@@ -34,6 +34,7 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 use underlay::Underlay;
 
+mod bfd;
 mod bonds;
 mod tunnels;
 
@@ -92,6 +93,8 @@ pub struct Switch {
     learned: u64,
     /// Earlier descriptions of ports that control protocols have changed.
     port_changes: Vec<(BridgeIndex, PortDesc)>,
+    /// Control protocols have changed results that the database has.
+    is_status_changed: bool,
     /// Time of the next run of the control protocols, where they have no thread.
     protocols_due: Option<Millis>,
     /// A port went up or down since the last publication.
@@ -151,6 +154,7 @@ impl Switch {
             protocols,
             wait_budget: WaitBudget::new(Instant::now()),
             learned: 0,
+            is_status_changed: false,
             protocols_due: None,
             port_changes: Vec::new(),
             is_port_toggled: false,
@@ -309,6 +313,7 @@ impl Switch {
             status: Status::default(),
             created: now,
             is_allowed: true,
+            bfd: None,
             queue_dscp: Arc::default(),
             virtual_stats: Arc::default(),
         };

@@ -12,7 +12,8 @@
 //!
 //! | module | commands |
 //! |---|---|
-//! | `absent` | objects that cannot exist here yet: `bfd/`, `cfm/`, `stp/`, … |
+//! | `absent` | objects that cannot exist here yet: `cfm/`, `stp/`, … |
+//! | `bfd` | `bfd/` |
 //! | `bond` | `bond/` |
 //! | `bridges` | `bridge/`, `ofproto/list`, `dpif/` |
 //! | `coverage` | `coverage/`, `memory/` |
@@ -29,6 +30,7 @@
 //! | `upcalls` | `upcall/`, `revalidator/` |
 
 mod absent;
+mod bfd;
 mod bond;
 mod bridges;
 mod coverage;
@@ -70,6 +72,7 @@ pub fn register(registry: &Registry, daemon: &Shared) {
         Ok(String::new())
     });
     absent::register(&commands);
+    bfd::register(&commands);
     bond::register(&commands);
     lacp::register(&commands);
     bridges::register(&commands);

@@ -21,10 +21,11 @@
 //! A port whose own device vanished is closed, and its number kept for its return.
 //!
 //! # Known limitations
-//! IPFIX, STP, RSTP, BFD, CFM and LLDP are later work: one WARN for each row and column says that the
+//! IPFIX, STP, RSTP, CFM and LLDP are later work: one WARN for each row and column says that the
 //! setting is ignored.
 
 mod address;
+mod bfd;
 mod bonds;
 mod bridges;
 mod cards;
@@ -277,6 +278,7 @@ impl Configuration {
                     "status",
                     "statistics",
                     "lacp_current",
+                    "bfd_status",
                 ],
             )
             .table(

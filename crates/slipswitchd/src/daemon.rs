@@ -234,7 +234,7 @@ impl Daemon {
     /// Reports to OpenFlow peers, and in the database, the ports that control protocols have changed.
     fn report_port_changes(&mut self) {
         let changed = self.switch.take_port_changes();
-        if changed.is_empty() {
+        if !self.switch.take_status_changed() && changed.is_empty() {
             return;
         }
         for (bridge, before) in changed {

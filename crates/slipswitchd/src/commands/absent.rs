@@ -10,7 +10,6 @@ pub(super) fn register(commands: &Commands<'_>) {
     }
     // Without a name, all objects are shown: none. With a name, there is no such object.
     for (name, usage, error) in [
-        ("bfd/show", "[interface]", "no such bfd object"),
         ("cfm/show", "[interface]", "no such CFM object"),
         ("stp/show", "[bridge]", "no such stp object"),
         ("rstp/show", "[bridge]", "No such RSTP object"),
@@ -26,17 +25,17 @@ pub(super) fn register(commands: &Commands<'_>) {
             Some(_) => Err(error.to_owned()),
         });
     }
-    for (name, error) in
-        [("bfd/set-forwarding", "no such BFD object"), ("cfm/set-fault", "no such CFM object")]
-    {
-        commands.show(name, "[interface] normal|false|true", 1, 2, move |_, call| {
-            match call.args.last().map(String::as_str) {
-                Some("normal" | "true" | "false") if call.args.len() == 1 => Ok("OK".to_owned()),
-                Some("normal" | "true" | "false") => Err(error.to_owned()),
-                _ => Err("unknown fault string".to_owned()),
-            }
-        });
-    }
+    commands.show(
+        "cfm/set-fault",
+        "[interface] normal|false|true",
+        1,
+        2,
+        move |_, call| match call.args.last().map(String::as_str) {
+            Some("normal" | "true" | "false") if call.args.len() == 1 => Ok("OK".to_owned()),
+            Some("normal" | "true" | "false") => Err("no such CFM object".to_owned()),
+            _ => Err("unknown fault string".to_owned()),
+        },
+    );
     for (name, usage, min, max) in [
         ("odp-execute/action-impl-set", "name", 1, 1),
         ("dpif-netdev/dpif-impl-set", "dpif_implementation_name", 1, 1),

@@ -6,7 +6,7 @@ use super::context::Context;
 use super::desired::{Desired, DesiredBridge};
 use super::export::ExportState;
 use super::state::{BridgeState, Remarks, SwitchState};
-use super::{controllers, export, fail, in_band, interfaces, mirrors, qos};
+use super::{bfd, controllers, export, fail, in_band, interfaces, mirrors, qos};
 use crate::args::DummyLevel;
 use crate::openflow::SharedControl;
 use bridge::mirror::MirrorOutput;
@@ -81,6 +81,7 @@ pub(super) fn sync(
     for (name, row) in &bridges {
         let Some(bridge) = made.get_mut(*name) else { continue };
         interfaces::configure(context, bridge, row, remarks);
+        bfd::sync(context, bridge, row);
         qos::sync(context, bridge, row, remarks);
         interfaces::bundles(context.switch, bridge.index, row);
         mirrors::sync(context.switch, bridge, &row.mirrors, remarks);

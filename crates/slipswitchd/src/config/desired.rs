@@ -5,6 +5,7 @@
 //! with a remark for the log.
 
 use super::address::{parse_datapath_id, parse_station};
+use super::bfd;
 use super::bonds;
 use super::export::{self, DesiredExports};
 use super::in_band::{self, DesiredInBand};
@@ -269,6 +270,8 @@ pub(super) struct DesiredInterface {
     pub mtu: Option<u32>,
     /// `ingress_policing_*`.
     pub policing: Policing,
+    /// Settings of BFD; `None` where it is off.
+    pub bfd: Option<bridge::bfd::Settings>,
 }
 
 impl DesiredInterface {
@@ -285,6 +288,7 @@ impl DesiredInterface {
             mac: None,
             mtu: None,
             policing: Policing::default(),
+            bfd: None,
         }
     }
 
@@ -704,7 +708,6 @@ fn interface(uuid: Uuid, row: &Row, remarks: &mut Vec<String>) -> DesiredInterfa
     let number = |n: i64| u32::try_from(n).ok().filter(|n| *n > 0);
     let name = row.str("name");
     for (is_asked_for, column) in [
-        (row.map("bfd").bool("enable", false), "bfd"),
         (row.opt_int("cfm_mpid").is_some(), "cfm_mpid"),
         (row.map("lldp").bool("enable", false), "lldp"),
     ] {
@@ -728,6 +731,7 @@ fn interface(uuid: Uuid, row: &Row, remarks: &mut Vec<String>) -> DesiredInterfa
             rate_kpkts: limit(row, "ingress_policing_kpkts_rate"),
             burst_kpkts: limit(row, "ingress_policing_kpkts_burst"),
         },
+        bfd: bfd::read(name, row.map("bfd"), remarks),
     }
 }
 
@@ -798,17 +802,13 @@ mod tests {
 
     #[test]
     fn what_an_interface_cannot_have_is_said() {
-        let (_, remarks) = of_interface(vec![
-            ("bfd", Datum::map([("enable", "false")])),
-            ("lldp", Datum::map([("other", "true")])),
-        ]);
+        let (_, remarks) = of_interface(vec![("lldp", Datum::map([("other", "true")]))]);
         assert!(remarks.is_empty(), "{remarks:?}");
         let (_, remarks) = of_interface(vec![
-            ("bfd", Datum::map([("enable", "true")])),
             ("cfm_mpid", Datum::from(7)),
             ("lldp", Datum::map([("enable", "true")])),
         ]);
-        let columns = ["bfd", "cfm_mpid", "lldp"];
+        let columns = ["cfm_mpid", "lldp"];
         assert_eq!(remarks, columns.map(|column| ignored("interface ", column)));
     }
 }

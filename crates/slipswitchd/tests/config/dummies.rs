@@ -449,7 +449,7 @@ fn settings_that_are_ignored_are_said() {
          -- set port p1 lacp=active \
          -- set bridge br0 stp_enable=true \
          -- set interface p1 cfm_mpid=1 \
-         -- set interface p1 bfd:enable=true lldp:enable=true \
+         -- set interface p1 lldp:enable=true \
          -- add-bond br0 bond0 b1 b2 -- set port bond0 bond_fake_iface=true",
     ));
     rig.vsctl_ok(&["set", "controller", "br0", "local_ip=192.0.2.1"]);
@@ -457,7 +457,6 @@ fn settings_that_are_ignored_are_said() {
     for what in [
         "bridge br0: column stp_enable",
         "port bond0: column bond_fake_iface",
-        "interface p1: column bfd",
         "interface p1: column cfm_mpid",
         "interface p1: column lldp",
         "bridge br0: controller unix:nobody.sock: column local_ip",
