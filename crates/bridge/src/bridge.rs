@@ -2,6 +2,7 @@
 //! One bridge: the control thread's mutable state.
 
 use crate::aggregate::{self, Aggregate, AggregatePort};
+use crate::bfd::Monitor;
 use crate::bond::{Bond, LacpStatus, Link};
 use crate::export::Exports;
 use crate::mac_table::MacTable;
@@ -59,6 +60,8 @@ pub struct Bridge {
     bonds: BTreeMap<String, Bond>,
     /// LACP of each bundle that has it, by name.
     aggregates: BTreeMap<String, Arc<Aggregate>>,
+    /// BFD of the ports, as the protocol thread runs it.
+    monitors: Vec<Arc<Monitor>>,
     /// Export of traffic to collectors.
     pub exports: Exports,
     /// Start of the search for the next free port number, so that numbers are reused late.
@@ -95,6 +98,7 @@ impl Bridge {
             mirrors: Vec::new(),
             bonds: BTreeMap::new(),
             aggregates: BTreeMap::new(),
+            monitors: Vec::new(),
             exports: Exports::default(),
             next_port: 1,
         }
@@ -216,9 +220,37 @@ impl Bridge {
         bundle.interfaces.iter().enumerate().filter_map(port).collect()
     }
 
-    /// Sets for each port whether the protocols on it allow traffic. Returns the earlier
+    /// Returns true when some port has BFD, or had it at the last [`Bridge::update_bfd`].
+    pub(crate) fn has_bfd(&self) -> bool {
+        !self.monitors.is_empty() || self.ports.values().any(|port| port.bfd.is_some())
+    }
+
+    /// Brings the monitors to the present ports. Returns all of them, when they are other ones than at
+    /// the last call.
+    pub(crate) fn update_bfd(&mut self) -> Option<Vec<Arc<Monitor>>> {
+        let mut all = Vec::new();
+        for port in self.ports.values() {
+            if let Some(bfd) = &port.bfd {
+                bfd.set_mac(port.status.mac);
+                all.push(Arc::clone(bfd));
+            }
+        }
+        let same = |(a, b): (&Arc<Monitor>, &Arc<Monitor>)| Arc::ptr_eq(a, b);
+        if self.monitors.len() == all.len() && self.monitors.iter().zip(&all).all(same) {
+            return None;
+        }
+        self.monitors.clone_from(&all);
+        Some(all)
+    }
+
+    /// Returns true when the results of BFD on some port have changed since the previous call.
+    pub(crate) fn take_bfd_changed(&self) -> bool {
+        self.monitors.iter().fold(false, |is_changed, bfd| is_changed | bfd.take_changed())
+    }
+
+    /// Sets for each port whether the protocols on it allow traffic at `now`. Returns the earlier
     /// descriptions of the ports that changed.
-    pub(crate) fn update_allowed(&mut self) -> Vec<PortDesc> {
+    pub(crate) fn update_allowed(&mut self, now: Millis) -> Vec<PortDesc> {
         let mut changed = Vec::new();
         let mut of: HashMap<&str, &Aggregate> = HashMap::new();
         for bundle in &self.bundles {
@@ -234,7 +266,7 @@ impl Bridge {
                 lldp.set_mac(port.status.mac);
             }
             let is_allowed =
-                port.has_path() && of.get(&*port.name).is_none_or(|a| a.may_enable(port.number));
+                port.has_path(now) && of.get(&*port.name).is_none_or(|a| a.may_enable(port.number));
             if port.is_allowed != is_allowed {
                 changed.push(port.desc());
                 port.is_allowed = is_allowed;
@@ -323,8 +355,9 @@ impl Bridge {
             let lacp = aggregate.map(|a| Arc::clone(a) as Arc<dyn Protocol>);
             // In the order of Open vSwitch.
             let cfm = port.cfm.clone().map(|cfm| cfm as Arc<dyn Protocol>);
+            let bfd = port.bfd.clone().map(|bfd| bfd as Arc<dyn Protocol>);
             let lldp = port.lldp.clone().map(|lldp| lldp as Arc<dyn Protocol>);
-            port.view(peer, bundle, [cfm, lacp, lldp].into_iter().flatten().collect())
+            port.view(peer, bundle, [cfm, bfd, lacp, lldp].into_iter().flatten().collect())
         };
         let ports: HashMap<PortNo, PortView> =
             self.ports.values().map(|p| (p.number, view(p))).collect();

@@ -22,6 +22,7 @@
 
 pub mod aggregate;
 mod barrier_budget;
+pub mod bfd;
 pub mod bond;
 pub mod bridge;
 pub mod cfm;

@@ -2,6 +2,7 @@
 //! Ports and bundles of one bridge: the control thread's copy.
 
 use crate::aggregate::{AggregateSettings, PortSettings};
+use crate::bfd::Monitor;
 use crate::bond;
 use crate::cfm::CfmPort;
 use crate::group::Count;
@@ -46,6 +47,8 @@ pub struct Port {
     pub cfm: Option<Arc<CfmPort>>,
     /// LLDP, where it is configured.
     pub lldp: Option<Arc<LldpPort>>,
+    /// BFD; `None` where it is off.
+    pub bfd: Option<Arc<Monitor>>,
     /// The DSCP that packets of some queues get (`Queue:dscp`), as six bits.
     pub queue_dscp: Arc<BTreeMap<u32, u8>>,
     /// Packets and bytes through a patch or tunnel port: rx, tx.
@@ -97,8 +100,11 @@ impl Port {
 
     /// Returns true when one of the protocols that watch the path to the other end finds it good, or
     /// when there is no such protocol on the port.
-    pub(crate) fn has_path(&self) -> bool {
-        let watches = [self.cfm.as_ref().map(|cfm| cfm.status().is_live())];
+    pub(crate) fn has_path(&self, now: Millis) -> bool {
+        let watches = [
+            self.cfm.as_ref().map(|cfm| cfm.status().is_live()),
+            self.bfd.as_ref().map(|bfd| bfd.is_forwarding(now)),
+        ];
         watches.into_iter().flatten().reduce(|a, b| a | b).unwrap_or(true)
     }
 

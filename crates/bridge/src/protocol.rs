@@ -18,8 +18,9 @@ use crate::snapshot::{BridgeIndex, Snapshot};
 use crate::translate::Request;
 use clock::Millis;
 use datapath::FlowStats;
-use flow::{Key, Mask};
+use flow::{Field, FieldValue, Key, Mask, Tunnel};
 use hashbrown::HashMap;
+use openflow::action::SetSpelling;
 use openflow::{Action, PortNo};
 use packet::{Packet, ethertype};
 use std::fmt::Debug;
@@ -55,6 +56,12 @@ pub trait Protocol: Debug + Send + Sync {
     /// for. Makes exact in `mask` each bit on which the answer depends; the Ethernet type is exact
     /// already.
     fn claims(&self, key: &Key, mask: &mut Mask) -> bool;
+
+    /// Returns true when the frames of [`Protocol::run`] that leave through a tunnel carry its flag for
+    /// control packets (OAM).
+    fn is_oam(&self) -> bool {
+        false
+    }
 
     /// Takes a packet that `port` has received. Returns true when [`Protocol::run`] is due.
     fn receive(&self, port: PortNo, packet: &Packet, now: Millis) -> bool;
@@ -203,7 +210,7 @@ impl SlowPath {
                 let round = machine.run(now);
                 next = [next, round.next].into_iter().flatten().min();
                 for (port, frame) in round.frames {
-                    self.send_by(&snapshot, bridge, port, frame, now);
+                    self.send_by(&snapshot, bridge, port, frame, machine.is_oam(), now);
                 }
                 if round.is_changed {
                     self.protocol_changed();
@@ -225,14 +232,26 @@ impl SlowPath {
         bridge: BridgeIndex,
         port: PortNo,
         frame: Packet,
+        is_oam: bool,
         now: Millis,
     ) {
         let Some(view) = snapshot.bridge(bridge) else { return };
+        let oam = FieldValue::from(Tunnel::OAM);
+        let actions = [
+            Action::SetField {
+                field: Field::TunFlags,
+                value: oam,
+                mask: oam,
+                spelled: SetSpelling::SetField,
+            },
+            Action::Output { port, max_len: 0 },
+        ];
         let mut key = flow::extract::key_of(frame.data(), PortNo::NONE.0);
         key.in_port = PortNo::NONE.0.into();
+        let [_, output @ ..] = &actions;
         let translation = self.translate_counted(Request {
             packet: Some(&frame),
-            actions: Some(&[Action::Output { port, max_len: 0 }]),
+            actions: Some(if is_oam { &actions } else { output }),
             ..Request::new(snapshot, bridge, key, &self.recirc, now)
         });
         let bytes = frame.len() as u64;

@@ -34,6 +34,7 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 use underlay::Underlay;
 
+mod bfd;
 mod bonds;
 mod monitors;
 mod tunnels;
@@ -93,14 +94,14 @@ pub struct Switch {
     learned: u64,
     /// Earlier descriptions of ports that control protocols have changed.
     port_changes: Vec<(BridgeIndex, PortDesc)>,
+    /// Control protocols have changed results that the database has.
+    is_status_changed: bool,
     /// Time of the next run of the control protocols, where they have no thread.
     protocols_due: Option<Millis>,
     /// A port went up or down since the last publication.
     is_port_toggled: bool,
     /// A bond has changed since the last publication.
     is_bond_changed: bool,
-    /// A monitored port has a new state.
-    is_monitor_changed: bool,
     clock: Clock,
 }
 
@@ -154,11 +155,11 @@ impl Switch {
             protocols,
             wait_budget: WaitBudget::new(Instant::now()),
             learned: 0,
+            is_status_changed: false,
             protocols_due: None,
             port_changes: Vec::new(),
             is_port_toggled: false,
             is_bond_changed: false,
-            is_monitor_changed: false,
             clock,
         })
     }
@@ -315,6 +316,7 @@ impl Switch {
             is_allowed: true,
             cfm: None,
             lldp: None,
+            bfd: None,
             queue_dscp: Arc::default(),
             virtual_stats: Arc::default(),
         };

@@ -289,10 +289,8 @@ impl Session {
             self.packet_line(Level::Debug, &packet, "Received BFD control message", at.now);
         }
         let is_for_another = ![0, self.discriminator].contains(&packet.your_discriminator);
-        let checked = packet.check().and_then(|()| match is_for_another {
-            true => Err(PacketError::Receiver),
-            false => Ok(()),
-        });
+        let receiver = if is_for_another { Err(PacketError::Receiver) } else { Ok(()) };
+        let checked = packet.check().and(receiver);
         if usize::from(packet.len) > PACKET_LEN && checked.is_ok() {
             // It is taken all the same: a later version may have more fields.
             self.packet_line(Level::Warn, &packet, "Unexpected length", at.now);

@@ -3,9 +3,8 @@
 //!
 //! Nothing here opens a socket, reads a clock or starts a thread. The caller passes received bytes
 //! and the time, and sends the frames that a machine returns. `bridge::protocol` joins the machines
-//! with ports and runs them. So far it runs LACP ([`lacp`]), continuity
-//! checks ([`cfm`]) and LLDP ([`lldp`]), and bridges read group messages ([`membership`]); [`bfd`] and
-//! [`stp`] have no ports yet.
+//! with ports and runs them. So far it runs LACP ([`lacp`]), continuity checks ([`cfm`]), BFD ([`bfd`]) and
+//! LLDP ([`lldp`]), and bridges read group messages ([`membership`]); [`stp`] has no ports yet.
 //!
 //! # Invariants
 //! - Decoders are total: any bytes give a value or an error.

@@ -12,8 +12,9 @@
 //!
 //! | module | commands |
 //! |---|---|
-//! | `absent` | objects that cannot exist here yet: `bfd/`, `stp/`, … |
+//! | `absent` | objects that cannot exist here yet: `stp/`, … |
 //! | `autoattach` | `autoattach/` |
+//! | `bfd` | `bfd/` |
 //! | `bond` | `bond/` |
 //! | `bridges` | `bridge/`, `ofproto/list`, `dpif/` |
 //! | `cfm` | `cfm/` |
@@ -32,6 +33,7 @@
 
 mod absent;
 mod autoattach;
+mod bfd;
 mod bond;
 mod bridges;
 mod cfm;
@@ -76,6 +78,7 @@ pub fn register(registry: &Registry, daemon: &Shared) {
     });
     absent::register(&commands);
     autoattach::register(&commands);
+    bfd::register(&commands);
     bond::register(&commands);
     lacp::register(&commands);
     bridges::register(&commands);

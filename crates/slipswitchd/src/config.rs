@@ -21,10 +21,11 @@
 //! A port whose own device vanished is closed, and its number kept for its return.
 //!
 //! # Known limitations
-//! STP, RSTP and BFD are later work: one WARN for each row and column says that the
+//! STP and RSTP are later work: one WARN for each row and column says that the
 //! setting is ignored.
 
 mod address;
+mod bfd;
 mod bonds;
 mod bridges;
 mod cards;
@@ -285,6 +286,7 @@ impl Configuration {
                     "cfm_health",
                     "cfm_remote_mpids",
                     "cfm_remote_opstate",
+                    "bfd_status",
                 ],
             )
             .table(

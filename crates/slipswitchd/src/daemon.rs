@@ -235,7 +235,7 @@ impl Daemon {
     /// The state that a protocol finds for the path of a port is for the database only.
     fn report_port_changes(&mut self) {
         let changed = self.switch.take_port_changes();
-        if !self.switch.take_monitor_changes() && changed.is_empty() {
+        if !self.switch.take_status_changed() && changed.is_empty() {
             return;
         }
         for (bridge, before) in changed {

@@ -5,6 +5,7 @@
 //! proves what they expect.
 
 mod actions;
+mod bfd;
 mod controller;
 mod fields;
 mod flows;

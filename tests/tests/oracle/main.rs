@@ -15,6 +15,7 @@ macro_rules! scenarios {
 }
 
 mod actions;
+mod bfd;
 mod bonds;
 mod cfm;
 mod commands;

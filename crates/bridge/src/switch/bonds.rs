@@ -3,6 +3,7 @@
 
 use super::{Dirty, Switch, mark};
 use crate::aggregate;
+use crate::bfd;
 use crate::bond::Bond;
 use crate::protocol::Protocol;
 use crate::snapshot::BridgeIndex;
@@ -24,7 +25,7 @@ impl Switch {
         let now = self.clock.now();
         let is_changed = self.slow.protocols.take_changed();
         let indexes: Vec<BridgeIndex> =
-            self.bridges().filter(|b| b.has_bonds() || b.has_monitors()).map(|b| b.index).collect();
+            self.bridges().filter(|b| b.has_protocols()).map(|b| b.index).collect();
         for index in indexes {
             let is_dirty = self.dirty.get(&index) == Some(&Dirty::All);
             let Some(bridge) = self.bridges.get_mut(index.0).and_then(Option::as_mut) else {
@@ -34,9 +35,11 @@ impl Switch {
             if !(is_changed || is_dirty || is_due) {
                 continue;
             }
-            self.is_monitor_changed |= is_changed && bridge.has_monitors();
             let (machines, must_run) = bridge.update_aggregates(now);
-            let before = bridge.update_allowed();
+            let monitors = bridge.update_bfd();
+            let before = bridge.update_allowed(now);
+            let is_status_changed =
+                bridge.take_bfd_changed() | (is_changed && bridge.has_monitors());
             let is_moved = bridge.update_bonds(now);
             if let Some(machines) = machines {
                 let machines = machines.into_iter().map(|m| m as Arc<dyn Protocol>).collect();
@@ -45,6 +48,12 @@ impl Switch {
             } else if must_run {
                 self.slow.protocols.wake();
             }
+            if let Some(monitors) = monitors {
+                let monitors = monitors.into_iter().map(|m| m as Arc<dyn Protocol>).collect();
+                self.slow.protocols.register(index, bfd::REASON, monitors);
+                mark(&mut self.dirty, index, Dirty::All);
+            }
+            self.is_status_changed |= is_status_changed;
             if is_moved || !before.is_empty() {
                 self.is_bond_changed |= is_moved;
                 self.is_port_toggled |= !before.is_empty();
@@ -58,6 +67,12 @@ impl Switch {
     /// call.
     pub fn take_port_changes(&mut self) -> Vec<(BridgeIndex, PortDesc)> {
         std::mem::take(&mut self.port_changes)
+    }
+
+    /// Returns true when a control protocol has changed results that the database has, since the last
+    /// call.
+    pub fn take_status_changed(&mut self) -> bool {
+        std::mem::take(&mut self.is_status_changed)
     }
 
     /// Balances the loads of bonds where that is due, by the bytes that are counted up to now.

@@ -128,11 +128,6 @@ impl Switch {
         self.slow.protocols.mark_changed(); // the next publication takes the change over
         is_found
     }
-
-    /// Returns true when a monitored port has a new state since the last call.
-    pub fn take_monitor_changes(&mut self) -> bool {
-        std::mem::take(&mut self.is_monitor_changed)
-    }
 }
 
 impl Bridge {
@@ -151,6 +146,11 @@ impl Bridge {
     pub(crate) fn has_monitors(&self) -> bool {
         let has_one = |port: &Port| port.cfm.is_some() || port.lldp.is_some();
         self.ports.values().any(|port| !port.is_allowed || has_one(port))
+    }
+
+    /// Returns true when a control protocol may change a port or a bond.
+    pub(crate) fn has_protocols(&self) -> bool {
+        self.has_bonds() || self.has_bfd() || self.has_monitors()
     }
 }
 

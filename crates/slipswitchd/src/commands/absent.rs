@@ -7,7 +7,6 @@ use super::{Answer, Commands};
 pub(super) fn register(commands: &Commands<'_>) {
     // Without a name, all objects are shown: none. With a name, there is no such object.
     for (name, usage, error) in [
-        ("bfd/show", "[interface]", "no such bfd object"),
         ("stp/show", "[bridge]", "no such stp object"),
         ("rstp/show", "[bridge]", "No such RSTP object"),
     ] {
@@ -22,14 +21,6 @@ pub(super) fn register(commands: &Commands<'_>) {
             Some(_) => Err(error.to_owned()),
         });
     }
-    let usage = "[interface] normal|false|true";
-    commands.show("bfd/set-forwarding", usage, 1, 2, |_, call| {
-        match call.args.last().map(String::as_str) {
-            Some("normal" | "true" | "false") if call.args.len() == 1 => Ok("OK".to_owned()),
-            Some("normal" | "true" | "false") => Err("no such BFD object".to_owned()),
-            _ => Err("unknown fault string".to_owned()),
-        }
-    });
     // There is one implementation of each; it can be chosen, and others are unknown.
     commands.show("odp-execute/action-impl-set", "name", 1, 1, |_, call| {
         match call.arg(0).unwrap_or_default() {

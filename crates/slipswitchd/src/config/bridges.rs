@@ -6,7 +6,7 @@ use super::context::Context;
 use super::desired::{Desired, DesiredBridge};
 use super::export::ExportState;
 use super::state::{BridgeState, Remarks, SwitchState};
-use super::{cfm, controllers, export, fail, in_band, interfaces, lldp, mirrors, qos};
+use super::{bfd, cfm, controllers, export, fail, in_band, interfaces, lldp, mirrors, qos};
 use crate::args::DummyLevel;
 use crate::openflow::SharedControl;
 use bridge::mirror::MirrorOutput;
@@ -81,6 +81,7 @@ pub(super) fn sync(
     for (name, row) in &bridges {
         let Some(bridge) = made.get_mut(*name) else { continue };
         interfaces::configure(context, bridge, row, remarks);
+        bfd::sync(context, bridge, row);
         qos::sync(context, bridge, row, remarks);
         cfm::sync(context, bridge, row, remarks);
         lldp::sync(context, bridge, row);

@@ -5,6 +5,7 @@
 //! with a remark for the log.
 
 use super::address::{parse_datapath_id, parse_station};
+use super::bfd;
 use super::bonds;
 use super::cfm;
 use super::export::{self, DesiredExports};
@@ -278,6 +279,8 @@ pub(super) struct DesiredInterface {
     pub cfm: Option<CfmSettings>,
     /// LLDP is enabled; `None` where nothing is configured.
     pub lldp: Option<bool>,
+    /// Settings of BFD; `None` where it is off.
+    pub bfd: Option<bridge::bfd::Settings>,
 }
 
 impl DesiredInterface {
@@ -296,6 +299,7 @@ impl DesiredInterface {
             policing: Policing::default(),
             cfm: None,
             lldp: None,
+            bfd: None,
         }
     }
 
@@ -501,10 +505,9 @@ fn bridge(
         ));
         versions = Versions::KNOWN;
     }
-    for (present, column) in [
-        (row.bool("stp_enable"), "stp_enable"),
-        (row.bool("rstp_enable"), "rstp_enable"),
-    ] {
+    for (present, column) in
+        [(row.bool("stp_enable"), "stp_enable"), (row.bool("rstp_enable"), "rstp_enable")]
+    {
         if present {
             remarks.push(ignored(&format!("bridge {name}"), column));
         }
@@ -713,9 +716,6 @@ fn ports(
 fn interface(uuid: Uuid, row: &Row, remarks: &mut Vec<String>) -> DesiredInterface {
     let number = |n: i64| u32::try_from(n).ok().filter(|n| *n > 0);
     let name = row.str("name");
-    if row.map("bfd").bool("enable", false) {
-        remarks.push(ignored(&format!("interface {name}"), "bfd"));
-    }
     DesiredInterface {
         uuid: Some(uuid),
         name: name.to_owned(),
@@ -734,6 +734,7 @@ fn interface(uuid: Uuid, row: &Row, remarks: &mut Vec<String>) -> DesiredInterfa
         },
         cfm: cfm::read(name, row, remarks),
         lldp: lldp::is_enabled(row),
+        bfd: bfd::read(name, row.map("bfd"), remarks),
     }
 }
 
@@ -800,13 +801,5 @@ mod tests {
                 format!("interface i: mac \"{bad}\" is not a unicast Ethernet address, ignored");
             assert_eq!(remarks, [told]);
         }
-    }
-
-    #[test]
-    fn what_an_interface_cannot_have_is_said() {
-        let (_, remarks) = of_interface(vec![("bfd", Datum::map([("enable", "false")]))]);
-        assert!(remarks.is_empty(), "{remarks:?}");
-        let (_, remarks) = of_interface(vec![("bfd", Datum::map([("enable", "true")]))]);
-        assert_eq!(remarks, [ignored("interface ", "bfd")]);
     }
 }

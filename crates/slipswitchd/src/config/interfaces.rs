@@ -6,6 +6,7 @@
 //! an interface can move from one bridge to another in one step.
 
 use super::address::{from_row, of_name};
+use super::bfd;
 use super::bonds;
 use super::context::Context;
 use super::desired::{DesiredBridge, DesiredInterface};
@@ -216,6 +217,7 @@ pub(super) fn add_missing(
                 state.placing = row.placing();
                 state.resets_before = port(context.switch, bridge.index, number)
                     .map_or(0, |port| port.status.link_resets);
+                bfd::opened(context, bridge.index, number, row);
                 added(context, bridge.index, number, &form);
                 state.form = Some(form);
             }

@@ -154,8 +154,9 @@ impl<'a> Writer<'a> {
         {
             self.set("Interface", row, column, Datum::empty());
         }
-        self.set("Interface", row, "status", no_pairs());
-        self.set("Interface", row, "statistics", no_pairs());
+        for column in ["status", "statistics", "bfd_status"] {
+            self.set("Interface", row, column, no_pairs());
+        }
     }
 
     fn interface(&mut self, context: &Context<'_>, bridge: &Bridge, state: &InterfaceState) {
@@ -191,6 +192,8 @@ impl<'a> Writer<'a> {
         for (column, value) in cfm::COLUMNS.into_iter().zip(cfm::columns(status.as_ref())) {
             self.set("Interface", row, column, value);
         }
+        let bfd = port.bfd.as_ref().map(|bfd| bfd_status(&bfd.status(context.clock.now())));
+        self.set("Interface", row, "bfd_status", bfd.map_or_else(no_pairs, Datum::map));
         let unwritten = self
             .replica
             .row("Interface", row)
@@ -294,6 +297,18 @@ fn duplex_name(duplex: Duplex) -> &'static str {
         Duplex::Half => "half",
         Duplex::Full => "full",
     }
+}
+
+/// Returns `Interface:bfd_status`.
+fn bfd_status(status: &bridge::bfd::Status) -> [(&'static str, String); 6] {
+    [
+        ("diagnostic", status.diagnostic.text().to_owned()),
+        ("flap_count", status.flaps.to_string()),
+        ("forwarding", status.is_forwarding.to_string()),
+        ("remote_diagnostic", status.remote_diagnostic.text().to_owned()),
+        ("remote_state", status.remote_state.name().to_owned()),
+        ("state", status.state.name().to_owned()),
+    ]
 }
 
 /// Returns `Interface:status`.
