@@ -536,7 +536,7 @@ pub fn packet_mask(key: &Key) -> Mask {
             m.arp_tha = all.arp_tha;
             return mask;
         }
-        // As in OVS, the fields of IP are said to be there, too; they are zero.
+        // As in OVS, the fields of IP are set in the mask, too; they are zero.
         ethertype::NSH => m.nsh = all.nsh,
         t if ethertype::is_mpls(t) => {
             for (m, k) in m.mpls.iter_mut().zip(key.mpls) {

@@ -8,9 +8,9 @@ use std::fmt::Write as _;
 /// Importance of a line for the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Level {
-    /// Each packet.
+    /// A line for each packet.
     Debug,
-    /// Changes.
+    /// A change of a session's state.
     Info,
     /// Something that a person must act on.
     Warn,
