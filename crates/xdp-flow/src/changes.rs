@@ -39,7 +39,7 @@ const STILL: Duration = Duration::from_millis(300);
 
 /// The difference of begun and ended changes at rest.
 ///
-/// A change that takes longer than [`LOSS`] is taken for one whose end was lost, and one that is under way
+/// A change that takes longer than ten seconds (`LOSS`) is taken for one whose end was lost, and one that is under way
 /// when the beginning of another was lost is not waited for. Its end makes XDP pass
 /// all packets, as each does, so a rule from before the change runs at most between the moment at which
 /// the change has its effect and its end, and not after its event was read.
