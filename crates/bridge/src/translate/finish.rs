@@ -28,7 +28,7 @@ enum Payload {
 fn payload_of(need: Prerequisite) -> Payload {
     use Prerequisite::*;
     match need {
-        None | Ethernet | Vlan | Arp | Mpls | Nsh | Ipv4 | Ipv6 | IpAny | Ct => Payload::None,
+        None | Ethernet | Vlan | Arp | Mpls | Ipv4 | Ipv6 | IpAny | Ct => Payload::None,
         Tcp | Udp | Sctp | Icmpv4 | Icmpv6 => Payload::Transport,
         Nd | NdSolicit | NdAdvert => Payload::Neighbour,
     }
@@ -98,9 +98,6 @@ pub(super) fn final_mask(mut mask: Mask, key: &Key) -> Mask {
     // Without a stack (the type is exact) there are no labels.
     if !is_mpls(key) {
         m.mpls = Default::default();
-    }
-    if key.ethertype() != ethertype::NSH {
-        m.nsh = flow::Nsh::default();
     }
     // Without a header all of its bits are zero: a part of a TCI means nothing without knowing
     // that the header is there. One that is there has a TPID: revalidation, which sees only the

@@ -89,14 +89,12 @@ pub(super) fn decode(
         if !field.prerequisite().holds_for_match(&out.matching) {
             return Err(OfError::OFPBMC_BAD_PREREQ);
         }
-        // A field of Ethernet packets implies that the packet type is Ethernet, unless the packet
-        // type names the header.
+        // A field of Ethernet packets implies that the packet type is Ethernet.
         let said = field == Field::PacketType && ethernet;
         if said || field.load(&out.matching.mask().0) != 0 {
             return Err(OfError::OFPBMC_DUP_FIELD);
         }
-        let is_bare = out.matching.key().packet_type.get() != 0;
-        if field.prerequisite().is_of_ethernet() && !is_bare {
+        if field.prerequisite().is_of_ethernet() {
             ethernet = true;
             says_ethernet |= mask & field.all_ones() != 0;
         }
