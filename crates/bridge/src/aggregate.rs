@@ -13,9 +13,6 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 pub use protocols::lacp::{Counts, Freshness, Info, Settings, state};
 
-/// The name of LACP in texts of datapath flows.
-pub(crate) const REASON: &str = "lacp";
-
 /// Settings of LACP on a bundle, as the database has them.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct AggregateSettings {
@@ -161,7 +158,7 @@ impl State {
 
 impl Protocol for Aggregate {
     fn reason(&self) -> &'static str {
-        REASON
+        "lacp"
     }
 
     fn claims(&self, key: &Key, _mask: &mut Mask) -> bool {

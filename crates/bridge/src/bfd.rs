@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! BFD on a port: joins the session of the crate `protocols` with the port's packets.
 
-use crate::group::Count;
 use crate::protocol::{Protocol, Round};
+use crate::received::Received;
 use clock::Millis;
 use flow::extract::FRAG_LATER;
 use flow::{Field, Key, Mask};
-use netdev::Device;
 use openflow::PortNo;
 use packet::build::Frame;
 use packet::{Ipv4Header, Packet, ethertype, ip_proto};
@@ -15,13 +14,10 @@ use std::fmt;
 use std::hash::{BuildHasher, RandomState};
 use std::net::Ipv4Addr;
 use std::sync::atomic::{AtomicU16, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use zerocopy::network_endian::{U16, U32};
 
 pub use protocols::bfd::{Settings as SessionSettings, Status};
-
-/// The name of BFD in texts of datapath flows.
-pub(crate) const REASON: &str = "bfd";
 
 /// The UDP port of control packets (RFC 5881, 4).
 const UDP_PORT: u16 = 3784;
@@ -155,28 +151,6 @@ fn deciding_bits(value: u32, wanted: u32) -> u32 {
     }
 }
 
-/// The counter of packets that a port has received.
-pub(crate) enum Received {
-    /// A patch or tunnel port.
-    Virtual(Arc<[Count; 2]>),
-    /// A port with a device.
-    Device(Arc<dyn Device>),
-}
-
-impl Received {
-    fn packets(&self) -> u64 {
-        match self {
-            Received::Virtual(counts) => {
-                let [rx, _] = &**counts;
-                rx.counts().0
-            }
-            Received::Device(device) => {
-                device.stats().ok().and_then(|stats| stats.rx_packets).unwrap_or(0)
-            }
-        }
-    }
-}
-
 /// BFD on one port. Any thread may use it.
 pub struct Monitor {
     name: String,
@@ -287,7 +261,7 @@ impl Monitor {
 
 impl Protocol for Monitor {
     fn reason(&self) -> &'static str {
-        REASON
+        "bfd"
     }
 
     fn claims(&self, key: &Key, mask: &mut Mask) -> bool {
@@ -369,6 +343,7 @@ fn control_payload(frame: &[u8]) -> Option<(&[u8], u8)> {
 mod tests {
     use super::*;
     use flow::extract::key_of;
+    use std::sync::Arc;
 
     fn settings() -> Settings {
         let session = SessionSettings { min_rx: 100, ..SessionSettings::default() };

@@ -2,7 +2,6 @@
 //! One bridge: the control thread's mutable state.
 
 use crate::aggregate::{self, Aggregate, AggregatePort};
-use crate::bfd::Monitor;
 use crate::bond::{Bond, LacpStatus, Link};
 use crate::export::Exports;
 use crate::mac_table::MacTable;
@@ -60,8 +59,8 @@ pub struct Bridge {
     bonds: BTreeMap<String, Bond>,
     /// LACP of each bundle that has it, by name.
     aggregates: BTreeMap<String, Arc<Aggregate>>,
-    /// BFD of the ports, as the protocol thread runs it.
-    monitors: Vec<Arc<Monitor>>,
+    /// The machines of single ports that run.
+    machines: Vec<Arc<dyn Protocol>>,
     /// Export of traffic to collectors.
     pub exports: Exports,
     /// Start of the search for the next free port number, so that numbers are reused late.
@@ -98,7 +97,7 @@ impl Bridge {
             mirrors: Vec::new(),
             bonds: BTreeMap::new(),
             aggregates: BTreeMap::new(),
-            monitors: Vec::new(),
+            machines: Vec::new(),
             exports: Exports::default(),
             next_port: 1,
         }
@@ -220,32 +219,30 @@ impl Bridge {
         bundle.interfaces.iter().enumerate().filter_map(port).collect()
     }
 
-    /// Returns true when some port has BFD, or had it at the last [`Bridge::update_bfd`].
-    pub(crate) fn has_bfd(&self) -> bool {
-        !self.monitors.is_empty() || self.ports.values().any(|port| port.bfd.is_some())
+    /// Returns true when a control protocol may change a port or a bond: also when the last machine of
+    /// the ports was removed since the last [`Bridge::update_machines`].
+    pub(crate) fn has_protocols(&self) -> bool {
+        let has_machine = |port: &Port| port.machines().next().is_some();
+        self.has_bonds() || !self.machines.is_empty() || self.ports.values().any(has_machine)
     }
 
-    /// Brings the monitors to the present ports. Returns all of them, when they are other ones than at
-    /// the last call.
-    pub(crate) fn update_bfd(&mut self) -> Option<Vec<Arc<Monitor>>> {
-        let mut all = Vec::new();
-        for port in self.ports.values() {
-            if let Some(bfd) = &port.bfd {
-                bfd.set_mac(port.status.mac);
-                all.push(Arc::clone(bfd));
-            }
-        }
-        let same = |(a, b): (&Arc<Monitor>, &Arc<Monitor>)| Arc::ptr_eq(a, b);
-        if self.monitors.len() == all.len() && self.monitors.iter().zip(&all).all(same) {
+    /// Brings the machines of single ports to the present ports. Returns all of them, when they are
+    /// other ones than at the last call.
+    pub(crate) fn update_machines(&mut self) -> Option<Vec<Arc<dyn Protocol>>> {
+        self.ports.values().for_each(Port::update_machines);
+        let all: Vec<_> = self.ports.values().flat_map(Port::machines).collect();
+        let same = |(a, b): (&Arc<dyn Protocol>, &Arc<dyn Protocol>)| Arc::ptr_eq(a, b);
+        if self.machines.len() == all.len() && self.machines.iter().zip(&all).all(same) {
             return None;
         }
-        self.monitors.clone_from(&all);
+        self.machines.clone_from(&all);
         Some(all)
     }
 
     /// Returns true when the results of BFD on some port have changed since the previous call.
     pub(crate) fn take_bfd_changed(&self) -> bool {
-        self.monitors.iter().fold(false, |is_changed, bfd| is_changed | bfd.take_changed())
+        let monitors = self.ports.values().filter_map(|port| port.bfd.as_ref());
+        monitors.fold(false, |is_changed, bfd| is_changed | bfd.take_changed())
     }
 
     /// Sets for each port whether the protocols on it allow traffic at `now`. Returns the earlier
@@ -259,12 +256,6 @@ impl Bridge {
             }
         }
         for port in self.ports.values_mut() {
-            if let Some(cfm) = &port.cfm {
-                cfm.set_mac(port.status.mac);
-            }
-            if let Some(lldp) = &port.lldp {
-                lldp.set_mac(port.status.mac);
-            }
             let is_allowed =
                 port.has_path(now) && of.get(&*port.name).is_none_or(|a| a.may_enable(port.number));
             if port.is_allowed != is_allowed {
@@ -353,11 +344,7 @@ impl Bridge {
             let aggregate = bundle.and_then(|at| self.bundles.get(at));
             let aggregate = aggregate.and_then(|b| self.aggregates.get(&b.settings.name));
             let lacp = aggregate.map(|a| Arc::clone(a) as Arc<dyn Protocol>);
-            // In the order of Open vSwitch.
-            let cfm = port.cfm.clone().map(|cfm| cfm as Arc<dyn Protocol>);
-            let bfd = port.bfd.clone().map(|bfd| bfd as Arc<dyn Protocol>);
-            let lldp = port.lldp.clone().map(|lldp| lldp as Arc<dyn Protocol>);
-            port.view(peer, bundle, [cfm, bfd, lacp, lldp].into_iter().flatten().collect())
+            port.view(peer, bundle, port.machines().chain(lacp).collect())
         };
         let ports: HashMap<PortNo, PortView> =
             self.ports.values().map(|p| (p.number, view(p))).collect();

@@ -1,28 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Connectivity fault management of a port: joins the machine of the crate `protocols` with the port.
 
-use crate::group::Count;
-use crate::protocol::{Protocol, Round, payload};
+use crate::protocol::{ODDITY_INTERVAL, Protocol, Round, payload};
+use crate::received::Received;
 use clock::{Millis, OncePer};
 use flow::{Field, Key, Mask};
-use netdev::Device;
 use openflow::PortNo;
 use packet::build::Frame;
 use packet::{Mac, Packet, ethertype};
 use protocols::cfm::{self, Cfm, Oddity};
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 pub use protocols::cfm::{Faults, Report, Settings, SettingsError, Status};
-
-/// The name of connectivity fault management in texts of datapath flows.
-pub(crate) const REASON: &str = "cfm";
-
-/// Shortest time between two lines of the log about odd messages to one port. The other end decides
-/// how many there are.
-const ODDITY_INTERVAL: Duration = Duration::from_secs(5);
 
 /// The VLAN tag of sent messages (`cfm_ccm_vlan`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -48,30 +39,16 @@ pub struct PortSettings {
 }
 
 /// The port, as the machine sees it.
-#[derive(Clone)]
 pub(crate) struct Link {
     pub number: PortNo,
     pub name: String,
     pub mac: [u8; 6],
-    /// The device that counts received packets; `None` for virtual ports.
-    pub device: Option<Arc<dyn Device>>,
-    /// Counters of a virtual port: rx, tx.
-    pub virtual_stats: Arc<[Count; 2]>,
+    pub received: Received,
 }
 
 impl fmt::Debug for Link {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}", self.number, self.name)
-    }
-}
-
-impl Link {
-    /// Returns the number of received packets, 0 if it is unknown.
-    fn received(&self) -> u64 {
-        match &self.device {
-            Some(device) => device.stats().ok().and_then(|stats| stats.rx_packets).unwrap_or(0),
-            None => self.virtual_stats[0].counts().0,
-        }
     }
 }
 
@@ -102,7 +79,7 @@ impl CfmPort {
         checks_key: bool,
         now: Millis,
     ) -> Result<CfmPort, SettingsError> {
-        let cfm = Cfm::new(settings.machine.clone(), link.received(), now)?;
+        let cfm = Cfm::new(settings.machine.clone(), link.received.packets(), now)?;
         Ok(CfmPort {
             is_extended: AtomicBool::new(settings.machine.is_extended),
             checks_key: AtomicBool::new(checks_key),
@@ -128,7 +105,7 @@ impl CfmPort {
         now: Millis,
     ) -> Result<(), SettingsError> {
         let mut state = self.lock();
-        let received = state.link.received();
+        let received = state.link.received.packets();
         state.cfm.configure(settings.machine.clone(), received, now)?;
         self.is_extended.store(settings.machine.is_extended, Ordering::Relaxed);
         self.checks_key.store(checks_key, Ordering::Relaxed);
@@ -175,7 +152,7 @@ impl State {
 
 impl Protocol for CfmPort {
     fn reason(&self) -> &'static str {
-        REASON
+        "cfm"
     }
 
     fn claims(&self, key: &Key, mask: &mut Mask) -> bool {
@@ -220,9 +197,10 @@ impl Protocol for CfmPort {
     fn run(&self, now: Millis) -> Round {
         let demanding = {
             let state = self.lock();
-            (now >= state.cfm.next_due() && state.cfm.has_demand()).then(|| state.link.clone())
+            (now >= state.cfm.next_due() && state.cfm.has_demand())
+                .then(|| state.link.received.clone())
         };
-        let received = demanding.map_or(0, |link| link.received()); // without the lock
+        let received = demanding.map_or(0, |received| received.packets()); // without the lock
         let mut state = self.lock();
         let round = state.cfm.run(now, received);
         let name = &state.link.name;
@@ -244,14 +222,14 @@ impl Protocol for CfmPort {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::Arc;
 
     fn link() -> Link {
         Link {
             number: PortNo(3),
             name: "p3".to_owned(),
             mac: [2, 0, 0, 0, 0, 3],
-            device: None,
-            virtual_stats: Arc::default(),
+            received: Received::Virtual(Arc::default()),
         }
     }
 

@@ -45,6 +45,7 @@ pub mod multicast_table;
 pub mod pipeline;
 pub mod port;
 pub mod protocol;
+mod received;
 pub mod recirc;
 pub mod revalidator;
 pub mod revalidator_state;

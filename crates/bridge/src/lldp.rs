@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! LLDP of a port: joins the agent of the crate `protocols` with the port.
 
-use crate::protocol::{Protocol, Round, payload};
+use crate::protocol::{ODDITY_INTERVAL, Protocol, Round, payload};
 use clock::{Millis, OncePer};
 use flow::{Key, Mask};
 use openflow::PortNo;
@@ -10,16 +10,8 @@ use packet::build::Frame;
 use protocols::lldp::{self, Agent};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 pub use protocols::lldp::{Element, MOST_MAPPINGS, MappingStatus, Report, Settings};
-
-/// The name of LLDP in texts of datapath flows.
-pub(crate) const REASON: &str = "lldp";
-
-/// Shortest time between two lines of the log about malformed frames to one port. The other end decides
-/// how many there are.
-const ODDITY_INTERVAL: Duration = Duration::from_secs(5);
 
 /// LLDP of one port. Any thread may use it.
 #[derive(Debug)]
@@ -81,7 +73,7 @@ impl LldpPort {
 
 impl Protocol for LldpPort {
     fn reason(&self) -> &'static str {
-        REASON
+        "lldp"
     }
 
     fn claims(&self, key: &Key, _mask: &mut Mask) -> bool {

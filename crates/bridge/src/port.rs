@@ -8,6 +8,7 @@ use crate::cfm::CfmPort;
 use crate::group::Count;
 use crate::lldp::LldpPort;
 use crate::protocol::Protocol;
+use crate::received::Received;
 use crate::snapshot::{BridgeIndex, BundleView, PortView};
 use crate::tunnel;
 use clock::Millis;
@@ -106,6 +107,30 @@ impl Port {
             self.bfd.as_ref().map(|bfd| bfd.is_forwarding(now)),
         ];
         watches.into_iter().flatten().reduce(|a, b| a | b).unwrap_or(true)
+    }
+
+    /// Returns the machines of the protocols on the port alone, in the order of Open vSwitch.
+    pub(crate) fn machines(&self) -> impl Iterator<Item = Arc<dyn Protocol>> {
+        let cfm = self.cfm.clone().map(|cfm| cfm as Arc<dyn Protocol>);
+        let bfd = self.bfd.clone().map(|bfd| bfd as Arc<dyn Protocol>);
+        let lldp = self.lldp.clone().map(|lldp| lldp as Arc<dyn Protocol>);
+        [cfm, bfd, lldp].into_iter().flatten()
+    }
+
+    /// Has these machines send from the port's present address.
+    pub(crate) fn update_machines(&self) {
+        let mac = self.status.mac;
+        self.cfm.iter().for_each(|cfm| cfm.set_mac(mac));
+        self.bfd.iter().for_each(|bfd| bfd.set_mac(mac));
+        self.lldp.iter().for_each(|lldp| lldp.set_mac(mac));
+    }
+
+    /// Returns the counter of received packets.
+    pub(crate) fn received(&self) -> Received {
+        match &self.device {
+            Some(device) => Received::Device(Arc::clone(device)),
+            None => Received::Virtual(Arc::clone(&self.virtual_stats)),
+        }
     }
 
     /// Returns the OpenFlow port state (OFPPS_*).

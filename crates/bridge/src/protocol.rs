@@ -32,6 +32,10 @@ use std::time::Duration;
 /// Most rounds in one call of [`SlowPath::run_protocols`]: two ends in one switch answer each other.
 const MOST_ROUNDS: usize = 16;
 
+/// Shortest time between two lines of the log about odd packets to one machine. The other end decides
+/// how many there are.
+pub(crate) const ODDITY_INTERVAL: Duration = Duration::from_secs(5);
+
 /// Longest sleep of the thread. A deadline ends it earlier.
 const LONGEST_SLEEP: Duration = Duration::from_secs(60);
 
@@ -79,8 +83,17 @@ pub struct Claim {
     pub port: PortNo,
 }
 
-/// Machines, by bridge and by [`Protocol::reason`].
-type Machines = HashMap<(BridgeIndex, &'static str), Vec<Arc<dyn Protocol>>>;
+/// What the machines of a bridge belong to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Family {
+    /// Bundles.
+    Bundles,
+    /// Single ports.
+    Ports,
+}
+
+/// Machines by bridge and family.
+type Machines = HashMap<(BridgeIndex, Family), Vec<Arc<dyn Protocol>>>;
 
 /// The machines of all bridges.
 #[derive(Debug, Default)]
@@ -106,19 +119,13 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Protocols {
-    /// Replaces the machines of a bridge that have the given [`Protocol::reason`], and runs them
-    /// soon. For the control thread.
-    pub fn register(
-        &self,
-        bridge: BridgeIndex,
-        reason: &'static str,
-        machines: Vec<Arc<dyn Protocol>>,
-    ) {
+    /// Replaces the machines of one family of a bridge, and runs them soon. For the control thread.
+    pub fn register(&self, bridge: BridgeIndex, family: Family, machines: Vec<Arc<dyn Protocol>>) {
         let mut all = lock(&self.machines);
         if machines.is_empty() {
-            all.remove(&(bridge, reason));
+            all.remove(&(bridge, family));
         } else {
-            all.insert((bridge, reason), machines);
+            all.insert((bridge, family), machines);
         }
         drop(all);
         self.wake();

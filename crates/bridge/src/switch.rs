@@ -34,7 +34,6 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 use underlay::Underlay;
 
-mod bfd;
 mod bonds;
 mod monitors;
 mod tunnels;
@@ -346,12 +345,6 @@ impl Switch {
         self.counters.ports_removed += u64::from(port.dp_port.is_some());
         self.counters.port_updates += 1;
         self.mark_all_dirty();
-        if port.cfm.is_some() {
-            self.register_cfm(index);
-        }
-        if port.lldp.is_some() {
-            self.register_lldp(index);
-        }
         // Publishes first, because packet threads must not translate to a closed port.
         self.publish();
         match (port.dp_port, &port.tunnel) {

@@ -124,6 +124,20 @@ fn texts<'a, T>(
     }
 }
 
+/// Reads the arguments `[interface] normal|false|true` of a command that overrides what a protocol
+/// finds: the interface, and the state; `None` for the real one.
+fn forced<'a>(call: &Invocation<'a>) -> Result<(Option<&'a str>, Option<bool>), String> {
+    let word = call.args.last().map(|word| word.to_ascii_lowercase());
+    let forced = match word.as_deref() {
+        Some("true") => Some(true),
+        Some("false") => Some(false),
+        Some("normal") => None,
+        _ => return Err("unknown fault string".to_owned()),
+    };
+    let [interface, _] = call.args else { return Ok((None, forced)) };
+    Ok((Some(interface), forced))
+}
+
 impl Commands<'_> {
     /// Adds a command that changes nothing.
     fn show(

@@ -2,10 +2,8 @@
 //! Bonds and control protocols: what the control thread does for them.
 
 use super::{Dirty, Switch, mark};
-use crate::aggregate;
-use crate::bfd;
 use crate::bond::Bond;
-use crate::protocol::Protocol;
+use crate::protocol::{Family, Protocol};
 use crate::snapshot::BridgeIndex;
 use clock::Millis;
 use openflow::message::PortDesc;
@@ -36,24 +34,21 @@ impl Switch {
                 continue;
             }
             let (machines, must_run) = bridge.update_aggregates(now);
-            let monitors = bridge.update_bfd();
+            let of_ports = bridge.update_machines();
             let before = bridge.update_allowed(now);
-            let is_status_changed =
-                bridge.take_bfd_changed() | (is_changed && bridge.has_monitors());
+            self.is_status_changed |= bridge.take_bfd_changed() | is_changed;
             let is_moved = bridge.update_bonds(now);
             if let Some(machines) = machines {
                 let machines = machines.into_iter().map(|m| m as Arc<dyn Protocol>).collect();
-                self.slow.protocols.register(index, aggregate::REASON, machines);
+                self.slow.protocols.register(index, Family::Bundles, machines);
                 mark(&mut self.dirty, index, Dirty::All);
             } else if must_run {
                 self.slow.protocols.wake();
             }
-            if let Some(monitors) = monitors {
-                let monitors = monitors.into_iter().map(|m| m as Arc<dyn Protocol>).collect();
-                self.slow.protocols.register(index, bfd::REASON, monitors);
+            if let Some(machines) = of_ports {
+                self.slow.protocols.register(index, Family::Ports, machines);
                 mark(&mut self.dirty, index, Dirty::All);
             }
-            self.is_status_changed |= is_status_changed;
             if is_moved || !before.is_empty() {
                 self.is_bond_changed |= is_moved;
                 self.is_port_toggled |= !before.is_empty();

@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Protocols of single ports that watch the path to the other end, or announce the port.
+//! Protocols of single ports that watch the path to the other end, or announce the port: what the
+//! control thread does for them.
+//!
+//! Each setter marks the bridge, so that the next publication registers new machines, and translation
+//! follows.
 
 use super::Switch;
+use crate::bfd::{self, Monitor};
 use crate::bridge::Bridge;
 use crate::cfm::{self, CfmPort, PortSettings, SettingsError};
 use crate::lldp::{self, LldpPort};
 use crate::port::Port;
-use crate::protocol::Protocol;
 use crate::snapshot::BridgeIndex;
 use crate::tunnel::OrFlow;
 use openflow::PortNo;
@@ -54,16 +58,38 @@ impl Switch {
         if let Some(port) = self.bridge_mut(index).and_then(|b| b.ports.get_mut(&number)) {
             port.cfm = machine;
         }
-        self.register_cfm(index);
+        self.slow.protocols.wake();
         result
     }
 
-    /// Has the machines of a bridge run that its ports have now.
-    pub(super) fn register_cfm(&self, index: BridgeIndex) {
-        let Some(bridge) = self.bridge(index) else { return };
-        let machines = bridge.ports.values().filter_map(|port| port.cfm.clone());
-        let machines = machines.map(|machine| machine as Arc<dyn Protocol>).collect();
-        self.slow.protocols.register(index, cfm::REASON, machines);
+    /// Turns BFD of a port on with `settings`, or off. A port that has it already keeps its session.
+    /// Does nothing without the port.
+    pub fn set_bfd(
+        &mut self,
+        index: BridgeIndex,
+        number: PortNo,
+        settings: Option<&bfd::Settings>,
+    ) {
+        let now = self.clock.now();
+        let Some(port) = self.bridge(index).and_then(|b| b.ports.get(&number)) else { return };
+        let made = match (settings, port.bfd.clone()) {
+            (None, None) => return,
+            (None, Some(_)) => None,
+            (Some(settings), Some(is)) => {
+                if !is.configure(settings, now) {
+                    return;
+                }
+                Some(is)
+            }
+            (Some(settings), None) => {
+                let received = port.received();
+                Some(Arc::new(Monitor::new(&port.name, number, received, settings, now)))
+            }
+        };
+        if let Some(port) = self.bridge_mut(index).and_then(|b| b.ports.get_mut(&number)) {
+            port.bfd = made;
+        }
+        self.slow.protocols.wake();
     }
 
     /// Sets LLDP of a port; `None` removes it. As in OVS, a port that never had it enabled does not get
@@ -96,37 +122,31 @@ impl Switch {
         if let Some(port) = self.bridge_mut(index).and_then(|b| b.ports.get_mut(&number)) {
             port.lldp = made;
         }
-        self.register_lldp(index);
+        self.slow.protocols.wake();
         has_lldp
-    }
-
-    /// Has the agents of a bridge run that its ports have now.
-    pub(super) fn register_lldp(&self, index: BridgeIndex) {
-        let Some(bridge) = self.bridge(index) else { return };
-        let machines = bridge.ports.values().filter_map(|port| port.lldp.clone());
-        let machines = machines.map(|machine| machine as Arc<dyn Protocol>).collect();
-        self.slow.protocols.register(index, lldp::REASON, machines);
     }
 
     /// Sets the faults of connectivity fault management on one interface, or on all: some, none, or the
     /// real ones (`None`). Returns false when the interface has none.
     pub fn force_cfm_fault(&mut self, interface: Option<&str>, is_faulty: Option<bool>) -> bool {
-        let mut ports = self.bridges().flat_map(Bridge::cfms);
-        let is_found = match interface {
-            None => {
-                ports.for_each(|(_, cfm)| cfm.force(is_faulty));
-                true
-            }
-            Some(wanted) => match ports.find(|(name, _)| *name == wanted) {
-                Some((_, cfm)) => {
-                    cfm.force(is_faulty);
-                    true
-                }
-                None => false,
-            },
-        };
-        self.slow.protocols.mark_changed(); // the next publication takes the change over
-        is_found
+        self.force(interface, |port| port.cfm.as_ref().map(|cfm| cfm.force(is_faulty)))
+    }
+
+    /// Overrides whether ports with BFD may carry traffic: that of one interface, or all
+    /// (`bfd/set-forwarding`). Returns false when the interface has none.
+    pub fn force_bfd(&mut self, interface: Option<&str>, forced: Option<bool>) -> bool {
+        self.force(interface, |port| port.bfd.as_ref().map(|bfd| bfd.force_forwarding(forced)))
+    }
+
+    /// Overrides the machine of one interface, or those of all. `force` returns `None` for a port
+    /// without one. Returns false when the interface has none. The next publication takes the change
+    /// over.
+    fn force(&self, interface: Option<&str>, force: impl Fn(&Port) -> Option<()>) -> bool {
+        let ports = self.bridges().flat_map(|bridge| bridge.ports.values());
+        let named = ports.filter(|port| interface.is_none_or(|name| port.name == name));
+        let forced = named.filter_map(force).count();
+        self.slow.protocols.mark_changed();
+        interface.is_none() || forced > 0
     }
 }
 
@@ -136,21 +156,14 @@ impl Bridge {
         self.ports.values().filter_map(|port| Some((port.name.as_str(), port.cfm.as_ref()?)))
     }
 
+    /// Returns BFD of the ports that have it, with their names.
+    pub fn bfds(&self) -> impl Iterator<Item = (&str, &Arc<Monitor>)> {
+        self.ports.values().filter_map(|port| Some((port.name.as_str(), port.bfd.as_ref()?)))
+    }
+
     /// Returns LLDP of the ports that have it, with their names.
     pub fn lldps(&self) -> impl Iterator<Item = (&str, &Arc<LldpPort>)> {
         self.ports.values().filter_map(|port| Some((port.name.as_str(), port.lldp.as_ref()?)))
-    }
-
-    /// Returns true when a port is watched by a protocol, or is down because of one that watched it, or
-    /// announces its address.
-    pub(crate) fn has_monitors(&self) -> bool {
-        let has_one = |port: &Port| port.cfm.is_some() || port.lldp.is_some();
-        self.ports.values().any(|port| !port.is_allowed || has_one(port))
-    }
-
-    /// Returns true when a control protocol may change a port or a bond.
-    pub(crate) fn has_protocols(&self) -> bool {
-        self.has_bonds() || self.has_bfd() || self.has_monitors()
     }
 }
 
@@ -159,7 +172,6 @@ fn link(port: &Port) -> cfm::Link {
         number: port.number,
         name: port.name.clone(),
         mac: port.status.mac,
-        device: port.device.clone(),
-        virtual_stats: Arc::clone(&port.virtual_stats),
+        received: port.received(),
     }
 }

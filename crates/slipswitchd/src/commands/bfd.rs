@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! BFD (`bfd/`).
 
-use super::{Commands, texts};
+use super::{Commands, forced, texts};
+use bridge::bridge::Bridge;
 
 pub(super) fn register(commands: &Commands<'_>) {
     commands.show("bfd/show", "[interface]", 0, 1, |daemon, call| {
         let now = daemon.clock.now();
-        let ports = daemon.switch.bridges().flat_map(|bridge| bridge.ports.values());
-        let all = ports.filter_map(|port| Some((port.name.as_str(), port.bfd.as_ref()?)));
+        let all = daemon.switch.bridges().flat_map(Bridge::bfds);
         let has_name = call.arg(0).is_some();
         texts(all, call.arg(0), "no such bfd object", |name, bfd| match has_name {
             true => bfd.details(now),
@@ -16,15 +16,8 @@ pub(super) fn register(commands: &Commands<'_>) {
     });
     let usage = "[interface] normal|false|true";
     commands.change("bfd/set-forwarding", usage, 1, 2, |daemon, call| {
-        let word = call.args.last().map(|word| word.to_ascii_lowercase());
-        let forced = match word.as_deref() {
-            Some("true") => Some(true),
-            Some("false") => Some(false),
-            Some("normal") => None,
-            _ => return Err("unknown fault string".to_owned()),
-        };
-        let name = call.arg(0).filter(|_| call.args.len() > 1);
-        match daemon.switch.force_bfd(name, forced) {
+        let (interface, forced) = forced(&call)?;
+        match daemon.switch.force_bfd(interface, forced) {
             true => Ok("OK".to_owned()),
             false => Err("no such BFD object".to_owned()),
         }

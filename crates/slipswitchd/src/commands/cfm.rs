@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Connectivity fault management (`cfm/`).
 
-use super::{Commands, texts};
+use super::{Commands, forced, texts};
 use bridge::bridge::Bridge;
 use bridge::cfm::Report;
 use std::fmt::Write as _;
@@ -16,17 +16,7 @@ pub(super) fn register(commands: &Commands<'_>) {
         texts(all, call.arg(0), MISSING, |name, cfm| details(name, &cfm.report(now)))
     });
     commands.change("cfm/set-fault", "[interface] normal|false|true", 1, 2, |daemon, call| {
-        let (interface, fault) = match call.args {
-            [interface, fault] => (Some(interface.as_str()), fault),
-            [fault] => (None, fault),
-            _ => return Err("unknown fault string".to_owned()),
-        };
-        let is_faulty = match fault.to_ascii_lowercase().as_str() {
-            "true" => Some(true),
-            "false" => Some(false),
-            "normal" => None,
-            _ => return Err("unknown fault string".to_owned()),
-        };
+        let (interface, is_faulty) = forced(&call)?;
         match daemon.switch.force_cfm_fault(interface, is_faulty) {
             true => Ok("OK".to_owned()),
             false => Err(MISSING.to_owned()),

@@ -102,10 +102,8 @@ pub(super) fn opened(
 
 /// Puts BFD of all ports of a bridge into force.
 pub(super) fn sync(context: &mut Context<'_>, bridge: &BridgeState, wanted: &DesiredBridge) {
-    for row in wanted.interfaces() {
-        if let Some(number) = bridge.interfaces.get(&row.name).and_then(|state| state.number) {
-            context.switch.set_bfd(bridge.index, number, row.bfd.as_ref());
-        }
+    for (number, row) in bridge.open(wanted) {
+        context.switch.set_bfd(bridge.index, number, row.bfd.as_ref());
     }
 }
 

@@ -71,9 +71,7 @@ pub(super) fn sync(
     wanted: &DesiredBridge,
     remarks: &mut Remarks,
 ) {
-    for row in wanted.interfaces() {
-        let number = bridge.interfaces.get(&row.name).and_then(|state| state.number);
-        let Some(number) = number else { continue };
+    for (number, row) in bridge.open(wanted) {
         if let Err(error) = context.switch.set_cfm(bridge.index, number, row.cfm.clone()) {
             remarks.warn(format!(
                 "{}: CFM configuration on port {} ({}) failed (Invalid argument): {error}",

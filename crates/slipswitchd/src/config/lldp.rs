@@ -83,9 +83,8 @@ pub(super) fn sync(context: &mut Context<'_>, bridge: &mut BridgeState, wanted: 
     };
     let vlans: BTreeSet<u16> = common.mappings.values().copied().collect();
     let mut announced = BTreeMap::new();
-    for row in wanted.interfaces() {
-        let number = bridge.interfaces.get(&row.name).and_then(|state| state.number);
-        let Some(number) = number else { continue };
+    let rows: Vec<_> = bridge.open(wanted).collect();
+    for (number, row) in rows {
         let settings = row.lldp.map(|is_enabled| Settings {
             is_enabled,
             system_name: common.system_name.clone(),

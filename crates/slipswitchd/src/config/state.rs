@@ -2,7 +2,9 @@
 //! The bridges, ports and connections that were made from the database, by the names of their rows.
 
 use super::counts::Counts;
-use super::desired::{DesiredController, DesiredTable, FailMode, Map, Tunables};
+use super::desired::{
+    DesiredBridge, DesiredController, DesiredInterface, DesiredTable, FailMode, Map, Tunables,
+};
 use super::device::Form;
 use super::export::ExportState;
 use super::in_band::InBand;
@@ -117,6 +119,16 @@ pub(super) struct BridgeState {
     /// Lowest MTU among the ports that do not follow the bridge's MTU, as last given to the ports
     /// that do. `None` while the bridge has only had ports that follow it.
     pub min_mtu: Option<u32>,
+}
+
+impl BridgeState {
+    /// Returns the rows of interfaces whose ports are open, with the ports' numbers.
+    pub fn open<'a>(
+        &self,
+        wanted: &'a DesiredBridge,
+    ) -> impl Iterator<Item = (PortNo, &'a DesiredInterface)> {
+        wanted.interfaces().filter_map(|row| Some((self.interfaces.get(&row.name)?.number?, row)))
+    }
 }
 
 /// State of a bridge's fail mode.
