@@ -107,6 +107,15 @@ pub(super) fn mask_received(key: &Key, mask: &mut Mask) {
     }
 }
 
+/// Returns `tunnel` without the fields that no table matches: their values differ between the packets
+/// of a megaflow.
+fn openflow_fields(tunnel: &Tunnel) -> Tunnel {
+    let mut fields = *tunnel;
+    (fields.ttl, fields.tos) = (0, 0);
+    (fields.tp_src, fields.tp_dst) = (0.into(), 0.into());
+    fields
+}
+
 /// Returns the translation of a packet that came out of a tunnel and is no vport's. One megaflow drops
 /// all packets with its key, unless a vport has the key and another remote address.
 pub(crate) fn without_vport(snapshot: &Snapshot, key: &Key) -> Translation {
@@ -264,12 +273,11 @@ impl<'a> Context<'a> {
     pub(super) fn frozen_fields(&mut self) -> (Key, bool) {
         let mut fields = pipeline_fields(&self.key);
         let is_received = self.received.is_some() && !self.is_tunnel_replaced;
-        let is_tunnel_set = self.key.tunnel != self.original_tunnel || self.is_tunnel_replaced;
+        let tunnel = openflow_fields(&self.key.tunnel);
+        let is_changed = tunnel != openflow_fields(&self.original_tunnel);
+        let is_tunnel_set = is_changed || self.is_tunnel_replaced;
         if is_tunnel_set {
-            fields.tunnel = self.key.tunnel;
-            // No table matches these, and their values differ between packets.
-            (fields.tunnel.ttl, fields.tunnel.tos) = (0, 0);
-            (fields.tunnel.tp_src, fields.tunnel.tp_dst) = (0.into(), 0.into());
+            fields.tunnel = tunnel;
             if is_received {
                 self.mask_openflow_fields();
             }

@@ -324,6 +324,27 @@ fn a_pipeline_that_froze_without_a_change_continues_with_the_packets_own_fields(
 }
 
 #[test]
+fn a_ttl_that_an_own_address_has_left_decides_nothing_of_a_frozen_pipeline() {
+    let own = OrFlow::Fixed(IpAddr::from(HOST));
+    let (mut w, _) = world(vxlan());
+    // This vport writes the fields that the packet has already, but for the TTL.
+    let config = Config { remote: own, local: Some(OrFlow::Flow), ..vxlan() };
+    w.tunnel(BridgeIndex(0), 4, config);
+    let group = vec![(1, PortNo::NONE, vec![out(2)]), (1, PortNo::NONE, vec![out(2)])];
+    w.group(1, GroupKind::Select, Selection::Default, group);
+    w.rule("in_port=3", [out(4), Action::Group(1)]);
+    let mut packet = received(&vxlan());
+    packet.tunnel.flags.set(Tunnel::KEY | Tunnel::DONT_FRAGMENT);
+    packet.tunnel.tos = 1;
+    packet.tunnel.tp_src.set(0);
+    let first = w.translate_dp(&packet).unwrap();
+    assert_eq!(packet.tunnel.ttl, 64, "the TTL of the vport");
+    packet.tunnel.ttl = 63;
+    assert_eq!(first.mask.0.tunnel.ttl, 0);
+    assert_eq!(w.translate_dp(&packet).unwrap().actions, first.actions);
+}
+
+#[test]
 fn packets_of_other_ports_have_no_tunnel_fields_in_their_megaflows() {
     let (mut w, _) = world(vxlan());
     w.rule("priority=40000,tun_id=5", [out(2)]);
