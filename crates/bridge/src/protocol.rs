@@ -83,12 +83,12 @@ pub struct Claim {
     pub port: PortNo,
 }
 
-/// What the machines of a bridge belong to.
+/// The owners of the machines of one kind: a bridge replaces the machines of each family at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Family {
-    /// Bundles.
+    /// A bundle has the machine, such as one of LACP.
     Bundles,
-    /// Single ports.
+    /// A single port has the machine, such as one of BFD, CFM or LLDP.
     Ports,
 }
 
