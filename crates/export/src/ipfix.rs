@@ -149,11 +149,6 @@ impl Exporter {
         self.expire(now);
     }
 
-    /// Returns the settings.
-    pub fn settings(&self) -> &Settings {
-        &self.settings
-    }
-
     /// Adds a sampled packet.
     pub fn sample(&mut self, packet: &Packet<'_>, now: Millis) {
         let identity = Identity::of(packet);

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// IPFIX as translation and upcalls read it.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct IpfixView {
     /// Samples of all packets (`Bridge:ipfix`).
     pub bridge: Option<BridgeSampler>,
@@ -21,7 +21,7 @@ pub struct IpfixView {
 }
 
 /// Samples of all packets of a bridge.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct BridgeSampler {
     /// Receives the samples.
     pub exporter: Arc<Ipfix>,
@@ -40,7 +40,7 @@ pub struct BridgeSampler {
 }
 
 /// A collector set of `sample` actions.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct SetSampler {
     /// Receives the samples.
     pub exporter: Arc<Ipfix>,
@@ -52,6 +52,13 @@ pub struct SetSampler {
 /// [`Ipfix::run`], which makes the messages of ended flows.
 #[derive(Debug)]
 pub struct Ipfix(Mutex<Exporter>);
+
+/// Two exporters are equal when they are the same one.
+impl PartialEq for Ipfix {
+    fn eq(&self, other: &Ipfix) -> bool {
+        std::ptr::eq(self, other)
+    }
+}
 
 impl Ipfix {
     /// Returns an exporter without flows. `id` is its number in statistics.
@@ -178,15 +185,15 @@ pub(crate) fn sample(
     let tunnel = tunnel.and_then(|config| Some((tunnel_type(config.kind)?, &key.tunnel)));
     let input = in_port.map_or_else(Interface::default, interface);
     let output = match source.direction {
-        Direction::Egress => interface_at(bridge, *output_port),
+        Direction::Egress => interface_at(snapshot, index, bridge, *output_port),
         Direction::Ingress => Interface::default(),
     };
     let sampled = ipfix::Packet {
         key,
         size: packet.len() as u64,
         packets: source.packets,
-        input: &input,
-        output: &output,
+        input,
+        output,
         direction: source.direction,
         tunnel,
         obs_domain: source.obs_domain,
@@ -196,13 +203,21 @@ pub(crate) fn sample(
     source.exporter.exporter().sample(&sampled, now);
 }
 
-fn interface_at(bridge: &BridgeView, port: DpPort) -> Interface {
-    let found = bridge.ports.values().find(|p| p.dp_port == Some(port));
+fn interface_at<'a>(
+    snapshot: &Snapshot,
+    index: BridgeIndex,
+    bridge: &'a BridgeView,
+    port: DpPort,
+) -> Interface<'a> {
+    let own = snapshot.ports.get(&port).filter(|(at, _)| *at == index);
+    let own = own.and_then(|(_, number)| bridge.ports.get(number));
+    // Ports of tunnels are not in the map.
+    let found = own.or_else(|| bridge.ports.values().find(|p| p.dp_port == Some(port)));
     found.map_or_else(Interface::default, interface)
 }
 
-fn interface(port: &PortView) -> Interface {
-    Interface { index: port.ifindex, name: port.name.clone() }
+fn interface(port: &PortView) -> Interface<'_> {
+    Interface { index: port.ifindex, name: &port.name }
 }
 
 /// Returns the type of a tunnel in records; `None` for one that has none, as in OVS.

@@ -3,6 +3,7 @@
 
 use super::template::{Network, Template, Transport, set};
 use flow::Key;
+use packet::tcp_flags::{ACK, FIN, PSH, RST, SYN, URG};
 use packet::{ethertype, ip_proto};
 
 /// Bytes of an Ethernet header.
@@ -13,12 +14,12 @@ const VLAN_ETHERNET_BYTES: u8 = 18;
 const MAX_NAME_BYTES: usize = 64;
 
 /// Interface in a record.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Interface {
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Interface<'a> {
     /// The kernel's index; 0 when it has none.
     pub index: u32,
     /// Name of the interface in the database.
-    pub name: String,
+    pub name: &'a str,
 }
 
 /// Type of a tunnel (element tunnelType of VMware). Its protocol and the length of its key follow.
@@ -73,9 +74,9 @@ pub struct Packet<'a> {
     /// The number of packets that it stands for.
     pub packets: u64,
     /// Interface by which it came in.
-    pub input: &'a Interface,
+    pub input: Interface<'a>,
     /// Interface by which it goes out; records of the direction `Ingress` leave it out.
-    pub output: &'a Interface,
+    pub output: Interface<'a>,
     /// Direction of the record.
     pub direction: Direction,
     /// Outer header, and the type of its tunnel.
@@ -180,7 +181,7 @@ fn header_bytes(template: Template) -> u8 {
 }
 
 /// Appends index, type, name and description. As in OVS the last ones of Linux's devices are unknown.
-fn put_interface(out: &mut Vec<u8>, interface: &Interface) {
+fn put_interface(out: &mut Vec<u8>, interface: Interface<'_>) {
     out.extend(interface.index.to_be_bytes());
     out.extend([0; 4]);
     let name = interface.name.as_bytes();
@@ -242,8 +243,8 @@ pub(super) struct Counts {
     totals: Totals,
 }
 
-/// Bits of the TCP header in the order of their counts (RFC 9293, 3.1).
-const TCP_FLAGS: [u16; 6] = [0x10, 0x01, 0x08, 0x04, 0x02, 0x20];
+/// Flags of TCP in the order of their counts.
+const TCP_FLAGS: [u16; 6] = [ACK, FIN, PSH, RST, SYN, URG];
 
 impl Counts {
     /// Adds a packet of the flow. As in OVS all packets that a sample stands for have its size.

@@ -21,8 +21,6 @@ const fn vmware(id: u16, length: u16) -> Element {
     Element { id, length, enterprise: 6876 }
 }
 
-const PACKET_DELTA_COUNT: Element = standard(2, 8);
-const OCTET_DELTA_COUNT: Element = standard(1, 8);
 const INTERFACE_NAME: Element = standard(82, 0);
 const INTERFACE_DESCRIPTION: Element = standard(83, 0);
 
@@ -83,7 +81,7 @@ const COUNTS: [Element; 16] = [
     standard(159, 4), // flowEndDeltaMicroseconds
     standard(133, 8), // droppedPacketDeltaCount
     standard(135, 8), // droppedPacketTotalCount
-    PACKET_DELTA_COUNT,
+    standard(2, 8),   // packetDeltaCount
     standard(86, 8),  // packetTotalCount
     standard(354, 8), // ingressUnicastPacketTotalCount
     standard(355, 8), // ingressMulticastPacketTotalCount
@@ -100,7 +98,7 @@ const COUNTS: [Element; 16] = [
 const IP_COUNTS: [Element; 10] = [
     standard(132, 8), // droppedOctetDeltaCount
     standard(134, 8), // droppedOctetTotalCount
-    OCTET_DELTA_COUNT,
+    standard(1, 8),   // octetDeltaCount
     standard(85, 8),  // octetTotalCount
     standard(198, 8), // octetDeltaSumOfSquares
     standard(199, 8), // octetTotalSumOfSquares

@@ -102,7 +102,7 @@ fn key(dl_type: u16, nw_proto: u8) -> Key {
     key
 }
 
-fn packet<'a>(key: &'a Key, port: &'a Interface) -> Packet<'a> {
+fn packet<'a>(key: &'a Key, port: Interface<'a>) -> Packet<'a> {
     Packet {
         key,
         size: 114,
@@ -117,8 +117,8 @@ fn packet<'a>(key: &'a Key, port: &'a Interface) -> Packet<'a> {
     }
 }
 
-fn port() -> Interface {
-    Interface { index: 3, name: "p1".to_owned() }
+fn port() -> Interface<'static> {
+    Interface { index: 3, name: "p1" }
 }
 
 #[test]
@@ -126,8 +126,8 @@ fn packets_of_a_flow_become_one_record_at_the_active_timeout() {
     let mut exporter = Exporter::new(SETTINGS, 5);
     let (port, mut key) = (port(), key(ethertype::IPV4, ip_proto::TCP));
     key.vlans[0] = Vlan { tpid: 0x8100.into(), tci: (VLAN_CFI | 0x6005).into() };
-    exporter.sample(&packet(&key, &port), Millis(1_000));
-    exporter.sample(&Packet { is_dropped: true, ..packet(&key, &port) }, Millis(3_000));
+    exporter.sample(&packet(&key, port), Millis(1_000));
+    exporter.sample(&Packet { is_dropped: true, ..packet(&key, port) }, Millis(3_000));
     assert_eq!(exporter.deadline(), Some(Millis(61_000)));
     assert!(exporter.run(Millis(60_999), WALL).is_empty());
     let sent = exporter.run(Millis(61_000), WALL);
@@ -187,7 +187,7 @@ fn packets_of_a_flow_become_one_record_at_the_active_timeout() {
         assert_eq!(value(&record, id), number, "element {id}");
     }
     // The next flow has the same templates.
-    exporter.sample(&packet(&key, &port), Millis(62_000));
+    exporter.sample(&packet(&key, port), Millis(62_000));
     let again = exporter.run(Millis(122_000), WALL);
     assert_eq!(again.len(), 1);
     let again = parse(&again[0]);
@@ -219,7 +219,7 @@ fn records_have_the_elements_of_their_template() {
                         let mut key = key(dl_type, proto);
                         key.vlans[0].tci.set(tci);
                         let tunnel = kind.map(|kind| (kind, &tunnel));
-                        let packet = Packet { direction, tunnel, ..packet(&key, &port) };
+                        let packet = Packet { direction, tunnel, ..packet(&key, port) };
                         exporter.sample(&packet, Millis(0));
                     }
                 }
@@ -250,7 +250,7 @@ fn a_full_cache_ends_its_oldest_flows() {
     for n in 0..5u16 {
         let mut key = key(ethertype::IPV4, ip_proto::UDP);
         key.tp_src.set(n);
-        exporter.sample(&packet(&key, &port), Millis(n.into()));
+        exporter.sample(&packet(&key, port), Millis(n.into()));
     }
     assert_eq!(exporter.statistics().current_flows, 2);
     let sent = exporter.run(Millis(5), WALL);
@@ -275,7 +275,7 @@ fn each_domain_gets_templates_again_after_the_interval() {
     let mut exporter = Exporter::new(settings, 1);
     let (port, key) = (port(), key(ethertype::IPV4, ip_proto::UDP));
     let mut sent = |domain, seconds| {
-        exporter.sample(&Packet { obs_domain: domain, ..packet(&key, &port) }, Millis(0));
+        exporter.sample(&Packet { obs_domain: domain, ..packet(&key, port) }, Millis(0));
         let wall = WallTime { seconds, nanoseconds: 0 };
         let messages = exporter.run(Millis(0), wall);
         let messages = messages.iter().map(|m| parse(m)).filter(|m| m.set == 2);
@@ -299,7 +299,7 @@ fn memory_is_bounded() {
     let flows = MAX_FLOWS + MAX_READY + 10;
     for n in 0..flows as u32 {
         key.nw_src.set(n);
-        exporter.sample(&Packet { obs_domain: n, ..packet(&key, &port) }, Millis(0));
+        exporter.sample(&Packet { obs_domain: n, ..packet(&key, port) }, Millis(0));
     }
     assert_eq!(exporter.statistics().current_flows, MAX_FLOWS as u64);
     assert_eq!((exporter.ready.len(), exporter.without_room()), (MAX_READY, 10));
@@ -319,7 +319,7 @@ fn controllers_get_counts() {
         (ethertype::IPV6, ip_proto::ICMP),
         (ethertype::ARP, 1),
     ] {
-        exporter.sample(&packet(&key(dl_type, proto), &port), Millis(0));
+        exporter.sample(&packet(&key(dl_type, proto), port), Millis(0));
     }
     exporter.add_sent(3, 2);
     let expected = Statistics {

@@ -169,8 +169,12 @@ pub(super) fn sync(
             new.sets.insert(*id, running);
         }
     }
-    if let Some(bridge) = switch.bridge_mut(state.index) {
-        bridge.exports.ipfix = is_wanted.then(|| Arc::new(view));
+    let view = is_wanted.then(|| Arc::new(view));
+    // A change has all megaflows translated again.
+    if switch.bridge(state.index).is_some_and(|bridge| bridge.exports.ipfix != view)
+        && let Some(bridge) = switch.bridge_mut(state.index)
+    {
+        bridge.exports.ipfix = view;
     }
     old.finish(now);
     state.export.ipfix = new;
