@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Bundles, and other controllers' requests.
 
-use super::header::{Encoded, Later, begin_later, begin_nicira, begin_onf, finish, nxt, onft};
+use super::header::{Encoded, Later, begin_later, finish, nxt};
 use super::*;
 use crate::wire::{Put, Reader, Result};
 
@@ -33,11 +33,7 @@ pub(super) fn encode_control(
     xid: u32,
     out: &mut Vec<u8>,
 ) -> Encoded {
-    let at = if version == Version::V13 {
-        begin_onf(out, version, onft::BUNDLE_CONTROL, xid)
-    } else {
-        begin_later(out, version, Later::BundleControl, xid)?
-    };
+    let at = begin_later(out, version, Later::BundleControl, xid)?;
     out.put_u32(c.bundle_id);
     out.put_u16(c.kind as u16);
     out.put_u16(c.flags.bits());
@@ -94,14 +90,9 @@ pub(super) fn decode_add(mut r: Reader<'_>, xid: u32, p: &Protocol) -> Result<Bu
 fn may_be_bundled(bytes: &[u8], ty: u8, version: Version) -> bool {
     if ty == header::ofpt::VENDOR {
         // NXT_FLOW_MOD is the only one; unknown vendors and subtypes get their own error.
-        let mut r = Reader::message(bytes);
-        let ids = r.skip(8).and_then(|()| Ok((r.u32()?, r.u32()?)));
-        return match ids {
-            Ok((vendor, subtype)) => {
-                !super::is_known_vendor_message(vendor, subtype) || subtype == header::nxt::FLOW_MOD
-            }
-            Err(_) => true,
-        };
+        return vendor_ids(bytes).is_none_or(|(vendor, subtype)| {
+            !super::is_known_vendor_message(vendor, subtype) || subtype == nxt::FLOW_MOD
+        });
     }
     match Later::from_number(ty, version) {
         Some(message) => matches!(message, Later::GroupMod | Later::PortMod),
@@ -114,11 +105,7 @@ fn may_be_bundled(bytes: &[u8], ty: u8, version: Version) -> bool {
 
 pub(super) fn encode_add(b: &BundleAdd, p: &Protocol, xid: u32, out: &mut Vec<u8>) -> Encoded {
     let version = p.version;
-    let at = if version == Version::V13 {
-        begin_onf(out, version, onft::BUNDLE_ADD, xid)
-    } else {
-        begin_later(out, version, Later::BundleAdd, xid)?
-    };
+    let at = begin_later(out, version, Later::BundleAdd, xid)?;
     out.put_u32(b.bundle_id);
     out.put_zeros(2);
     out.put_u16(b.flags.bits());
@@ -129,11 +116,11 @@ pub(super) fn encode_add(b: &BundleAdd, p: &Protocol, xid: u32, out: &mut Vec<u8
     finish(out, at, "OFPT_BUNDLE_ADD_MESSAGE")
 }
 
-/// Returns true for the message of Nicira's with this number.
-fn is_nicira(bytes: &[u8], subtype: u32) -> bool {
+/// Returns the vendor and the subtype of a vendor's message; `None` for one that is cut short.
+fn vendor_ids(bytes: &[u8]) -> Option<(u32, u32)> {
     let mut r = Reader::message(bytes);
-    bytes.get(1) == Some(&header::ofpt::VENDOR)
-        && r.skip(8).and_then(|()| Ok((r.u32()?, r.u32()?))) == Ok((NX_VENDOR, subtype))
+    r.skip(8).ok()?;
+    Some((r.u32().ok()?, r.u32().ok()?))
 }
 
 pub(super) fn decode_request_forward(mut r: Reader<'_>, p: &Protocol) -> Result<RequestForward> {
@@ -142,7 +129,9 @@ pub(super) fn decode_request_forward(mut r: Reader<'_>, p: &Protocol) -> Result<
     // No message that can contain messages, so that they are not nested without end.
     match Later::from_number(ty, p.version) {
         Some(Later::GroupMod | Later::MeterMod) => {}
-        _ if p.version == Version::V10 && is_nicira(bytes, nxt::GROUP_MOD) => {}
+        _ if p.version == Version::V10
+            && ty == header::ofpt::VENDOR
+            && vendor_ids(bytes) == Some((NX_VENDOR, nxt::GROUP_MOD)) => {}
         _ => return Err(OfError::OFPBFC_MSG_UNSUP),
     }
     let message = Message::decode(bytes, p).map_err(|e| e.error)?;
@@ -160,13 +149,7 @@ pub(super) fn encode_request_forward(
     xid: u32,
     out: &mut Vec<u8>,
 ) -> Encoded {
-    let at = if version < Version::V13 {
-        begin_nicira(out, version, nxt::REQUEST_FORWARD, xid)
-    } else if version == Version::V13 {
-        begin_onf(out, version, onft::REQUEST_FORWARD, xid)
-    } else {
-        begin_later(out, version, Later::RequestForward, xid)?
-    };
+    let at = begin_later(out, version, Later::RequestForward, xid)?;
     match &f.change {
         ForwardedChange::Group(m) => super::group::encode_group_mod(m, version, f.xid, out)?,
         ForwardedChange::Meter(m) => super::meter::encode_meter_mod(m, version, f.xid, out)?,

@@ -5,7 +5,7 @@
 //! OpenFlow 1.5, and actions as in OpenFlow 1.0.
 
 use super::actions::{decode_actions, encode_actions};
-use super::header::{Encoded, Later, begin_later, begin_nicira, finish, nxt};
+use super::header::{Encoded, Later, begin_later, finish};
 use super::property::{self, Kind, NTR_VENDOR};
 use super::*;
 use crate::wire::{Put, Reader, Result};
@@ -333,11 +333,7 @@ pub(super) fn encode_group_mod(
     xid: u32,
     out: &mut Vec<u8>,
 ) -> Encoded {
-    let at = if version == Version::V10 {
-        begin_nicira(out, version, nxt::GROUP_MOD, xid)
-    } else {
-        begin_later(out, version, Later::GroupMod, xid)?
-    };
+    let at = begin_later(out, version, Later::GroupMod, xid)?;
     encode_group_mod_body(m, version, out)?;
     finish(out, at, "OFPT_GROUP_MOD")
 }

@@ -102,6 +102,20 @@ impl Later {
         number_in(LATER.iter().find(|row| row.0 == self)?, version)
     }
 
+    /// The vendor's message that stands for it in a version without it: vendor and subtype.
+    fn extension(self, version: Version) -> Option<(u32, u32)> {
+        use Version::{V10, V11, V12, V13};
+        Some(match (self, version) {
+            (Later::GroupMod, V10) => (NX_VENDOR, nxt::GROUP_MOD),
+            (Later::RequestForward, V10 | V11 | V12) => (NX_VENDOR, nxt::REQUEST_FORWARD),
+            (Later::RequestForward, V13) => (ONF_VENDOR, onft::REQUEST_FORWARD),
+            (Later::RoleStatus, V13) => (ONF_VENDOR, onft::ROLE_STATUS),
+            (Later::BundleControl, V13) => (ONF_VENDOR, onft::BUNDLE_CONTROL),
+            (Later::BundleAdd, V13) => (ONF_VENDOR, onft::BUNDLE_ADD),
+            _ => return None,
+        })
+    }
+
     /// OpenFlow's name.
     pub(super) fn name(self) -> &'static str {
         match self {
@@ -180,13 +194,16 @@ pub(super) fn begin(out: &mut Vec<u8>, version: Version, ty: u8, xid: u32) -> us
     at
 }
 
-/// Starts a message whose number depends on the version.
+/// Starts a message whose number depends on the version, or that of a vendor that stands for it.
 pub(super) fn begin_later(
     out: &mut Vec<u8>,
     version: Version,
     message: Later,
     xid: u32,
 ) -> Result<usize, EncodeError> {
+    if let Some((vendor, subtype)) = message.extension(version) {
+        return Ok(begin_vendor(out, version, vendor, subtype, xid));
+    }
     let ty = message
         .number(version)
         .ok_or(EncodeError::Unsupported { what: message.name(), version })?;

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Hello, errors, features, configuration, roles.
 
-use super::header::{
-    Encoded, Later, begin, begin_later, begin_nicira, begin_onf, finish, nxt, ofpt, onft,
-};
+use super::header::{Encoded, Later, begin, begin_later, begin_nicira, finish, nxt, ofpt};
 use super::port::{decode_port, encode_port};
 use super::*;
 use crate::wire::{Put, Reader, Result};
@@ -330,11 +328,7 @@ pub(super) fn encode_role_status(
     xid: u32,
     out: &mut Vec<u8>,
 ) -> Encoded {
-    let at = if version == Version::V13 {
-        begin_onf(out, version, onft::ROLE_STATUS, xid)
-    } else {
-        begin_later(out, version, Later::RoleStatus, xid)?
-    };
+    let at = begin_later(out, version, Later::RoleStatus, xid)?;
     out.put_u32(role_number(s.role));
     out.put_u8(s.reason as u8);
     out.put_zeros(3);
