@@ -11,10 +11,10 @@ pub(crate) const RTM_DELQDISC: u16 = 37;
 pub(crate) const RTM_NEWTFILTER: u16 = 44;
 pub(crate) const RTM_DELTFILTER: u16 = 45;
 const RTM_GETTFILTER: u16 = 46;
-const RTM_GETQDISC: u16 = 38;
-const TCA_KIND: u16 = 1;
+pub(crate) const RTM_GETQDISC: u16 = 38;
+pub(crate) const TCA_KIND: u16 = 1;
 /// Bytes of `struct tcmsg`: family, pad(3), ifindex(4), handle(4), parent(4), info(4).
-const FIXED: usize = 20;
+pub(crate) const TCMSG: usize = 20;
 
 /// A side of the qdisc clsact.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,7 +41,7 @@ impl ClsactHook {
 ///
 /// The kernel's error.
 pub fn has_filter(client: &LinkClient, index: u32, hook: ClsactHook) -> io::Result<bool> {
-    let mut fixed = [0; FIXED];
+    let mut fixed = [0; TCMSG];
     fixed[4..8].copy_from_slice(&index.to_ne_bytes());
     fixed[12..16].copy_from_slice(&hook.parent().to_ne_bytes());
     let mut is_there = false;
@@ -54,7 +54,7 @@ pub fn has_filter(client: &LinkClient, index: u32, hook: ClsactHook) -> io::Resu
 /// also to a request for those at the egress, where it has none.
 fn has_clsact(client: &LinkClient, index: u32) -> io::Result<bool> {
     let mut is_there = false;
-    let request = Request::new(RTM_GETQDISC, NLM_F_DUMP, &[0; FIXED]);
+    let request = Request::new(RTM_GETQDISC, NLM_F_DUMP, &[0; TCMSG]);
     client.request(request, |_, payload| is_there |= is_clsact(payload, index))?;
     Ok(is_there)
 }
@@ -63,5 +63,5 @@ fn has_clsact(client: &LinkClient, index: u32) -> io::Result<bool> {
 fn is_clsact(payload: &[u8], index: u32) -> bool {
     let of = |kind: (u16, &[u8])| kind.0 == TCA_KIND && text_of(kind.1) == "clsact";
     payload.get(4..8) == Some(&index.to_ne_bytes())
-        && attributes(payload.get(FIXED..).unwrap_or_default()).any(of)
+        && attributes(payload.get(TCMSG..).unwrap_or_default()).any(of)
 }

@@ -27,7 +27,6 @@ use std::io;
 use std::sync::{Mutex, PoisonError};
 
 // include/uapi/linux/if_link.h
-const IFLA_LINK: u16 = 5;
 const IFLA_QDISC: u16 = 6;
 const IFLA_MASTER: u16 = 10;
 const IFLA_PROMISCUITY: u16 = 30;
@@ -273,11 +272,11 @@ fn parse(payload: &[u8]) -> Option<ParsedLink> {
             rx_queues: link.rx_queues,
             ..Interface::default()
         },
+        peer: link.linked,
         ..ParsedLink::default()
     };
     for (kind, value) in attributes(payload.get(16..)?) {
         match kind {
-            IFLA_LINK => read.peer = u32_of(value).filter(|index| *index != 0),
             IFLA_LINK_NETNSID => read.peer_namespace = u32_of(value).map(u32::cast_signed),
             IFLA_QDISC => read.interface.qdisc = Some(text_of(value)),
             IFLA_MASTER => read.interface.master = u32_of(value),

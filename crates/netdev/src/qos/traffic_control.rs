@@ -2,18 +2,16 @@
 //! Requests of rtnetlink for the root discipline of an interface and its classes (tc(8),
 //! include/uapi/linux/rtnetlink.h).
 
-use crate::filter::{RTM_DELQDISC, RTM_NEWQDISC};
+use crate::filter::{RTM_DELQDISC, RTM_GETQDISC, RTM_NEWQDISC, TCA_KIND, TCMSG};
 use crate::link::LinkClient;
 use crate::netlink::{NLM_F_ACK, NLM_F_DUMP, Request, attributes, text_of, u32_of};
 use ::netlink::message::{NLM_F_CREATE, NLM_F_ECHO, NLM_F_EXCL};
 use std::io;
 
-const RTM_GETQDISC: u16 = 38;
 const RTM_NEWTCLASS: u16 = 40;
 const RTM_DELTCLASS: u16 = 41;
 const RTM_GETTCLASS: u16 = 42;
 
-const TCA_KIND: u16 = 1;
 const TCA_OPTIONS: u16 = 2;
 const TCA_STATS2: u16 = 7;
 const TCA_STATS_BASIC: u16 = 1;
@@ -26,9 +24,6 @@ const ROOT: u32 = u32::MAX;
 const HANDLE: u32 = 1 << 16;
 /// `1:fffe`, the parent of the classes of all queues.
 pub(super) const ROOT_CLASS: u32 = HANDLE | 0xfffe;
-
-/// Bytes of `struct tcmsg`.
-const TCMSG: usize = 20;
 
 /// Returns the class of a queue.
 pub(super) fn class_of(queue: u32) -> u32 {
