@@ -3,10 +3,8 @@
 //! objects that are refused.
 
 use std::collections::HashMap;
-use std::io::Write as _;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 
 use clock::Clock;
 use datapath::{Action, Actions, FlowStats, Megaflow, PortNo, Refusal, Side, Ufid};
@@ -397,11 +395,7 @@ fn a_programs_section_does_not_decide_whether_it_takes_frames_in_several_buffers
 /// Compiles `source` as users do.
 fn compile(directory: &Path, name: &str, source: &str) -> PathBuf {
     let object = directory.join(format!("{name}.bpf.o"));
-    let mut clang = Command::new(env!("CLANG"));
-    clang.args(env!("CLANG_FLAGS").split('\u{1f}')).args(["-x", "c", "-c", "-", "-o"]);
-    let mut child = clang.arg(&object).stdin(Stdio::piped()).spawn().unwrap();
-    child.stdin.take().unwrap().write_all(source.as_bytes()).unwrap();
-    assert!(child.wait().unwrap().success(), "{name}");
+    testing::compile_bpf(env!("CLANG"), env!("CLANG_FLAGS"), source, &object);
     object
 }
 

@@ -8,6 +8,7 @@
 
 #![forbid(unsafe_code)]
 
+mod bpf;
 mod bpffs;
 mod cargo;
 mod guard;
@@ -18,6 +19,7 @@ mod resident;
 mod skip;
 mod wait;
 
+pub use bpf::compile_bpf;
 pub use bpffs::BpfFs;
 pub use cargo::cargo;
 pub use guard::Guard;

@@ -121,8 +121,9 @@ impl Agent {
         Ok(agent)
     }
 
-    /// Sets the names of the switch's ports, which the agent leaves alone.
-    pub fn set_switch_ports(&mut self, ports: BTreeSet<String>) {
+    /// Sets the names of the switch's ports. The agent leaves those alone that are its own devices.
+    pub fn set_switch_ports(&mut self, mut ports: BTreeSet<String>) {
+        ports.retain(|port| self.served.iter().any(|device| device.name == *port));
         if self.ports != ports {
             self.ports = ports;
             self.last_survey = None;

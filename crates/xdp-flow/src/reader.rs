@@ -75,9 +75,10 @@ impl Body {
     }
 }
 
-/// The attribute with the flags of a classifier other than flower (include/uapi/linux/pkt_cls.h).
+/// The attribute with the flags of a classifier (include/uapi/linux/pkt_cls.h).
 fn flags_attribute(kind: &str) -> Option<u16> {
     match kind {
+        "flower" => Some(FLAGS),
         "matchall" => Some(3),
         "bpf" => Some(9),
         "u32" => Some(11),
@@ -97,22 +98,21 @@ pub fn filter(message: &[u8]) -> Option<TcFilter> {
     let protocol = u16::from_be(info as u16);
     let options = find(attributes, OPTIONS).unwrap_or_default();
     let flags = flags_attribute(&kind).and_then(|kind| find(options, kind)).and_then(array);
-    let in_hw = flags.map_or(0, u32::from_ne_bytes) & flag::IN_HW != 0;
+    let flags = flags.map_or(0, u32::from_ne_bytes);
+    let in_hw = flags & flag::IN_HW != 0;
     let (mut body, mut packets, mut bytes) = (Body::Other { in_hw }, 0, 0);
     if kind == "flower" {
         if handle == 0 {
             return None;
         }
-        body = flower(options);
+        body = flower(options, flags);
         let counts = counts(find(options, ACTS).unwrap_or_default());
         (packets, bytes) = (counts.packets, counts.bytes);
     }
     Some(TcFilter { place, protocol, kind, body, packets, bytes })
 }
 
-fn flower(options: &[u8]) -> Body {
-    let word = |kind| find(options, kind).and_then(array).map_or(0, u32::from_ne_bytes);
-    let flags = word(FLAGS);
+fn flower(options: &[u8], flags: u32) -> Body {
     let (mut keys, mut unknown, mut acts) = (Keys::default(), None, Some(Vec::new()));
     for (kind, value) in read(options) {
         match kind {
