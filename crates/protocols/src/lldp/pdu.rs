@@ -92,11 +92,7 @@ fn put(out: &mut Vec<u8>, kind: u8, parts: &[&[u8]]) {
 
 /// Returns the beginning of a text that fits a TLV.
 fn text(text: &str) -> &[u8] {
-    let mut end = text.len().min(MOST_TEXT);
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
-    &text.as_bytes()[..end]
+    &text.as_bytes()[..text.floor_char_boundary(MOST_TEXT)]
 }
 
 impl Announcement<'_> {
