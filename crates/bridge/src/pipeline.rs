@@ -317,16 +317,15 @@ impl Pipeline {
         self.tables.iter().any(Table::has_timeouts)
     }
 
-    /// Removes every rule, hidden ones too, and every group, before the bridge is removed.
+    /// Removes every rule, hidden ones too, and every group.
     pub(crate) fn clear(&mut self) -> Vec<Change> {
         let out = self.clear_rules();
         self.groups = Arc::default();
         out
     }
 
-    /// Removes every rule, hidden ones too, except those of [`INTERNAL_TABLE`]. Used when the fail
-    /// mode or the set of controllers changes.
-    pub fn clear_rules(&mut self) -> Vec<Change> {
+    /// Removes every rule, hidden ones too, except those of [`INTERNAL_TABLE`].
+    fn clear_rules(&mut self) -> Vec<Change> {
         let mut out = Vec::new();
         for (id, table) in (0u8..=254).zip(&mut self.tables) {
             if id != INTERNAL_TABLE && !table.rules().is_empty() {

@@ -222,6 +222,9 @@ pub(crate) fn matches_frozen(matching: &flow::Match) -> bool {
     !(not_frozen && matching.is_any(flow::Field::DpHash))
 }
 
+/// Priority of flow mods without one; texts leave it out.
+const DEFAULT_PRIORITY: u32 = 32_768;
+
 /// Priority of the rule that forwards for absent controllers ("fail open"), as in OVS.
 pub const FAIL_OPEN: u32 = 0xf0_f0f0;
 
@@ -233,6 +236,17 @@ impl Rule {
     /// Returns the priority for OpenFlow messages, which never have a rule of higher priority.
     pub(crate) fn openflow_priority(&self) -> u16 {
         u16::try_from(self.priority).unwrap_or(u16::MAX)
+    }
+
+    /// Formats the priority, unless it is the default, and the match: `priority=100,ip`. `ports` gives
+    /// names of ports.
+    pub(crate) fn match_text(&self, ports: &dyn Fn(u32) -> Option<String>) -> String {
+        let matching = flow::text::format_match(&self.matching.expand(), ports);
+        match self.priority {
+            DEFAULT_PRIORITY => matching,
+            priority if matching.is_empty() => format!("priority={priority}"),
+            priority => format!("priority={priority},{matching}"),
+        }
     }
 }
 

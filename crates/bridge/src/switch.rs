@@ -234,11 +234,19 @@ impl Switch {
         for port in ports {
             let _ = self.remove_port(index, port); // it was there a moment ago
         }
-        let Some(mut bridge) = self.bridges.get_mut(index.0).and_then(Option::take) else {
+        let changes = self.clear_bridge(index);
+        if self.bridges.get_mut(index.0).and_then(Option::take).is_none() {
             return Vec::new();
-        };
+        }
         self.slow.protocols.remove_bridge(index);
         mark(&mut self.dirty, index, Dirty::All);
+        changes
+    }
+
+    /// Removes all rules, hidden ones too, all groups and all meters of a bridge. Returns its rules as
+    /// removed.
+    pub fn clear_bridge(&mut self, index: BridgeIndex) -> Vec<Change> {
+        let Some(bridge) = self.bridge_mut(index) else { return Vec::new() };
         let changes = bridge.pipeline.clear();
         let all = openflow::message::MeterMod {
             command: openflow::message::MeterCommand::Delete,
@@ -248,12 +256,8 @@ impl Switch {
                 bands: Vec::new(),
             },
         };
-        let _ = bridge.meters.modify(
-            &all,
-            self.datapath.meters(),
-            &mut self.meter_ids,
-            self.clock.now(),
-        );
+        // No rule is left that uses a meter. A datapath without meters has none to remove.
+        let _ = self.meter_mod(index, &all);
         changes
     }
 

@@ -19,9 +19,6 @@ use openflow::PortNo;
 use openflow::action::{Action, Nat};
 use std::fmt::Write as _;
 
-/// Priority of flow mods without one; texts leave it out.
-const DEFAULT_PRIORITY: u16 = 32_768;
-
 /// Kind of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
@@ -346,12 +343,7 @@ pub(crate) fn rule_text(rule: &Rule, table: u8, names: PortNames<'_>) -> String 
 
 /// Formats a rule of a conjunction as `conj. priority=100,ip,nw_src=10.0.0.1`.
 pub(crate) fn conjunction_text(rule: &Rule, names: PortNames<'_>) -> String {
-    let matching = format_match(&rule.matching.expand(), &|number| names.name(number));
-    match rule.openflow_priority() {
-        DEFAULT_PRIORITY => format!("conj. {matching}"),
-        priority if matching.is_empty() => format!("conj. priority={priority}"),
-        priority => format!("conj. priority={priority},{matching}"),
-    }
+    format!("conj. {}", rule.match_text(&|number| names.name(number)))
 }
 
 /// Formats the present value of a subfield, as in `NXM_NX_REG0[0..1] is now 0x1`.

@@ -5,14 +5,10 @@ use crate::bridge::Bridge;
 use crate::effect::Effect;
 use crate::pipeline::as_added;
 use crate::rule::Rule;
-use classifier::Entry;
 use clock::Millis;
-use flow::text::{format_match, no_names};
+use flow::text::no_names;
 use openflow::text::format_actions;
 use std::fmt::Write;
-
-/// Priority of flow mods without one; texts leave it out.
-const DEFAULT_PRIORITY: u32 = 32_768;
 
 /// Formats one rule as a line without line feed. Ports are shown by number, as OVS prints them
 /// here.
@@ -27,14 +23,7 @@ fn format_flow(rule: &Rule, now: Millis) -> String {
         "duration={}s, n_packets={packets}, n_bytes={bytes}, ",
         now.since(rule.created) / 1000
     );
-    let matching = format_match(&rule.matching.expand(), &no_names);
-    if rule.priority() != DEFAULT_PRIORITY {
-        let _ = write!(out, "priority={}", rule.priority());
-        if !matching.is_empty() {
-            out.push(',');
-        }
-    }
-    out.push_str(&matching);
+    out.push_str(&rule.match_text(&no_names));
     let _ = write!(out, ",actions={}", format_actions(&rule.actions, &|_| None));
     out
 }

@@ -63,11 +63,7 @@ fn address_or_any(address: Option<IpAddr>) -> String {
 
 /// Returns `ovs/route/show` as JSON.
 fn show_json(routes: &Routes, wanted: Option<&str>) -> Result<Value, String> {
-    let tables = match selected_tables(routes, wanted)? {
-        Selection::Standard => vec![TABLE_LOCAL, TABLE_MAIN, TABLE_DEFAULT],
-        Selection::All => routes.tables().into_iter().collect(),
-        Selection::One(number) => vec![number],
-    };
+    let tables = selected_tables(routes, wanted)?.tables(routes);
     let routes = tables.into_iter().flat_map(|number| {
         routes.in_table(number).into_iter().map(move |route| {
             let is_user = route.origin == Origin::User;
@@ -108,6 +104,16 @@ enum Selection {
     One(u32),
 }
 
+impl Selection {
+    fn tables(&self, routes: &Routes) -> Vec<u32> {
+        match self {
+            Selection::Standard => vec![TABLE_LOCAL, TABLE_MAIN, TABLE_DEFAULT],
+            Selection::All => routes.tables().into_iter().collect(),
+            Selection::One(number) => vec![*number],
+        }
+    }
+}
+
 fn selected_tables(routes: &Routes, wanted: Option<&str>) -> Result<Selection, String> {
     let number = match wanted {
         None => 0,
@@ -124,32 +130,23 @@ fn selected_tables(routes: &Routes, wanted: Option<&str>) -> Result<Selection, S
 }
 
 fn show(routes: &Routes, wanted: Option<&str>) -> Answer {
+    let selection = selected_tables(routes, wanted)?;
+    let names_tables = matches!(selection, Selection::All);
     let mut text = String::new();
-    let mut lines = |number: u32, names_table: bool| {
+    for number in selection.tables(routes) {
         for route in routes.in_table(number) {
             text.push_str(&route_line(route));
-            if names_table && !is_standard(number) {
-                let _ = write!(text, " table {number}");
+            if names_tables && !is_standard(number) {
+                let _ = write!(text, " table {number}"); // a String takes all writes
             }
             text.push('\n');
         }
-    };
-    let number = match selected_tables(routes, wanted)? {
-        Selection::All => {
-            routes.tables().into_iter().for_each(|number| lines(number, true));
-            return Ok(text);
-        }
-        Selection::Standard => {
-            for number in [TABLE_LOCAL, TABLE_MAIN, TABLE_DEFAULT] {
-                lines(number, false);
-            }
-            return Ok(format!("Route Table:\n{text}"));
-        }
-        Selection::One(number) => number,
-    };
-    lines(number, false);
-    let name = if is_standard(number) { String::new() } else { format!(" #{number}") };
-    Ok(format!("Route Table{name}:\n{text}"))
+    }
+    Ok(match selection {
+        Selection::All => text,
+        Selection::One(number) if !is_standard(number) => format!("Route Table #{number}:\n{text}"),
+        Selection::One(_) | Selection::Standard => format!("Route Table:\n{text}"),
+    })
 }
 
 fn route_line(route: &Route) -> String {

@@ -20,7 +20,7 @@ use bridge::snapshot::{BridgeIndex, Snapshot};
 use bridge::trace::Tracer;
 use bridge::translate::{EffectsMode, LocateError, Request, Translation};
 use flow::text::{format_key, odp, parse_exact_flow};
-use flow::{Key, STAGE_STARTS, VLAN_CFI, extract};
+use flow::{Key, VLAN_CFI, extract};
 use openflow::action::Action;
 use openflow::{PortNo, Version};
 use packet::Packet;
@@ -207,13 +207,14 @@ fn locate(daemon: &Daemon, flow: &Flow<'_>) -> Result<TraceInput, String> {
 }
 
 /// Returns the key of a packet with these fields, of whose VLAN tags only `vlan-limit` are parsed.
-fn as_received(mut key: Key) -> Key {
-    if key.vlans.iter().skip(extract::vlan_limit()).any(|vlan| vlan.tci.get() & VLAN_CFI != 0) {
-        let parsed = extract::key_of(flow::compose(&key, &[]).data(), key.in_port.get());
-        let after_metadata = STAGE_STARTS[0]..;
-        key.words_mut()[after_metadata.clone()].copy_from_slice(&parsed.words()[after_metadata]);
+fn as_received(key: Key) -> Key {
+    let limit = extract::vlan_limit();
+    if !key.vlans.iter().skip(limit).any(|vlan| vlan.tci.get() & VLAN_CFI != 0) {
+        return key;
     }
-    key
+    let mut received = extract::key_of(flow::compose(&key, &[]).data(), key.in_port.get());
+    received.set_metadata(&key);
+    received
 }
 
 /// Returns true for the datapath's name, whole or only the part after the `@` (where `ovs-` may be

@@ -20,10 +20,6 @@ use super::state::{BridgeState, Fail, Open};
 use bridge::rule::FAIL_OPEN;
 use bridge::snapshot::BridgeIndex;
 use openflow::action::Actions;
-use openflow::message::{
-    GROUP_ALL, GroupCommand, GroupKind, GroupMod, GroupProperties, MeterCommand, MeterConfig,
-    MeterFlags, MeterMod, bucket, meter_id,
-};
 use openflow::{Action, PortNo};
 use std::sync::Arc;
 
@@ -72,21 +68,7 @@ fn flush(context: &mut Context<'_>, index: BridgeIndex, fail: &mut Fail, fresh: 
     let now = context.clock.now();
     fail.open = None;
     context.switch.counters.flushes += 1;
-    let Some(bridge) = context.switch.bridge_mut(index) else { return };
-    let mut changes = Vec::new();
-    if !fresh {
-        changes.extend(bridge.pipeline.clear_rules());
-        let groups = bridge.pipeline.group_mod(&every_group(), now);
-        let meters = context.switch.meter_mod(index, &every_meter());
-        for outcome in [groups, meters] {
-            match outcome {
-                Ok(more) => changes.extend(more),
-                Err(error) => {
-                    tracing::warn!(target: "bridge", "groups or meters were not removed ({error})");
-                }
-            }
-        }
-    }
+    let mut changes = if fresh { Vec::new() } else { context.switch.clear_bridge(index) };
     let Some(bridge) = context.switch.bridge_mut(index) else { return };
     if !fail.has_controllers && fail.mode == FailMode::Standalone {
         match bridge.pipeline.add_default(normal(), now) {
@@ -97,25 +79,6 @@ fn flush(context: &mut Context<'_>, index: BridgeIndex, fail: &mut Fail, fresh: 
         }
     }
     context.changed(index, changes);
-}
-
-/// The message that removes all groups.
-fn every_group() -> GroupMod {
-    GroupMod {
-        command: GroupCommand::Delete,
-        kind: GroupKind::All,
-        group_id: GROUP_ALL,
-        command_bucket_id: bucket::ALL,
-        buckets: Vec::new(),
-        properties: GroupProperties::default(),
-    }
-}
-
-/// The message that removes all meters.
-fn every_meter() -> MeterMod {
-    let meter =
-        MeterConfig { meter_id: meter_id::ALL, flags: MeterFlags::empty(), bands: Vec::new() };
-    MeterMod { command: MeterCommand::Delete, meter }
 }
 
 /// Opens a bridge that no controller has admitted for long enough, and closes one that a controller
