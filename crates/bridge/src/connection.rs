@@ -229,6 +229,7 @@ impl Connections {
         let ids: Vec<ConnectionId> = self.sessions.keys().copied().collect();
         for id in ids {
             self.expire_bundles(id, now);
+            self.expire_partial_request(id, now);
             if let Some(session) = self.sessions.get_mut(&id) {
                 session.probe(now);
                 self.send_queued_packets(id, now);

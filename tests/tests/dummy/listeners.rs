@@ -22,7 +22,7 @@ listeners = []
 for version in range(1, 7):
     s = socket.socket(socket.AF_UNIX)
     s.connect('br0.mgmt')
-    s.sendall(message(version, 0, b'') + message(version, 9, struct.pack('!HH', 0, 128)))
+    s.sendall(message(version, 0, b''))
     s.sendall(message(version, 28, reasons) if version > 4 else vendor(version, 27, reasons))
     if version > 2: s.sendall(message(version, 24, struct.pack('!IIQ', 2, 0, version)))
     else: s.sendall(vendor(version, 10, struct.pack('!I', 1)))

@@ -17,5 +17,6 @@ mod normal;
 mod openflow;
 mod packets;
 mod ports;
+mod table_features;
 mod timeouts;
 mod vlan;

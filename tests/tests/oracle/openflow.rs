@@ -30,6 +30,28 @@ scenarios! {
         ofctl -O OpenFlow13 dump-table-features br0 | head -60
         ofctl -O OpenFlow15 dump-table-features br0 | tail -30
     "#;
+    // A controller names tables unless the database does, and asks for no more than there is.
+    table_features_change: r#"
+        ofctl -O OpenFlow13 mod-table br0 0 name:xyzzy
+        ofctl -O OpenFlow15 mod-table br0 1 name:quux
+        ofctl -O OpenFlow15 dump-table-features br0 | grep '^  table'
+        vsctl --id=@t0 create Flow_Table name=zero -- --id=@t2 create Flow_Table name=two -- set bridge br0 flow_tables={0=@t0,2=@t2} >/dev/null
+        ofctl -O OpenFlow13 dump-table-features br0 | grep '^  table'
+        ofctl -O OpenFlow15 mod-table br0 2 name:other 2>&1 | grep -o 'OFPT_ERROR.*'
+        ofctl -O OpenFlow15 mod-table br0 1 name:
+        ofctl -O OpenFlow15 mod-table br0 3 name:three
+        vsctl clear bridge br0 flow_tables
+        ofctl -O OpenFlow15 dump-table-features br0 | grep '^  table'
+    "#;
+    // Rules for the control of the switch itself are hidden.
+    tables_do_not_count_hidden_rules: r#"
+        vsctl set-controller br0 tcp:240.0.0.1:6653
+        warp 2000 500
+        ofctl dump-tables br0 | head -4
+        ofctl -O OpenFlow13 dump-tables br0 | head -4
+        ofctl dump-flows br0
+        ofctl dump-aggregate br0
+    "#;
     table_desc: r#"
         ofctl -O OpenFlow14 dump-table-desc br0 | head -12
         ofctl -O OpenFlow14 mod-table br0 0 evict
@@ -168,6 +190,19 @@ scenarios! {
         ofctl add-flow br0 cookie=0x2,arp,actions=2
         ofctl add-flow br0 cookie=0x2,ipv6,actions=1
         ofctl del-flows br0
+        sleep 0.3
+        cat m.txt
+    "#;
+    // A group counts only in the new version of a flow.
+    flow_monitor_of_a_group: r#"
+        ofctl -O OpenFlow14 add-group br0 group_id=1,type=all,bucket=output:1
+        ofctl -O OpenFlow14 add-group br0 group_id=2,type=all,bucket=output:2
+        ofctl -O OpenFlow14 add-flow br0 in_port=1,actions=group:1
+        ofctl -O OpenFlow14 add-flow br0 in_port=2,actions=group:2
+        ofctl -O OpenFlow14 -vconsole:off monitor br0 'watch:out_group=2' --detach --no-chdir --pidfile=m.pid --unixctl=m.ctl >m.txt 2>&1
+        ofctl -O OpenFlow14 mod-flows br0 in_port=1,actions=group:2
+        ofctl -O OpenFlow14 mod-flows br0 in_port=2,actions=group:1
+        ofctl -O OpenFlow14 add-flow br0 in_port=3,actions=group:2
         sleep 0.3
         cat m.txt
     "#;

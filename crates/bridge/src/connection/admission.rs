@@ -44,7 +44,7 @@ fn admits(body: &Body) -> bool {
                 MultipartRequest::Group(_)
                     | MultipartRequest::GroupDesc(_)
                     | MultipartRequest::GroupFeatures
-                    | MultipartRequest::TableFeatures
+                    | MultipartRequest::TableFeatures(_)
                     | MultipartRequest::TableDesc
             )
     )

@@ -315,7 +315,7 @@ impl Connections {
 /// Returns the free places of a table in percent; 100 for a table without a limit.
 pub(super) fn vacancy(table: &Table) -> u8 {
     let Some(limit) = table.eviction.limit.filter(|l| *l > 0) else { return 100 };
-    let free = u64::from(limit).saturating_sub(table.rules().len() as u64);
+    let free = u64::from(limit).saturating_sub(table.visible_rules() as u64);
     u8::try_from(free * 100 / u64::from(limit)).unwrap_or(100)
 }
 

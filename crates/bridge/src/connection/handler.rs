@@ -140,7 +140,7 @@ impl Connections {
                 Some(session) => Ok(Reply::of(Body::GetAsyncReply(session.async_config))),
                 None => Ok(Reply::None),
             },
-            Body::SetAsync(set) => self.with_session(id, |s| s.async_config.apply(&set)),
+            Body::SetAsync(set) => self.with_session(id, |s| s.set_async(&set)),
             Body::SetControllerId(controller) => {
                 self.with_session(id, |s| s.controller_id = controller)
             }

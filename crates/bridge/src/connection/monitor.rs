@@ -83,7 +83,7 @@ fn concerns(monitor: &FlowMonitorRequest, rule: &Rule, old: Option<&Rule>) -> bo
     let either = |test: &dyn Fn(&Rule) -> bool| test(rule) || old.is_some_and(test);
     (monitor.table_id == TABLE_ALL || monitor.table_id == rule.table)
         && (monitor.out_port == PortNo::NONE || either(&|r| r.outputs_to(monitor.out_port)))
-        && (monitor.out_group == GROUP_ANY || either(&|r| r.uses_group(monitor.out_group)))
+        && (monitor.out_group == GROUP_ANY || rule.uses_group(monitor.out_group))
         && rule.matching.is_within(&monitor.matching)
 }
 

@@ -7,13 +7,14 @@ use super::origin::Kind;
 use super::output::Output;
 use super::packet_queue::{PacketQueue, PacketQueueStats, RateLimit};
 use super::reply::Job;
+use super::table_features::PartialRequest;
 use crate::snapshot::BridgeIndex;
 use clock::Millis;
 use hashbrown::HashMap;
 use openflow::Version;
 use openflow::frame::{self, Frames, Negotiation};
 use openflow::message::{
-    AsyncConfig, AsyncKind, Body, Message, PacketInReason, Protocol, Role, Versions,
+    AsyncConfig, AsyncKind, Body, Message, PacketInReason, Protocol, Role, SetAsync, Versions,
 };
 use std::ops::AddAssign;
 
@@ -143,6 +144,8 @@ pub(super) struct Session {
     pub(super) controller_id: u16,
     pub(super) monitors: Monitors,
     pub(super) bundles: HashMap<u32, Bundle>,
+    /// A multipart request that is not complete.
+    pub(super) partial: Option<PartialRequest>,
     /// A reply that is not completely written.
     pub(super) job: Option<Job>,
     /// Packet-ins by actions, then packet-ins on misses.
@@ -179,6 +182,7 @@ impl Session {
             controller_id: 0,
             monitors: Monitors::default(),
             bundles: HashMap::new(),
+            partial: None,
             job: None,
             queues: [PacketQueue::new(limit, now), PacketQueue::new(limit, now)],
             counters: ConnectionCounters { sent: 1, ..ConnectionCounters::default() },
@@ -390,6 +394,14 @@ impl Session {
             }
     }
 
+    /// Selects asynchronous messages. A service connection that got none gets them from now on.
+    pub(super) fn set_async(&mut self, set: &SetAsync) {
+        self.async_config.apply(set);
+        if self.kind() == Kind::Service && self.miss_send_len == 0 {
+            self.miss_send_len = MISS_SEND_LEN;
+        }
+    }
+
     /// Returns true when the connection receives asynchronous messages of this kind and reason.
     pub(super) fn wants(&self, kind: AsyncKind, reason: u8) -> bool {
         self.listens() && self.async_config.wants(kind, self.role, reason)
@@ -453,7 +465,8 @@ impl Session {
         let probe = (interval != 0).then(|| self.probed.unwrap_or(self.heard) + ms(interval));
         let bundles = self.bundles.values().map(|b| b.touched + ms(bundle_timeout)).min();
         let packets = self.queues.iter().filter_map(PacketQueue::deadline).min();
-        [probe, bundles, packets].into_iter().flatten().min()
+        let partial = self.partial.as_ref().map(PartialRequest::deadline);
+        [probe, bundles, partial, packets].into_iter().flatten().min()
     }
 
     pub(super) fn status(&self) -> ConnectionStatus {

@@ -37,7 +37,6 @@ impl Connections {
             switch.collect_statistics();
         }
         switch.counters.queue_requests += u64::from(matches!(request, Q::Queue(_)));
-        let switch = &*switch;
         let bridge = switch.bridge(origin.bridge).ok_or(OfError::OFPBRC_EPERM)?;
         let reply = match request {
             Q::Desc => MultipartReply::Desc(Box::new(bridge.description.clone())),
@@ -57,9 +56,7 @@ impl Connections {
                 MultipartReply::Aggregate { stats, nicira: q.nicira }
             }
             Q::Table => MultipartReply::Table(tables(bridge, origin.version)),
-            Q::TableFeatures => MultipartReply::TableFeatures(
-                (0..VISIBLE_TABLES).map(|id| table_features(id, bridge)).collect(),
-            ),
+            Q::TableFeatures(part) => return self.request_table_features(origin, part, switch),
             Q::TableDesc => MultipartReply::TableDesc(
                 bridge
                     .pipeline
@@ -177,7 +174,7 @@ fn tables(bridge: &Bridge, version: Version) -> Vec<TableStats> {
             let matched = table.stats().matched.load(Ordering::Relaxed);
             TableStats {
                 table_id: id,
-                active_count: u32::try_from(table.rules().len()).unwrap_or(u32::MAX),
+                active_count: u32::try_from(table.visible_rules()).unwrap_or(u32::MAX),
                 lookup_count: matched.saturating_add(table.stats().missed.load(Ordering::Relaxed)),
                 matched_count: matched,
                 features: (version < Version::V13).then(|| Arc::new(table_features(id, bridge))),

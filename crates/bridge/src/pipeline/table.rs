@@ -38,10 +38,21 @@ pub(crate) fn as_added<'a>(rules: impl Iterator<Item = &'a Arc<Rule>>) -> Vec<Ar
     rules
 }
 
+/// The name of a table. A controller may set it where the database does not.
+#[derive(Clone, Debug, Default)]
+struct TableName {
+    /// Empty for none.
+    text: String,
+    /// It is that of `Flow_Table:name`.
+    is_configured: bool,
+}
+
 /// One table: its rules and its settings.
 #[derive(Clone, Debug, Default)]
 pub struct Table {
     rules: Classifier<Rule>,
+    /// Number of rules that are hidden from controllers.
+    hidden: usize,
     /// Rules that may expire; only they may be evicted.
     timed: Timed,
     /// The same rules in order of eviction, once the table has been full and evicts.
@@ -49,8 +60,7 @@ pub struct Table {
     stats: Arc<TableStats>,
     /// Handling of a packet that no rule matches.
     pub miss: TableMiss,
-    /// Name of the table (`Flow_Table:name`); empty for none.
-    pub name: String,
+    name: TableName,
     /// Limit of the number of rules, and behaviour of the full table.
     pub eviction: EvictionConfig,
     /// OpenFlow 1.4 eviction flags, as a controller set them.
@@ -60,9 +70,44 @@ pub struct Table {
 }
 
 impl Table {
+    /// Returns the table's name; empty for none.
+    pub fn name(&self) -> &str {
+        &self.name.text
+    }
+
+    /// Sets the name of the database (`Flow_Table:name`); empty for none. A name that a controller has
+    /// set stays then.
+    pub fn configure_name(&mut self, name: String) {
+        if !name.is_empty() || self.name.is_configured {
+            self.name = TableName { is_configured: !name.is_empty(), text: name };
+        }
+    }
+
+    /// Sets the name for a controller. Returns false, and does nothing, when the database has set
+    /// another one; a name that it begins with counts as the same, as in Open vSwitch.
+    pub fn rename(&mut self, name: &str) -> bool {
+        if !self.may_rename(name) {
+            return false;
+        }
+        if !self.name.is_configured {
+            name.clone_into(&mut self.name.text);
+        }
+        true
+    }
+
+    /// Returns true when [`Table::rename`] would.
+    pub fn may_rename(&self, name: &str) -> bool {
+        !self.name.is_configured || self.name.text.starts_with(name)
+    }
+
     /// Returns the table's rules.
     pub fn rules(&self) -> &Classifier<Rule> {
         &self.rules
+    }
+
+    /// Returns the number of rules that controllers see. Only these count against the limit.
+    pub fn visible_rules(&self) -> usize {
+        self.rules.len().saturating_sub(self.hidden)
     }
 
     /// Returns the table's counters.
@@ -88,15 +133,17 @@ impl Table {
                 queue.insert(&rule);
             }
         }
+        self.hidden += usize::from(rule.hidden);
         let old = self.rules.insert(rule);
         if let Some(old) = &old {
-            self.forget_timed(old);
+            self.forget(old);
         }
         old
     }
 
-    /// Forgets the timeouts of a removed rule, which neither expires nor is evicted any more.
-    fn forget_timed(&mut self, rule: &Rule) {
+    /// Forgets a removed rule, which neither counts nor expires nor is evicted any more.
+    fn forget(&mut self, rule: &Rule) {
+        self.hidden -= usize::from(rule.hidden);
         if !self.timed.is_empty()
             && self.timed.remove(&rule.id).is_some()
             && let Some(queue) = &mut self.queue
@@ -109,7 +156,7 @@ impl Table {
     pub(super) fn remove(&mut self, rule: &Rule) -> bool {
         match self.rules.remove(&rule.matching, rule.priority()) {
             Some(found) if found.id == rule.id => {
-                self.forget_timed(rule);
+                self.forget(rule);
                 true
             }
             Some(other) => {
@@ -125,7 +172,7 @@ impl Table {
     pub(super) fn empty(&mut self, hidden_too: bool) -> impl Iterator<Item = Arc<Rule>> + use<> {
         let old = std::mem::take(&mut self.rules);
         self.timed = Timed::new();
-        self.queue = None;
+        (self.hidden, self.queue) = (0, None);
         let stays = |rule: &Arc<Rule>| rule.hidden && !hidden_too;
         let (stay, gone): (Vec<_>, Vec<_>) = as_added(old.iter()).into_iter().partition(stays);
         for rule in stay {
@@ -139,7 +186,7 @@ impl Table {
     pub(super) fn make_room(&mut self) -> Result<Option<Arc<Rule>>, TableFull> {
         let config = &self.eviction;
         match config.limit {
-            Some(limit) if self.rules().len() >= limit as usize => {}
+            Some(limit) if self.visible_rules() >= limit as usize => {}
             _ => return Ok(None),
         }
         if !config.is_on() {
@@ -153,7 +200,7 @@ impl Table {
     pub(super) fn excess(&mut self) -> Vec<Arc<Rule>> {
         let config = &self.eviction;
         let limit = config.limit.filter(|_| config.is_on());
-        let count = limit.map_or(0, |limit| self.rules().len().saturating_sub(limit as usize));
+        let count = limit.map_or(0, |limit| self.visible_rules().saturating_sub(limit as usize));
         let mut excess = Vec::with_capacity(count);
         if count > 0 {
             let (queue, rules) = self.queue();

@@ -7,7 +7,7 @@ use flow::ct_state::EST;
 use openflow::message::{
     Bucket, GROUP_ALL, GroupCommand, GroupKind, GroupMod, GroupProperties, MeterBand,
     MeterBandKind, MeterCommand, MeterConfig, MeterFlags, MeterMod, PacketOut, PortConfig,
-    PortFeatures, PortMod, QueueRequest, TableMiss, TableMod, group::bucket,
+    PortFeatures, PortMod, QueueRequest, TableFeaturesRequest, TableMiss, TableMod, group::bucket,
 };
 
 pub(super) fn group_mod(command: GroupCommand, group_id: u32, actions: &[Action]) -> GroupMod {
@@ -286,7 +286,9 @@ fn table_mods_are_per_table_and_features_say_what_ovs_says() {
     assert_eq!(tables.len(), 254);
     assert!(tables[2].eviction && !tables[1].eviction);
     let mut features = Vec::new();
-    for message in b.ask(p, 3, Body::MultipartRequest(MultipartRequest::TableFeatures)) {
+    for message in
+        b.ask(p, 3, Body::MultipartRequest(MultipartRequest::TableFeatures(Default::default())))
+    {
         let Body::MultipartReply { reply: MultipartReply::TableFeatures(part), .. } = message.body
         else {
             panic!("{message:?}")
@@ -431,4 +433,26 @@ fn text_of_rules_is_ovs_s() {
             "table_id=254, duration=2s, n_packets=0, n_bytes=0, priority=0,reg0=0x3,actions=drop",
         ]
     );
+}
+
+#[test]
+fn a_request_whose_next_part_does_not_come_is_given_up() {
+    let mut b = Bench::new(1);
+    let p = b.connect(Kind::Service, Version::V15);
+    let part = || {
+        let request = TableFeaturesRequest { more: true, ..TableFeaturesRequest::default() };
+        Body::MultipartRequest(MultipartRequest::TableFeatures(request))
+    };
+    assert!(b.ask(p, 7, part()).is_empty());
+    // There is one such request at a time.
+    assert_eq!(b.error(p, part()), OfError::OFPBRC_MULTIPART_BUFFER_OVERFLOW);
+    b.tick(600);
+    assert!(b.ask(p, 7, part()).is_empty());
+    b.tick(600);
+    assert!(b.output(p).is_empty());
+    assert_eq!(b.connections.deadline(), Some(b.clock.now() + 400));
+    b.tick(400);
+    let got = b.output(p);
+    let [Message { xid: 7, body: Body::Error(e) }] = &got[..] else { panic!("{got:?}") };
+    assert_eq!(known(&e.error), OfError::OFPBRC_MULTIPART_REQUEST_TIMEOUT);
 }

@@ -135,7 +135,7 @@ fn a_controller_admits_the_switch_by_what_it_sends() {
         }),
         Body::GetAsyncRequest,
         Body::MultipartRequest(MultipartRequest::GroupDesc(0)),
-        Body::MultipartRequest(MultipartRequest::TableFeatures),
+        Body::MultipartRequest(MultipartRequest::TableFeatures(Default::default())),
     ];
     let controls = [
         Body::BarrierRequest,

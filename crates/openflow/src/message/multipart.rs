@@ -31,9 +31,8 @@ pub enum MultipartRequest {
     MeterConfig(u32),
     /// OFPMP_METER_FEATURES.
     MeterFeatures,
-    /// OFPMP_TABLE_FEATURES. A request to change features is refused
-    /// (OFPTFFC_EPERM), as OVS does.
-    TableFeatures,
+    /// OFPMP_TABLE_FEATURES (1.3+).
+    TableFeatures(TableFeaturesRequest),
     /// OFPMP_PORT_DESC: one (1.5), or [`PortNo::NONE`].
     PortDesc(PortNo),
     /// OFPMP_TABLE_DESC (1.4+).

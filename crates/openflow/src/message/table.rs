@@ -238,6 +238,31 @@ impl FromIterator<u8> for TableSet {
     }
 }
 
+/// A request for the features of all tables, or a part of one to change them. It is the only request
+/// that may have several parts (OpenFlow 1.5.1, 7.3.5.18).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TableFeaturesRequest {
+    /// Tables and the features that they are to have. A request without any only asks.
+    pub tables: Vec<TableFeatures>,
+    /// The command of the first table, which counts for all. `None` without tables.
+    pub command: Option<TableFeaturesCommand>,
+    /// Parts with the same transaction id follow.
+    pub more: bool,
+}
+
+/// OFPTFC_*. Requests of 1.3 and 1.4 replace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TableFeaturesCommand {
+    /// The request names all tables.
+    Replace,
+    /// Tables that are not named stay as they are.
+    Modify,
+    /// The tables become part of the pipeline.
+    Enable,
+    /// The tables leave the pipeline.
+    Disable,
+}
+
 /// Features of a table (OFPMP_TABLE_FEATURES, and table statistics up to 1.2).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TableFeatures {

@@ -247,7 +247,7 @@ fn tables(context: &mut Context<'_>, bridge: &mut BridgeState, row: &DesiredBrid
         let new = new.cloned().unwrap_or_default();
         if let Some(table) = b.pipeline.table_mut(id) {
             let by_openflow = table.eviction.evict_by_openflow;
-            table.name = new.name;
+            table.configure_name(new.name);
             table.eviction = new.eviction;
             table.eviction.evict_by_openflow = by_openflow;
             evicted.extend(b.pipeline.trim(id));

@@ -191,8 +191,9 @@ pub(super) fn decode_request(mut r: Reader<'_>, version: Version) -> Result<Mult
         _ => (0, 0),
     };
     r.expect(fixed, unit)?;
-    if flags & MORE != 0 && version >= Version::V13 {
-        // No request of ours is longer than one message.
+    let more = flags & MORE != 0 && version >= Version::V13;
+    if more && kind != Kind::Standard(ofpmp::TABLE_FEATURES) {
+        // No other request is longer than one message.
         return Err(OfError::OFPBRC_MULTIPART_BUFFER_OVERFLOW);
     }
     Ok(match kind {
@@ -216,13 +217,7 @@ pub(super) fn decode_request(mut r: Reader<'_>, version: Version) -> Result<Mult
             ofpmp::METER_CONFIG => MultipartRequest::MeterConfig(r.u32()?),
             ofpmp::METER_FEATURES => MultipartRequest::MeterFeatures,
             ofpmp::TABLE_FEATURES => {
-                // A request with tables asks for a change of their features, which no controller
-                // may make.
-                let tables = all(&mut r, |r| table_features::decode(r, version))?;
-                if !tables.is_empty() {
-                    return Err(OfError::OFPTFFC_EPERM);
-                }
-                MultipartRequest::TableFeatures
+                MultipartRequest::TableFeatures(table_features::decode_request(r, version, more)?)
             }
             ofpmp::PORT_DESC => {
                 MultipartRequest::PortDesc(if v15 { r.port11()? } else { PortNo::NONE })
@@ -299,7 +294,7 @@ fn request_kind(q: &MultipartRequest, version: Version) -> Kind {
         MultipartRequest::Meter(_) => ofpmp::METER,
         MultipartRequest::MeterConfig(_) => ofpmp::METER_CONFIG,
         MultipartRequest::MeterFeatures => ofpmp::METER_FEATURES,
-        MultipartRequest::TableFeatures => ofpmp::TABLE_FEATURES,
+        MultipartRequest::TableFeatures(_) => ofpmp::TABLE_FEATURES,
         MultipartRequest::PortDesc(_) => ofpmp::PORT_DESC,
         MultipartRequest::TableDesc => ofpmp::TABLE_DESC,
         MultipartRequest::QueueDesc(_) => ofpmp::QUEUE_DESC,
@@ -316,7 +311,8 @@ pub(super) fn encode_request(
     out: &mut Vec<u8>,
 ) -> Encoded {
     let at = begin_later(out, version, Later::MultipartRequest, xid)?;
-    header_bytes(request_kind(q, version), 0, version, out)?;
+    let more = matches!(q, MultipartRequest::TableFeatures(part) if part.more);
+    header_bytes(request_kind(q, version), if more { MORE } else { 0 }, version, out)?;
     let id = |n: u32, out: &mut Vec<u8>| {
         out.put_u32(n);
         out.put_zeros(4);
@@ -340,6 +336,7 @@ pub(super) fn encode_request(
         }
         MultipartRequest::GroupDesc(n) if group::has_form15(version) => id(*n, out),
         MultipartRequest::PortDesc(port) if version == Version::V15 => id(port.0, out),
+        MultipartRequest::TableFeatures(part) => table_features::encode_request(part, version, out),
         MultipartRequest::FlowMonitor(monitors) => {
             monitors.iter().for_each(|m| monitor::encode_request(m, version, out));
         }

@@ -19,7 +19,17 @@ mod prop {
     pub(super) const WILDCARDS: u16 = 10;
     pub(super) const WRITE_SETFIELD: u16 = 12;
     pub(super) const APPLY_SETFIELD: u16 = 14;
+    /// Those that a table has when it has any, as bits.
+    pub(super) const REQUIRED: u32 = 0x5555;
 }
+
+/// Commands of 1.5 (OFPTFC15_*), by number.
+const COMMANDS: [TableFeaturesCommand; 4] = [
+    TableFeaturesCommand::Replace,
+    TableFeaturesCommand::Modify,
+    TableFeaturesCommand::Enable,
+    TableFeaturesCommand::Disable,
+];
 
 /// Capabilities of a table in 1.4+ (as in table configuration).
 const EVICTION: u32 = 1 << 2;
@@ -261,7 +271,7 @@ pub(super) fn encode_bitmaps(f: &TableFeatures, version: Version, out: &mut Vec<
     out.put_u32(f.max_entries);
 }
 
-/// The number of each bit in a list of (type, length) headers.
+/// The numbers of a list of (type, length) headers, as bits. Numbers from 32 on are left out.
 fn decode_numbers(mut v: Reader<'_>) -> Result<u32> {
     let mut bits = 0;
     while !v.is_empty() {
@@ -283,11 +293,21 @@ fn put_numbers(ty: u16, bits: u32, out: &mut Vec<u8>) {
     property::end(out, at);
 }
 
-fn decode_fields(v: Reader<'_>) -> Result<(BTreeSet<Field>, BTreeSet<Field>)> {
-    let headers = nxm::decode_header_list(v.peek(), true)?;
+/// Fields, and those of them whose header has a mask. Unknown fields are left out unless `is_strict`.
+fn decode_fields(v: Reader<'_>, is_strict: bool) -> Result<(BTreeSet<Field>, BTreeSet<Field>)> {
+    let headers = nxm::decode_header_list(v.peek(), !is_strict)?;
     let fields = headers.iter().map(|h| h.field).collect();
     let masked = headers.iter().filter(|h| h.has_mask).map(|h| h.field).collect();
     Ok((fields, masked))
+}
+
+/// Fields of a list whose headers have no masks.
+fn decode_whole_fields(v: Reader<'_>, is_strict: bool) -> Result<BTreeSet<Field>> {
+    let (fields, masked) = decode_fields(v, is_strict)?;
+    if is_strict && !masked.is_empty() {
+        return Err(OfError::OFPBMC_BAD_MASK);
+    }
+    Ok(fields)
 }
 
 fn put_fields(
@@ -305,12 +325,55 @@ fn put_fields(
     property::end(out, at);
 }
 
-/// One table of OFPMP_TABLE_FEATURES.
+/// One table of a reply. Unknown properties and fields are left out.
 pub(super) fn decode(r: &mut Reader<'_>, version: Version) -> Result<TableFeatures> {
-    let length = r.u16()?;
+    decode_table(r, version, false).map(|(features, _)| features)
+}
+
+/// A request, or a part of one.
+///
+/// # Errors
+/// Those of OpenFlow 1.5.1, 7.3.5.18, and NXTFFC_DUP_TABLE; as in OVS a request may have no
+/// unknown property or field.
+pub(super) fn decode_request(
+    mut r: Reader<'_>,
+    version: Version,
+    more: bool,
+) -> Result<TableFeaturesRequest> {
+    let mut request = TableFeaturesRequest { more, ..TableFeaturesRequest::default() };
+    while !r.is_empty() {
+        let (features, command) = decode_table(&mut r, version, true)?;
+        request.command.get_or_insert(command);
+        if request.tables.iter().any(|table| table.table_id == features.table_id) {
+            return Err(OfError::NXTFFC_DUP_TABLE);
+        }
+        request.tables.push(features);
+    }
+    Ok(request)
+}
+
+fn decode_table(
+    r: &mut Reader<'_>,
+    version: Version,
+    is_strict: bool,
+) -> Result<(TableFeatures, TableFeaturesCommand)> {
+    let length = r.u16().map_err(|_| OfError::OFPBPC_BAD_LEN)?;
     let mut r = r.record(length, 2, 64).map_err(|_| OfError::OFPBPC_BAD_LEN)?;
+    if is_strict && !length.is_multiple_of(8) {
+        return Err(OfError::OFPBPC_BAD_LEN);
+    }
     let mut f = TableFeatures::empty(r.u8()?);
-    r.skip(5)?;
+    let number = if version >= Version::V15 { r.u8()? } else { r.skip(1).map(|()| 0)? };
+    let command = COMMANDS.get(usize::from(number)).copied();
+    if is_strict && f.table_id == TABLE_ALL {
+        return Err(OfError::OFPTFFC_BAD_TABLE);
+    }
+    let command = match command {
+        Some(command) => command,
+        None if is_strict => return Err(OfError::OFPTFFC_BAD_COMMAND),
+        None => TableFeaturesCommand::Replace,
+    };
+    r.skip(4)?;
     f.name = r.text(32)?;
     f.metadata_match = r.u64()?;
     f.metadata_write = r.u64()?;
@@ -318,20 +381,23 @@ pub(super) fn decode(r: &mut Reader<'_>, version: Version) -> Result<TableFeatur
     if version >= Version::V14 {
         f.supports_eviction = capabilities & EVICTION != 0;
         f.supports_vacancy_events = capabilities & VACANCY_EVENTS != 0;
-    } else {
+    } else if !is_strict {
         f.miss_config = decode_miss(capabilities, version)?;
     }
     f.max_entries = r.u32()?;
-    let (mut had_miss, mut seen) = (false, 0u32);
+    let mut seen = 0u32;
     while !r.is_empty() {
         let p = property::next(&mut r)?;
-        let Kind::Standard(ty) = p.kind else { continue };
+        let ty = match p.kind {
+            Kind::Standard(ty) => ty,
+            Kind::Experimenter(..) if is_strict => return Err(p.unknown()),
+            Kind::Experimenter(..) => continue,
+        };
         let bit = 1u32.checked_shl(u32::from(ty)).ok_or_else(|| p.unknown())?;
         if seen & bit != 0 {
-            return Err(OfError::OFPBPC_DUP_TYPE);
+            return Err(OfError::OFPTFFC_BAD_FEATURES);
         }
         seen |= bit;
-        had_miss |= ty & 1 == 1;
         let side = if ty & 1 == 1 { &mut f.miss } else { &mut f.nonmiss };
         match ty & !1 {
             prop::INSTRUCTIONS => {
@@ -344,17 +410,53 @@ pub(super) fn decode(r: &mut Reader<'_>, version: Version) -> Result<TableFeatur
             prop::APPLY_ACTIONS => {
                 side.apply.actions = ActionKinds::from_bits_truncate(decode_numbers(p.value)?);
             }
-            prop::MATCH if ty == prop::MATCH => (f.matches, f.masks) = decode_fields(p.value)?,
-            prop::WILDCARDS if ty == prop::WILDCARDS => f.wildcards = decode_fields(p.value)?.0,
-            prop::WRITE_SETFIELD => side.write.set_fields = decode_fields(p.value)?.0,
-            prop::APPLY_SETFIELD => side.apply.set_fields = decode_fields(p.value)?.0,
+            prop::MATCH if ty == prop::MATCH => {
+                (f.matches, f.masks) = decode_fields(p.value, is_strict)?;
+            }
+            prop::WILDCARDS if ty == prop::WILDCARDS => {
+                f.wildcards = decode_whole_fields(p.value, is_strict)?;
+            }
+            prop::WRITE_SETFIELD => {
+                side.write.set_fields = decode_whole_fields(p.value, is_strict)?;
+            }
+            prop::APPLY_SETFIELD => {
+                side.apply.set_fields = decode_whole_fields(p.value, is_strict)?;
+            }
             _ => return Err(p.unknown()),
         }
     }
-    if !had_miss {
-        f.miss = f.nonmiss.clone();
+    // 1.3 and 1.4 require properties; 1.5 requires all or none.
+    let is_incomplete = seen & prop::REQUIRED != prop::REQUIRED;
+    if is_strict && is_incomplete && (seen != 0 || version < Version::V15) {
+        return Err(OfError::OFPTFFC_BAD_FEATURES);
     }
-    Ok(f)
+    // Properties without a form for misses count for them, too.
+    copy_to_miss(&mut f, seen);
+    Ok((f, command))
+}
+
+/// Gives the table-miss flow the features of other flows whose property of its own is not in `seen`.
+fn copy_to_miss(f: &mut TableFeatures, seen: u32) {
+    let is_own = |property: u16| seen & 1 << (property + 1) != 0;
+    let (own, all) = (&mut f.miss, &f.nonmiss);
+    if !is_own(prop::INSTRUCTIONS) {
+        own.instructions = all.instructions;
+    }
+    if !is_own(prop::NEXT_TABLES) {
+        own.next.clone_from(&all.next);
+    }
+    if !is_own(prop::WRITE_ACTIONS) {
+        own.write.actions = all.write.actions;
+    }
+    if !is_own(prop::APPLY_ACTIONS) {
+        own.apply.actions = all.apply.actions;
+    }
+    if !is_own(prop::WRITE_SETFIELD) {
+        own.write.set_fields.clone_from(&all.write.set_fields);
+    }
+    if !is_own(prop::APPLY_SETFIELD) {
+        own.apply.set_fields.clone_from(&all.apply.set_fields);
+    }
 }
 
 fn put_side(side: &InstructionFeatures, miss: u16, version: Version, out: &mut Vec<u8>) {
@@ -372,12 +474,32 @@ fn put_side(side: &InstructionFeatures, miss: u16, version: Version, out: &mut V
     put_fields(prop::APPLY_SETFIELD + miss, &side.apply.set_fields, None, version, out);
 }
 
-/// One table of OFPMP_TABLE_FEATURES, properties in OVS's order.
+/// See [`decode_request`].
+pub(super) fn encode_request(part: &TableFeaturesRequest, version: Version, out: &mut Vec<u8>) {
+    for table in &part.tables {
+        encode_table(table, part.command, version, out);
+    }
+}
+
+/// One table of a reply, properties in OVS's order.
 pub(super) fn encode(f: &TableFeatures, version: Version, out: &mut Vec<u8>) {
+    encode_table(f, None, version, out);
+}
+
+fn encode_table(
+    f: &TableFeatures,
+    command: Option<TableFeaturesCommand>,
+    version: Version,
+    out: &mut Vec<u8>,
+) {
     let at = out.len();
     out.put_u16(0);
     out.put_u8(f.table_id);
-    out.put_zeros(5);
+    out.put_u8(match command {
+        Some(command) if version >= Version::V15 => command as u8,
+        _ => 0,
+    });
+    out.put_zeros(4);
     out.put_text(&f.name, 32);
     out.put_u64(f.metadata_match);
     out.put_u64(f.metadata_write);
