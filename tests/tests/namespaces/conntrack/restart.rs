@@ -12,6 +12,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+/// Time in which a daemon that takes over flows and connections answers: an emulated machine is slow.
+const STARTED: Duration = Duration::from_secs(60);
 /// Bytes of a message.
 const MESSAGE: usize = 200;
 /// Messages that each connection carries in a time in which it is observed.
@@ -147,7 +149,7 @@ fn start(switch: &mut Switch) {
 
 /// Gives a daemon that has started its rules.
 fn restore(switch: &Switch) {
-    let listens = wait_until(SOON, || switch.sh("ovs-ofctl show br0").ok());
+    let listens = wait_until(STARTED, || switch.sh("ovs-ofctl show br0").ok());
     assert!(listens, "{}", switch.story());
     let text: String = rules().lines().map(|l| format!("{}\n", l.trim())).collect();
     switch.sandbox().write("rules.txt", text);
