@@ -372,7 +372,10 @@ fn tls_of(args: &Args) -> Option<tls::Files> {
 /// Returns the log's lines about settings that are left out. `None` when there is no Open_vSwitch
 /// row.
 pub fn remarks(replica: &Replica) -> Option<Vec<String>> {
-    desired::read(replica).map(|wanted| wanted.remarks)
+    desired::read(replica).map(|wanted| {
+        let notes = wanted.bridges.into_values().filter_map(|bridge| bridge.note);
+        wanted.remarks.into_iter().chain(notes).collect()
+    })
 }
 
 /// A configuration that [`Configuration::apply`] has made and [`Configuration::finish`] writes back.
@@ -396,6 +399,9 @@ impl Configuration {
         state.counts.reconfigured();
         for remark in &desired.remarks {
             state.remarks.warn(remark.as_str());
+        }
+        for note in desired.bridges.values().filter_map(|bridge| bridge.note.as_deref()) {
+            state.remarks.info(note);
         }
         state.restored |= !desired.tunables.flow_restore_wait;
         let tls = state.tls.clone();

@@ -295,8 +295,25 @@ impl Daemon {
             self.clock.advance(by);
             left -= by;
             self.tick();
-            self.run_fail_modes();
+            self.write_status();
         }
+    }
+
+    /// Writes the states that changed and, when they are due, the statistics. Returns true when a
+    /// device is found gone.
+    fn write_status(&mut self) -> bool {
+        let (configuration, mut context) = self.configuring();
+        let Some(extent) = configuration.begin_round(&mut context) else { return false };
+        let has_statistics = extent == Extent::Statistics;
+        let is_lost = has_statistics && config::has_lost_device(&self.switch);
+        // Dummies change by command. Devices report changes (`links_changed`), except for speed and
+        // the like.
+        if has_statistics || self.dummy != DummyLevel::Off {
+            self.refresh_ports();
+        }
+        self.run_fail_modes();
+        self.write_changes(extent);
+        is_lost
     }
 
     /// Reads the status of all ports, and reports changes to peers.
@@ -444,19 +461,7 @@ pub fn links_changed(daemon: &Shared) {
 /// `stats-update-interval`, of statistics. It is cheap when nothing has changed. It is to be called
 /// about twice a second, except for as long as [`Daemon::time_until_next_deadline`] says.
 pub fn status_tick(daemon: &Shared) {
-    let mut d = daemon.borrow_mut();
-    let (configuration, mut context) = d.configuring();
-    let Some(extent) = configuration.begin_round(&mut context) else { return };
-    let has_statistics = extent == Extent::Statistics;
-    let is_lost = has_statistics && config::has_lost_device(&d.switch);
-    // Dummies change by command. Devices report changes (`links_changed`), except for speed and
-    // the like.
-    if has_statistics || d.dummy != DummyLevel::Off {
-        d.refresh_ports();
-    }
-    d.run_fail_modes();
-    d.write_changes(extent);
-    drop(d);
+    let is_lost = daemon.borrow_mut().write_status();
     if is_lost {
         links_changed(daemon);
     }

@@ -224,3 +224,16 @@ fn a_normal_run_logs_no_warning() {
     switch.vsctl("del-br br0");
     assert_eq!(switch.warnings(), Vec::<String>::new());
 }
+
+#[test]
+fn statistics_are_written_as_time_passes() {
+    let switch = Switch::dummy(1);
+    let count = || switch.vsctl("get interface p1 statistics:rx_packets");
+    switch.appctl("time/warp 6000 1000");
+    assert_eq!(count().trim(), "0");
+    switch.run(
+        "ovs-appctl netdev-dummy/receive p1 'in_port(1),eth(src=50:54:00:00:00:09,dst=50:54:00:00:00:0a),eth_type(0x1234)'",
+    );
+    switch.appctl("time/warp 11000 1000");
+    assert_eq!(count().trim(), "1");
+}

@@ -180,6 +180,8 @@ pub(super) struct DesiredBridge {
     pub fail_mode: FailMode,
     pub versions: Versions,
     pub datapath_id: Option<u64>,
+    /// A remark for the log on a datapath id that is ignored. Nobody has to act on it.
+    pub note: Option<String>,
     pub hwaddr: Option<Mac>,
     pub description: Option<String>,
     pub serial: Option<String>,
@@ -481,9 +483,13 @@ fn bridge(
         }
     };
     let datapath_id = other.get("datapath-id").and_then(parse_datapath_id);
-    if datapath_id.is_none() {
-        bad("datapath-id", "16 hexadecimal digits that are not all zero");
-    }
+    // Scripts for Open vSwitch set shorter ones, which it ignores without a word.
+    let note = other.get("datapath-id").filter(|_| datapath_id.is_none()).map(|text| {
+        format!(
+            "bridge {name}: other_config:datapath-id \"{text}\" is not 16 hexadecimal digits that are \
+             not all zero, ignored"
+        )
+    });
     let hwaddr = other.get("hwaddr").and_then(parse_station);
     if hwaddr.is_none() {
         bad("hwaddr", "a unicast Ethernet address");
@@ -523,6 +529,7 @@ fn bridge(
         },
         versions,
         datapath_id,
+        note,
         hwaddr,
         description: other.get("dp-desc").map(str::to_owned),
         serial: other.get("dp-sn").map(str::to_owned),
