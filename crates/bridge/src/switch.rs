@@ -113,6 +113,22 @@ impl std::fmt::Debug for Switch {
     }
 }
 
+/// A packet-out that is translated and not sent yet.
+pub(crate) struct TranslatedOut {
+    packet: Packet,
+    key: Key,
+    /// The datapath's input port.
+    dp_in: datapath::PortNo,
+    translation: Translation,
+}
+
+impl TranslatedOut {
+    /// Returns the effects that sending it will have.
+    pub(crate) fn effects(&self) -> &[Effect] {
+        &self.translation.effects
+    }
+}
+
 impl Switch {
     /// Returns a switch without bridges over `datapath`. It answers the datapath's upcalls from now
     /// on. `threads` false leaves out the revalidator thread (dummy mode: the caller makes passes).
@@ -473,8 +489,20 @@ impl Switch {
     ) -> Result<Vec<(BridgeIndex, Vec<Change>)>, OfError> {
         self.publish();
         let snapshot = self.slow.published.newest();
-        let (key, translation) =
-            self.translate_out(&snapshot, index, &packet, metadata, in_port, actions)?;
+        let packet = self.translate_out(&snapshot, index, packet, metadata, in_port, actions)?;
+        self.send_out(packet)
+    }
+
+    /// Sends a packet-out that was translated. See [`Switch::packet_out`].
+    ///
+    /// # Errors
+    ///
+    /// Fails when a flow cannot be added that the packet makes. The packet is not sent then.
+    pub(crate) fn send_out(
+        &mut self,
+        out: TranslatedOut,
+    ) -> Result<Vec<(BridgeIndex, Vec<Change>)>, OfError> {
+        let TranslatedOut { packet, key, dp_in, translation } = out;
         let now = self.clock.now();
         let learned = self.learn_all(&translation.effects, now)?;
         self.publish();
@@ -482,26 +510,23 @@ impl Switch {
         let seen = FlowStats { packets: 1, bytes, used: now, tcp_flags };
         effect::apply_but_learning(&translation.effects, &seen, &self.slow.events);
         self.slow.deliver(&translation.claims, &packet, now);
-        let dp_in = snapshot.bridge(index).map_or(datapath::PortNo::NONE, |b| b.origin_of(in_port));
         let mut dp_key = flow::extract::key_of(packet.data(), dp_in.0);
         dp_key.set_connection(&key);
         self.datapath.execute(packet, &dp_key, &translation.actions);
         Ok(learned)
     }
 
-    /// Returns the translation of a [`Switch::packet_out`] by `snapshot`, and the packet's key.
+    /// Translates a [`Switch::packet_out`] by `snapshot`.
     pub(crate) fn translate_out(
         &self,
         snapshot: &Snapshot,
         index: BridgeIndex,
-        packet: &Packet,
+        packet: Packet,
         metadata: &flow::Match,
         in_port: PortNo,
         actions: &[Action],
-    ) -> Result<(Key, Translation), OfError> {
-        if snapshot.bridge(index).is_none() {
-            return Err(OfError::OFPBRC_EPERM);
-        }
+    ) -> Result<TranslatedOut, OfError> {
+        let bridge = snapshot.bridge(index).ok_or(OfError::OFPBRC_EPERM)?;
         let mut key = flow::extract::key_of(packet.data(), in_port.0);
         for ((k, m), v) in
             key.words_mut().iter_mut().zip(metadata.mask().words()).zip(metadata.key().words())
@@ -510,12 +535,14 @@ impl Switch {
         }
         key.in_port = in_port.0.into();
         let translation = self.slow.translate_counted(Request {
-            packet: Some(packet),
+            packet: Some(&packet),
             actions: Some(actions),
             ..Request::new(snapshot, index, key, &self.slow.recirc, self.clock.now())
         });
         match translation.error {
-            None => Ok((key, translation)),
+            None => {
+                Ok(TranslatedOut { dp_in: bridge.origin_of(in_port), packet, key, translation })
+            }
             // The error that OVS reports for every failure.
             Some(_) => Err(OfError::OFPFMFC_UNKNOWN),
         }

@@ -113,6 +113,18 @@ scenarios! {
         ofctl --no-stats dump-flows br0
         ofctl -O OpenFlow15 --names --no-stats dump-flows br0
     "#;
+    // A packet goes by the tables that the messages before it make, and leaves when all are done.
+    bundle_with_packets: r#"
+        ofctl add-flow br0 priority=0,actions=drop
+        printf '%s\n' 'packet-out in_port=3, packet=0001020304050010203040501234 actions=table' 'group group_id=1,type=all,bucket=output:2' 'flow in_port=3,actions=group:1' 'packet-out in_port=3, packet=0001020304050010203040501234 actions=table' 'group delete' 'packet-out in_port=3, packet=0001020304050010203040501234 actions=table' >bundle.txt
+        ofctl -O OpenFlow14 bundle br0 bundle.txt
+        ofctl -O OpenFlow14 dump-flows br0
+        ofctl dump-ports br0 2
+        printf '%s\n' 'flow in_port=3,actions=2' 'packet-out in_port=3, packet=0001020304050010203040501234 actions=table' 'flow in_port=3,actions=group:77' >bad.txt
+        ofctl -O OpenFlow14 bundle br0 bad.txt
+        ofctl -O OpenFlow14 dump-flows br0
+        ofctl dump-ports br0 2
+    "#;
     bundle_that_fails: r#"
         ofctl add-flow br0 ip,actions=1
         printf 'delete\nadd arp,actions=1\nadd ipv6,actions=group:77\n' >bad.txt

@@ -9,19 +9,19 @@
 //! ones, which shares all unchanged parts. On an error the clone replaces the tables. Packets,
 //! monitors and other controllers see the changes only after all messages have succeeded.
 
-use super::change::{check_flow_mod, check_packet_out, check_port_mod, dry_run_packet_out};
+use super::change::{check_flow_mod, check_packet_out, check_port_mod, translate_packet_out};
 use super::monitor::Cause;
 use super::origin::Origin;
 use super::reply::Reply;
 use super::{ConnectionId, Connections};
 use crate::pipeline::{Change, PreparedAdd};
-use crate::switch::Switch;
+use crate::switch::{Switch, TranslatedOut};
 use clock::Millis;
 use hashbrown::HashMap;
 use openflow::OfError;
 use openflow::message::{
     Body, BundleAdd, BundleControl, BundleControlKind, BundleFlags, ForwardedChange, GroupMod,
-    Message, PacketOut, PortMod, Protocol, RequestForwardReason,
+    Message, PortMod, Protocol, RequestForwardReason,
 };
 
 /// Milliseconds without use after which a bundle is discarded, unless configured.
@@ -92,7 +92,7 @@ struct DeferredWork {
     causes: Vec<Cause>,
     groups: Vec<(u32, GroupMod)>,
     ports: Vec<PortMod>,
-    packets: Vec<Departure>,
+    packets: Vec<TranslatedOut>,
 }
 
 impl DeferredWork {
@@ -100,13 +100,6 @@ impl DeferredWork {
     fn report(&mut self, changes: Vec<Change>, xid: u32) {
         self.causes.extend(changes.into_iter().map(|change| (change, xid)));
     }
-}
-
-/// A packet-out, with its encoded message for an error.
-struct Departure {
-    packet: PacketOut,
-    xid: u32,
-    raw: Vec<u8>,
 }
 
 /// A message of a bundle that failed.
@@ -255,10 +248,13 @@ impl Connections {
             self.modify_port(pm, origin, switch);
         }
         switch.publish_and_wait();
-        for Departure { packet, .. } in &deferred.packets {
-            if let Err(error) = self.send_packet_out(packet, origin, switch) {
+        for packet in deferred.packets {
+            match switch.send_out(packet) {
+                Ok(learned) => self.learned(learned, switch, origin.now),
                 // The dry run succeeded, but earlier packets have learned flows since.
-                tracing::debug!(target: "ofproto", "packet-out of a bundle was not sent ({error})");
+                Err(error) => {
+                    tracing::debug!(target: "ofproto", "packet-out of a bundle was not sent ({error})");
+                }
             }
         }
         self.flush_removed(switch);
@@ -313,22 +309,11 @@ fn apply(
         let add = decode(bytes, protocol)?;
         let BundleAdd { message, raw, .. } = *add;
         let xid = message.xid;
-        apply_message(origin, message, &raw, &mut deferred, switch).map_err(|error| Failed {
+        apply_message(origin, message, &mut deferred, switch).map_err(|error| Failed {
             error,
             xid,
             raw,
         })?;
-    }
-    // Packets leave after all changes and see the resulting tables.
-    if !deferred.packets.is_empty() {
-        let then = switch.draft();
-        for Departure { packet, xid, raw } in &deferred.packets {
-            dry_run_packet_out(packet, origin, &then, switch).map_err(|error| Failed {
-                error,
-                xid: *xid,
-                raw: raw.clone(),
-            })?;
-        }
     }
     Ok(deferred)
 }
@@ -353,11 +338,11 @@ fn failed(bytes: &[u8], protocol: &Protocol, error: OfError) -> Failed {
     }
 }
 
-/// Carries out the part of a message that can be undone. `raw` is the excerpt for an error.
+/// Carries out the part of a message that can be undone. A packet leaves after all changes, by the
+/// tables as the messages before it have left them.
 fn apply_message(
     origin: Origin<'_>,
     message: Message,
-    raw: &[u8],
     deferred: &mut DeferredWork,
     switch: &mut Switch,
 ) -> Result<(), OfError> {
@@ -381,7 +366,8 @@ fn apply_message(
                 switch.bridge(origin.bridge).ok_or(OfError::OFPBRC_EPERM)?,
                 origin.version,
             )?;
-            deferred.packets.push(Departure { packet: *po, xid, raw: raw.to_vec() });
+            let then = switch.draft();
+            deferred.packets.push(translate_packet_out(&po, origin, &then, switch)?);
             Vec::new()
         }
         _ => return Err(OfError::OFPBFC_MSG_UNSUP),

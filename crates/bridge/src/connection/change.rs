@@ -12,7 +12,7 @@ use crate::pipeline::{self, Change};
 use crate::recirc::{FrozenState, FrozenStep, StackEntry};
 use crate::rule::any_action;
 use crate::snapshot::{BridgeIndex, Snapshot, TABLES, TableMiss};
-use crate::switch::Switch;
+use crate::switch::{Switch, TranslatedOut};
 use crate::translate::Request;
 use clock::Millis;
 use datapath::FlowStats;
@@ -181,26 +181,15 @@ impl Connections {
         switch.counters.packet_outs += 1;
         let bridge = switch.bridge(origin.bridge).ok_or(OfError::OFPBRC_EPERM)?;
         check_packet_out(po, bridge, origin.version)?;
-        self.send_packet_out(po, origin, switch)?;
-        Ok(Reply::None)
-    }
-
-    /// Sends a checked packet-out. Flows that it learns are added and reported first.
-    pub(super) fn send_packet_out(
-        &mut self,
-        po: &PacketOut,
-        origin: Origin<'_>,
-        switch: &mut Switch,
-    ) -> Result<(), OfError> {
         let packet = Packet::from_slice(&po.data);
         let learned =
             switch.packet_out(origin.bridge, packet, &metadata(po), po.in_port(), &po.actions)?;
         self.learned(learned, switch, origin.now);
-        Ok(())
+        Ok(Reply::None)
     }
 
     /// Reports the changes to rules that flows learned from a controller's packet made.
-    fn learned(
+    pub(super) fn learned(
         &mut self,
         learned: Vec<(BridgeIndex, Vec<Change>)>,
         switch: &mut Switch,
@@ -334,18 +323,19 @@ pub(super) fn check_packet_out(
     Ok(())
 }
 
-/// Fails when a checked packet-out could not be sent once `snapshot` is published.
-pub(super) fn dry_run_packet_out(
+/// Translates a checked packet-out by `snapshot`. Fails when it could not be sent.
+pub(super) fn translate_packet_out(
     po: &PacketOut,
     origin: Origin<'_>,
     snapshot: &Snapshot,
     switch: &mut Switch,
-) -> Result<(), OfError> {
+) -> Result<TranslatedOut, OfError> {
     let packet = Packet::from_slice(&po.data);
     let (metadata, in_port) = (metadata(po), po.in_port());
-    let (_, translation) =
-        switch.translate_out(snapshot, origin.bridge, &packet, &metadata, in_port, &po.actions)?;
-    switch.dry_run_learning(&translation.effects, origin.now)
+    let out =
+        switch.translate_out(snapshot, origin.bridge, packet, &metadata, in_port, &po.actions)?;
+    switch.dry_run_learning(out.effects(), origin.now)?;
+    Ok(out)
 }
 
 /// Returns the metadata of a packet-out without the input port, which is a separate argument.

@@ -73,13 +73,16 @@ fn a_bundle_happens_at_its_commit() {
         let p = b.connect(Kind::Service, version);
         b.add(p, flow(1, ip(9), &[output(1)]));
         assert_eq!(b.done(p, Do::OpenRequest), Do::OpenReply);
-        let delete = Body::FlowMod(Box::new(delete_all()));
-        b.fill(p, vec![delete, to_tables(), fm(5, 0x0a00_0002, &[output(2)]), fm(5, 2, &[])]);
+        let delete = || Body::FlowMod(Box::new(delete_all()));
+        let there = || fm(5, 0x0a00_0002, &[output(2)]);
+        // A packet goes by the tables that the messages before it make.
+        b.fill(p, vec![to_tables(), delete(), to_tables(), there(), to_tables()]);
+        b.fill(p, vec![delete(), to_tables(), there(), fm(5, 2, &[])]);
         assert_eq!(b.rule_count(), 1, "nothing happened yet");
         assert_eq!(b.done(p, Do::CloseRequest), Do::CloseReply);
         assert_eq!(b.done(p, Do::CommitRequest), Do::CommitReply);
         assert_eq!(b.rule_count(), 2);
-        assert_eq!(b.sent(2), 1, "the packet met the new tables");
+        assert_eq!(b.sent(2), 1, "one packet met the rule");
         assert_eq!(b.error(p, control(1, Do::CommitRequest)), OfError::OFPBFC_BAD_ID);
     }
 }
