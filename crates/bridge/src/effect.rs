@@ -224,6 +224,17 @@ pub fn apply(effects: &[Effect], seen: &FlowStats, events: &Sender) {
     }
 }
 
+/// Ends the accounts of a megaflow with `effects`. It has no packets from `now` on.
+pub(crate) fn end(effects: &[Effect], now: Millis) {
+    for effect in effects {
+        match effect {
+            Effect::NetFlow { netflow, flow, .. } => netflow.end(flow, now),
+            Effect::Encapsulated { effects, .. } => end(effects, now),
+            _ => {}
+        }
+    }
+}
+
 /// Applies `effects` as [`apply`] does, except learned flows, which already exist.
 pub(crate) fn apply_but_learning(effects: &[Effect], seen: &FlowStats, events: &Sender) {
     for others in effects.split(learns) {

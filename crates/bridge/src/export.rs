@@ -148,6 +148,11 @@ impl NetFlow {
         self.exporter().update(flow, output, &traffic, seen.used);
     }
 
+    /// Sends what is known of a flow whose packets are no longer accounted.
+    pub(crate) fn end(&self, flow: &Flow, now: Millis) {
+        self.exporter().end(flow, now);
+    }
+
     fn exporter(&self) -> MutexGuard<'_, Exporter> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner) // counts, each whole
     }

@@ -281,6 +281,7 @@ impl SlowPath {
     fn removed(&self, ufid: Ufid, last: FlowStats) {
         if let Some(mut entry) = self.megaflows.remove(ufid) {
             self.credit(&mut entry, last);
+            effect::end(&entry.effects, self.clock.now());
         }
     }
 

@@ -3,7 +3,8 @@
 //!
 //! An [`Exporter`] keeps one record for each IPv4 flow of a bridge. The packets of a megaflow are
 //! added with [`Exporter::update`]. [`Exporter::run`] sends a record when it has been active for the
-//! active timeout, and forgets it when it had no packets in that time. Integers on the wire are in
+//! active timeout, and forgets it when it had no packets in that time; [`Exporter::end`] sends it when
+//! the flow ends. Integers on the wire are in
 //! network byte order.
 
 use crate::WallTime;
@@ -203,6 +204,13 @@ impl Exporter {
         record.created = Some(record.created.map_or(traffic.used, |at| at.min(traffic.used)));
         if let Some(before) = before {
             self.export(&flow, before, now);
+        }
+    }
+
+    /// Sends the counts of a flow whose packets are no longer accounted, and forgets it.
+    pub fn end(&mut self, flow: &Flow, now: Millis) {
+        if let Some(record) = self.flows.remove(flow).filter(|record| record.packets > 0) {
+            self.export(flow, record, now);
         }
     }
 
@@ -407,6 +415,18 @@ mod tests {
         e.run(Millis(41_000), WALL);
         let sent = e.run(Millis(41_001), WALL);
         assert_eq!(field(&sent[0], 16), 1, "records before this datagram");
+    }
+
+    #[test]
+    fn a_flow_that_ends_is_sent_at_once_and_once() {
+        let mut e = Exporter::new(SETTINGS, Millis(0));
+        e.update(FLOW, Output::Port(2), &traffic(3, 180, 500), Millis(500));
+        e.end(&FLOW, Millis(600));
+        assert_eq!(e.flows(), 0);
+        let sent = e.run(Millis(700), WALL);
+        assert_eq!(field(&sent[0], 24 + 20), 180);
+        e.end(&FLOW, Millis(800));
+        assert!(e.run(Millis(900), WALL).is_empty());
     }
 
     #[test]

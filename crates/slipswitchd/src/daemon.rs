@@ -297,6 +297,7 @@ impl Daemon {
             self.tick();
             self.write_status();
         }
+        self.tick(); // the last step may have made records that leave in the next round
     }
 
     /// Writes the states that changed and, when they are due, the statistics. Returns true when a

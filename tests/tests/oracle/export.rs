@@ -31,6 +31,18 @@ scenarios! {
         for i in $(seq 200); do test -s got && break; sleep 0.05; done
         cat got
     "#;
+    // Long before its active timeout: the megaflow is idle and ends.
+    netflow_of_a_flow_that_ends: r#"
+        python3 -c 'import socket; s=socket.socket(2,2); s.bind(("127.0.0.1",0)); s.settimeout(20); open("port","w").write(str(s.getsockname()[1])); d=s.recv(9999); open("got","w").write((d[:4]+d[16:]).hex(" ",4)+"\n")' > /dev/null 2>&1 &
+        for i in $(seq 200); do test -s port && break; sleep 0.05; done
+        ofctl add-flow br0 in_port=1,udp,actions=2
+        vsctl set bridge br0 netflow=@n -- --id=@n create netflow "targets=\"127.0.0.1:$(cat port)\"" active_timeout=600 engine_type=1 engine_id=2 > /dev/null
+        receive p1 'in_port(1),eth(src=50:54:00:00:00:01,dst=50:54:00:00:00:02),eth_type(0x0800),ipv4(src=10.0.0.1,dst=10.0.0.2,proto=17,tos=0,ttl=64,frag=no),udp(src=5,dst=80)'
+        appctl revalidator/wait
+        appctl time/warp 15000 500
+        for i in $(seq 200); do test -s got && break; appctl time/warp 500; sleep 0.05; done
+        cat got
+    "#;
     netflow_megaflows: r#"
         ofctl add-flow br0 in_port=1,udp,actions=2
         ofctl add-flow br0 in_port=1,icmp,actions=2,3
