@@ -38,6 +38,8 @@ mod format {
     pub const IPV4_TUNNEL_INGRESS: u32 = 1024;
     pub const VNI_INGRESS: u32 = 1030;
     pub const INTERFACE: u32 = 1;
+    pub const ETHERNET: u32 = 2;
+    pub const LACP: u32 = 7;
     pub const OPENFLOW_PORT: u32 = 1004;
     pub const PORT_NAME: u32 = 1005;
 }
@@ -127,6 +129,27 @@ pub struct Interface {
     pub received: [Option<u64>; 5],
     /// Sent bytes, packets, dropped packets, errors.
     pub sent: [Option<u64>; 4],
+    /// Received frames with an alignment error, with a wrong check sequence, and too long.
+    pub malformed: [Option<u64>; 3],
+    /// LACP, when the interface is a member of an aggregate.
+    pub lacp: Option<Lacp>,
+}
+
+/// LACP on an interface (sFlow LAG port counters).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lacp {
+    /// System ids of this end and of the other.
+    pub systems: [[u8; 6]; 2],
+    /// Id of the aggregate that the port is attached to.
+    pub aggregate: u32,
+    /// States as IEEE 802.1AX has them: actor as configured, actor, partner as configured, partner.
+    pub states: [u8; 4],
+    /// Received PDUs.
+    pub received: u64,
+    /// Received PDUs that are malformed.
+    pub illegal: u64,
+    /// Sent PDUs.
+    pub sent: u64,
 }
 
 /// sFlow of one bridge. For one thread at a time.
@@ -230,13 +253,18 @@ impl Agent {
         let mut body = Vec::with_capacity(200);
         put(&mut body, *sequence);
         put(&mut body, interface.index & 0xff_ffff);
-        put(&mut body, 3);
-        let mut name = Vec::new();
-        opaque(&mut name, interface.name.as_bytes());
-        part(&mut body, format::PORT_NAME, &name);
+        put(&mut body, 4 + u32::from(interface.lacp.is_some()));
+        // The records have the order of Open vSwitch.
+        part(&mut body, format::ETHERNET, &ethernet_record(interface));
         let mut openflow = interface.datapath_id.to_be_bytes().to_vec();
         put(&mut openflow, interface.port);
         part(&mut body, format::OPENFLOW_PORT, &openflow);
+        let mut name = Vec::new();
+        opaque(&mut name, interface.name.as_bytes());
+        part(&mut body, format::PORT_NAME, &name);
+        if let Some(lacp) = &interface.lacp {
+            part(&mut body, format::LACP, &lacp_record(lacp));
+        }
         part(&mut body, format::INTERFACE, &interface_record(interface));
         self.add(format::COUNTERS_SAMPLE, &body);
     }
@@ -348,11 +376,46 @@ fn tunnel_record(tunnel: &Tunnel) -> Vec<u8> {
 }
 
 /// The generic counters (RFC 2233): unknown ones are all ones.
+/// Stands for a counter that there is not.
+const UNKNOWN: u32 = u32::MAX;
+
+/// A counter of 32 bits, which wraps.
+fn narrow(count: Option<u64>) -> u32 {
+    count.map_or(UNKNOWN, |count| count as u32)
+}
+
+/// The counters of IEEE 802.3 (`dot3Stats`).
+fn ethernet_record(interface: &Interface) -> Vec<u8> {
+    let [alignment, check_sequence, too_long] = interface.malformed.map(narrow);
+    let mut out = Vec::with_capacity(52);
+    put(&mut out, alignment);
+    put(&mut out, check_sequence);
+    // Collisions, deferred frames and errors inside the adapter.
+    (0..8).for_each(|_| put(&mut out, UNKNOWN));
+    put(&mut out, too_long);
+    (0..2).for_each(|_| put(&mut out, UNKNOWN));
+    out
+}
+
+fn lacp_record(lacp: &Lacp) -> Vec<u8> {
+    let mut out = Vec::with_capacity(56);
+    for system in lacp.systems {
+        out.extend(system);
+        out.extend([0; 2]);
+    }
+    put(&mut out, lacp.aggregate);
+    out.extend(lacp.states);
+    put(&mut out, lacp.received as u32); // counters of 32 bits wrap
+    (0..3).for_each(|_| put(&mut out, UNKNOWN)); // marker PDUs and answers, unknown PDUs
+    put(&mut out, lacp.illegal as u32);
+    put(&mut out, lacp.sent as u32);
+    (0..2).for_each(|_| put(&mut out, UNKNOWN)); // marker PDUs and answers
+    out
+}
+
 fn interface_record(interface: &Interface) -> Vec<u8> {
     const ETHERNET: u32 = 6;
-    const UNKNOWN: u32 = u32::MAX;
     let wide = |n: Option<u64>| n.unwrap_or(u64::MAX).to_be_bytes();
-    let narrow = |n: Option<u64>| n.map_or(UNKNOWN, |n| n as u32); // 32 bits that wrap
     let mut out = Vec::with_capacity(88);
     put(&mut out, interface.index);
     put(&mut out, ETHERNET);
@@ -449,6 +512,15 @@ mod tests {
             link_up: true,
             received: [Some(1 << 33), Some(2), Some(3), Some(4), None],
             sent: [Some(5), Some(6), Some(7), Some(8)],
+            malformed: [None, Some(9), Some(10)],
+            lacp: Some(Lacp {
+                systems: [[1; 6], [2; 6]],
+                aggregate: 3333,
+                states: [7, 0xbf, 0, 2],
+                received: 11,
+                illegal: 12,
+                sent: 13,
+            }),
             ..Interface::default()
         };
         let mut times = Vec::new();
@@ -461,15 +533,22 @@ mod tests {
             }
         }
         assert_eq!(times, [4, 14, 24, 34]);
-        assert_eq!(last[7..12], [2, last[8], 4, 13, 3]);
-        assert_eq!(last[12..17], [1005, 12, 5, 0x76657468, 0x31000000]);
-        assert_eq!(last[17..22], [1004, 12, 0x01020304, 0x05060708, 3]);
+        assert_eq!(last[7..12], [2, last[8], 4, 13, 5]);
+        let none = u32::MAX;
+        assert_eq!(last[12..16], [2, 52, none, 9]);
+        assert_eq!(last[16..24], [none; 8]);
+        assert_eq!(last[24..27], [10, none, none]);
+        assert_eq!(last[27..32], [1004, 12, 0x01020304, 0x05060708, 3]);
+        assert_eq!(last[32..37], [1005, 12, 5, 0x76657468, 0x31000000]);
+        assert_eq!(last[37..43], [7, 56, 0x01010101, 0x0101_0000, 0x02020202, 0x0202_0000]);
+        assert_eq!(last[43..49], [3333, 0x07bf_0002, 11, none, none, none]);
+        assert_eq!(last[49..53], [12, 13, none, none]);
+        let last = &last[53..];
         let wide = 10_000_000_000u64;
         let status = [1, 88, 13, 6, (wide >> 32) as u32, wide as u32, 1, 3];
-        assert_eq!(last[22..30], status);
-        let none = u32::MAX;
-        assert_eq!(last[30..38], [2, 0, 2, 3, none, 4, none, none]);
-        assert_eq!(last[38..], [0, 5, 6, none, none, 7, 8, 0]);
+        assert_eq!(last[..8], status);
+        assert_eq!(last[8..16], [2, 0, 2, 3, none, 4, none, none]);
+        assert_eq!(last[16..], [0, 5, 6, none, none, 7, 8, 0]);
         agent.retain(|_| false);
         assert!(agent.polls.is_empty());
     }

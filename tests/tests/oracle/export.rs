@@ -79,6 +79,20 @@ scenarios! {
         vsctl clear bridge br0 sflow
         trace in_port=1,udp,nw_ttl=64 | grep Datapath
     "#;
+    sflow_counters_of_an_aggregate: concat!(
+        "vsctl add-bond br0 b1 q1 q2 -- set port b1 lacp=active bond_mode=active-backup \
+         other_config:lacp-time=fast other_config:lacp-system-id=11:22:33:44:55:66 -- set interface q1 \
+         type=dummy ofport_request=21 options:ifindex=1003 other_config:lacp-aggregation-key=3333 -- set \
+         interface q2 type=dummy ofport_request=22 other_config:lacp-aggregation-key=3333\n",
+        "python3 ",
+        env!("CARGO_MANIFEST_DIR"),
+        "/tests/oracle/sflow_collector.py > /dev/null 2>&1 &\n",
+        "for i in $(seq 200); do test -s port && break; sleep 0.05; done\n",
+        "vsctl set bridge br0 sflow=@s -- --id=@s create sflow targets=\\\"127.0.0.1:$(cat port)\\\" \
+         agent=127.0.0.1 sampling=1 polling=1 > /dev/null\n",
+        "for i in $(seq 200); do test -s got && break; appctl time/warp 1000 100 > /dev/null; sleep 0.05; done\n",
+        "cat got\n",
+    );
     ipfix_actions: r#"
         ofctl dump-ipfix-bridge br0
         ofctl dump-ipfix-flow br0

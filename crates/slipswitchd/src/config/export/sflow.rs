@@ -5,8 +5,10 @@ use super::super::state::{BridgeState, Remarks};
 use super::open;
 use crate::collectors::Collectors;
 use ::export::sflow::{
-    DEFAULT_PORT, HEADER_BYTES, Interface, MAX_HEADER_BYTES, POLLING_SECONDS, SAMPLING, Settings,
+    DEFAULT_PORT, HEADER_BYTES, Interface, Lacp, MAX_HEADER_BYTES, POLLING_SECONDS, SAMPLING,
+    Settings,
 };
+use bridge::aggregate::{Aggregate, state};
 use bridge::bridge::Bridge;
 use bridge::export::{Sflow, SflowView};
 use bridge::switch::Switch;
@@ -189,5 +191,24 @@ fn interface(bridge: &Bridge, port: &bridge::port::Port) -> Interface {
             stats.rx_errors,
         ],
         sent: [stats.tx_bytes, stats.tx_packets, stats.tx_dropped, stats.tx_errors],
+        malformed: [stats.rx_frame_errors, stats.rx_crc_errors, None],
+        lacp: bridge.aggregate_of(&port.name).and_then(|aggregate| lacp(aggregate, port)),
     }
+}
+
+/// Returns the counters of LACP on a member of `aggregate`.
+fn lacp(aggregate: &Aggregate, port: &bridge::port::Port) -> Option<Lacp> {
+    let report = aggregate.report();
+    let member = report.members.iter().find(|member| member.settings.number == port.number.0)?;
+    let configured = state::AGGREGATION
+        | if report.settings.is_active { state::ACTIVITY } else { 0 }
+        | if report.settings.is_fast { state::TIMEOUT } else { 0 };
+    Some(Lacp {
+        systems: [member.actor.system_id, member.partner.system_id],
+        aggregate: report.key?.into(),
+        states: [configured, member.actor.state, 0, member.partner.state],
+        received: member.counts.received,
+        illegal: member.counts.bad,
+        sent: member.counts.sent,
+    })
 }
