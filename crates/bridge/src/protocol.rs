@@ -86,6 +86,8 @@ pub struct Claim {
 /// The owners of the machines of one kind: a bridge replaces the machines of each family at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Family {
+    /// The bridge has the machine: that of its spanning tree.
+    Bridges,
     /// A bundle has the machine, such as one of LACP.
     Bundles,
     /// A single port has the machine, such as one of BFD, CFM or LLDP.

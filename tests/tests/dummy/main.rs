@@ -17,5 +17,6 @@ mod normal;
 mod openflow;
 mod packets;
 mod ports;
+mod spanning_tree;
 mod timeouts;
 mod vlan;

@@ -447,13 +447,11 @@ fn settings_that_are_ignored_are_said() {
     rig.vsctl_ok(&words(
         "add-br br0 -- set-controller br0 unix:nobody.sock -- add-port br0 p1 \
          -- set port p1 lacp=active \
-         -- set bridge br0 stp_enable=true \
          -- add-bond br0 bond0 b1 b2 -- set port bond0 bond_fake_iface=true",
     ));
     rig.vsctl_ok(&["set", "controller", "br0", "local_ip=192.0.2.1"]);
     let log = rig.log();
     for what in [
-        "bridge br0: column stp_enable",
         "port bond0: column bond_fake_iface",
         "bridge br0: controller unix:nobody.sock: column local_ip",
     ] {

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Spanning trees of bridges in a ring, over veth pairs: no storm, and fail-over.
+
+use crate::tools::{SOON, switch};
+use slipswitch_tests::harness::{Host, Switch, wait_until};
+use std::time::Duration;
+
+/// Time in which STP forwards again with the shortest delays.
+const LATER: Duration = Duration::from_secs(40);
+
+fn link(switch: &Switch, a: &str, b: &str) {
+    switch.netns().sh(&format!("ip link add {a} type veth peer name {b}"));
+    switch.netns().sh(&format!("ip link set {a} up && ip link set {b} up"));
+}
+
+/// Returns the number of ports of a bridge in a state.
+fn count(switch: &Switch, bridge: &str, protocol: &str, state: &str) -> usize {
+    switch.appctl(&format!("{protocol}/show {bridge}")).matches(state).count()
+}
+
+/// A broadcast comes back to nobody: each of ten ARP requests is seen once.
+fn sees_no_storm(switch: &Switch, from: &Host, to: &Host) {
+    let capture = to.capture(switch.sandbox(), "eth0", "arp and dst host 10.0.0.77");
+    from.netns.sh("ip neigh flush all; ping -c 10 -i 0.1 -W 1 10.0.0.77 || true");
+    let seen = capture.frames().len();
+    assert!(seen <= 20, "{seen} copies of few requests");
+}
+
+#[test]
+fn rapid_bridges_in_a_ring_lose_little_with_a_link() {
+    let Some(switch) = switch() else { return };
+    switch.vsctl("add-br br1 -- set bridge br1 datapath_type=netdev");
+    switch.vsctl("add-br br2 -- set bridge br2 datapath_type=netdev");
+    for bridge in ["br0", "br1", "br2"] {
+        switch.vsctl(&format!("set bridge {bridge} rstp_enable=true"));
+    }
+    switch.vsctl("set bridge br0 other_config:rstp-priority=4096");
+    for (n, (a, b)) in [("br0", "br1"), ("br1", "br2"), ("br2", "br0")].iter().enumerate() {
+        link(&switch, &format!("v{n}"), &format!("w{n}"));
+        switch.vsctl(&format!("add-port {a} v{n} -- add-port {b} w{n}"));
+    }
+    let a = switch.host_on("br0", "h1", "10.0.0.1/24");
+    let b = switch.host_on("br2", "h2", "10.0.0.2/24");
+    let is_cut = || {
+        let blocked = ["br1", "br2"].map(|bridge| count(&switch, bridge, "rstp", "Alternate"));
+        blocked.iter().sum::<usize>() == 1
+    };
+    assert!(wait_until(SOON, is_cut), "{}", switch.appctl("rstp/show"));
+    assert!(a.reaches("10.0.0.2", SOON));
+    sees_no_storm(&switch, &a, &b);
+    let pinging = a.pinging("10.0.0.2", 4);
+    std::thread::sleep(Duration::from_secs(1));
+    switch.netns().sh("ip link set v2 down");
+    let echoes = pinging.join().expect("fping ran");
+    assert!(echoes.lost() <= 10, "{} lost: {}", echoes.lost(), echoes.said);
+    assert!(
+        count(&switch, "br2", "rstp", "Root       Forwarding") == 1,
+        "{}",
+        switch.appctl("rstp/show")
+    );
+    switch.netns().sh("ip link set v2 up");
+    assert!(wait_until(SOON, is_cut), "{}", switch.appctl("rstp/show"));
+    assert!(a.reaches("10.0.0.2", SOON));
+    assert_eq!(switch.warnings(), Vec::<String>::new());
+}
+
+#[test]
+fn a_ring_with_the_kernels_bridge() {
+    let Some(switch) = switch() else { return };
+    let made = switch.netns().sh(
+        "ip link add kbr type bridge stp_state 1 forward_delay 400 max_age 600 hello_time 100 \
+         && ip link set kbr up && echo made || true",
+    );
+    if !made.contains("made") {
+        eprintln!("skipped: this kernel has no bridges");
+        return;
+    }
+    switch.vsctl("add-br br1 -- set bridge br1 datapath_type=netdev");
+    for bridge in ["br0", "br1"] {
+        switch.vsctl(&format!(
+            "set bridge {bridge} stp_enable=true other_config:stp-forward-delay=4 \
+             other_config:stp-max-age=6 other_config:stp-hello-time=1"
+        ));
+    }
+    switch.vsctl("set bridge br0 other_config:stp-priority=0x1000");
+    for (n, (a, b)) in [("br0", "br1"), ("br1", "kbr"), ("kbr", "br0")].iter().enumerate() {
+        link(&switch, &format!("v{n}"), &format!("w{n}"));
+        for (bridge, port) in [(a, format!("v{n}")), (b, format!("w{n}"))] {
+            match *bridge {
+                "kbr" => _ = switch.netns().sh(&format!("ip link set {port} master kbr")),
+                ours => _ = switch.vsctl(&format!("add-port {ours} {port}")),
+            }
+        }
+    }
+    let a = switch.host_on("br0", "h1", "10.0.0.1/24");
+    let b = switch.host_on("br1", "h2", "10.0.0.2/24");
+    let root = switch.vsctl("get bridge br0 status:stp_bridge_id").trim().replace('"', "");
+    let kernel = || switch.netns().sh("cat /sys/class/net/kbr/bridge/root_id");
+    assert!(wait_until(LATER, || kernel().trim() == root), "{} {root}", kernel());
+    assert!(a.reaches("10.0.0.2", LATER), "{}", switch.appctl("stp/show"));
+    let is_settled = || count(&switch, "br0", "stp", "forwarding") == 3;
+    assert!(wait_until(LATER, is_settled), "{}", switch.appctl("stp/show"));
+    sees_no_storm(&switch, &a, &b);
+    // The direct link fails: the way by the kernel's bridge opens.
+    switch.netns().sh("ip link set v0 down");
+    assert!(a.reaches("10.0.0.2", LATER), "{}", switch.appctl("stp/show"));
+    assert_eq!(
+        switch.vsctl("get bridge br1 status:stp_designated_root").trim().replace('"', ""),
+        root
+    );
+    assert_eq!(switch.warnings(), Vec::<String>::new());
+}
