@@ -2,6 +2,7 @@
 //! Spanning trees: what the control thread does for them.
 
 use super::{Dirty, Switch, mark};
+use crate::port::Port;
 use crate::protocol::{Family, Protocol};
 use crate::snapshot::BridgeIndex;
 use crate::spanning_tree::SpanningTree;
@@ -30,14 +31,17 @@ impl Switch {
             } else if update.must_run {
                 self.slow.protocols.wake();
             }
+            let is_silent = |p: &&Port| p.tree_state.is_some_and(|state| !state.learns());
+            let silent = bridge.ports.values().filter(is_silent).map(|port| port.number);
+            bridge.macs.set_silent(silent.collect());
             if update.flush {
-                bridge.macs.flush();
+                bridge.macs.forget(None, now);
                 if let Some(table) = &bridge.multicast {
                     table.flush();
                 }
             }
             for port in &update.flushed_ports {
-                bridge.macs.flush_port(*port);
+                bridge.macs.forget(Some(*port), now);
             }
             let is_flushed = update.flush || !update.flushed_ports.is_empty();
             if is_flushed || update.is_other || update.has_states {
