@@ -61,6 +61,12 @@ pub trait Protocol: Debug + Send + Sync {
     /// already.
     fn claims(&self, key: &Key, mask: &mut Mask) -> bool;
 
+    /// Returns true when the machine watches the path to the other end. Its packets leave also by a port
+    /// that the spanning tree does not let forward.
+    fn watches_path(&self) -> bool {
+        false
+    }
+
     /// Returns true when the frames of [`Protocol::run`] that leave through a tunnel carry its flag for
     /// control packets (OAM).
     fn is_oam(&self) -> bool {

@@ -580,11 +580,19 @@ impl State {
         let TreePort { port, mac, .. } = &member.wanted;
         if *mac == [0; 6] {
             if ADDRESS_WARNING.is_due(now) {
-                tracing::warn!(
-                    target: "ofproto_dpif",
-                    "{}: cannot send BPDU on port {} with unknown MAC",
-                    self.bridge, number - 1
-                );
+                let bridge = &self.bridge;
+                match self.machine.kind() {
+                    TreeKind::Stp => tracing::warn!(
+                        target: "ofproto_dpif",
+                        "{bridge}: cannot send BPDU on port {} with unknown MAC",
+                        number - 1
+                    ),
+                    TreeKind::Rstp => tracing::warn!(
+                        target: "ofproto_dpif",
+                        "{bridge} port {port}: cannot send RSTP BPDU on a port which does not have a \
+                         configured source MAC address."
+                    ),
+                }
             }
             return None;
         }

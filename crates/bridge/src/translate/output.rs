@@ -146,14 +146,21 @@ impl<'a> Context<'a> {
     }
 
     /// Returns true when the spanning tree lets the packet leave by the port. BPDUs leave also where
-    /// nothing else does.
+    /// nothing else does, and so do packets of protocols that watch the path.
     fn passes_tree(&mut self, port: &PortView) -> bool {
         if port.forwards() {
             return true;
         }
         self.mask.set_exact(Field::EthDst);
         let is_bpdu = is_bpdu(&self.base);
-        if is_bpdu && port.sends_bpdus() {
+        let may_leave = match is_bpdu {
+            true => port.sends_bpdus(),
+            false => {
+                let mut watching = port.protocols.iter().filter(|p| p.watches_path());
+                watching.any(|p| p.claims(&self.key, &mut self.mask))
+            }
+        };
+        if may_leave {
             return true;
         }
         let name = self.bridge.config.tree_name();

@@ -2,9 +2,13 @@
 //! Ports in a spanning tree. The drops and the order of ports were compared with the real program.
 
 use super::*;
+use crate::bfd::Monitor;
+use crate::protocol::Protocol;
+use crate::received::Received;
 use crate::spanning_tree::PortState::{
     self, Blocking, Discarding, Forwarding, Learning, Listening,
 };
+use clock::Millis;
 use datapath::{Action as DpAction, DropReason};
 
 const BPDU: &str = "in_port=1,dl_dst=01:80:c2:00:00:00,dl_type=0x05ff";
@@ -73,6 +77,20 @@ fn packets_leave_by_ports_that_forward() {
     w.rule("", [out(2), out(3)]);
     assert_eq!(w.dp(TCP), "2,3");
     assert_eq!(w.translate(&key(TCP)).mask.0.dl_dst, [0; 6]);
+}
+
+#[test]
+fn packets_that_watch_the_path_leave_by_any_port() {
+    let mut w = with(Blocking, 2);
+    let received = Received::Virtual(Arc::default());
+    let bfd = Monitor::new("p2", PortNo(2), received, &Default::default(), Millis(0));
+    let bfd = Arc::new(bfd);
+    w.port(2, |p| p.protocols = Arc::from([bfd as Arc<dyn Protocol>]));
+    w.rule("", [out(2), out(3)]);
+    let udp = |port: u16| format!("in_port=1,udp,nw_ttl=255,tp_dst={port}");
+    assert_eq!(w.dp(&udp(3784)), "2,3", "a control packet of BFD");
+    assert_eq!(w.dp(&udp(3785)), "3");
+    assert_ne!(w.translate(&key(&udp(3785))).mask.0.tp_dst.get(), 0);
 }
 
 #[test]
