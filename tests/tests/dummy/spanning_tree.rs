@@ -42,14 +42,20 @@ fn warp(switch: &Switch, seconds: u32) {
     switch.appctl(&format!("time/warp {} 1000", seconds * 1000));
 }
 
-/// Returns the lines of ports in `stp/show`.
+/// Returns the lines of ports in `stp/show`: those that end with a priority and a number.
 fn ports(switch: &Switch, command: &str) -> Vec<String> {
-    let text = switch.appctl(command);
-    let lines = text.lines().skip_while(|line| !line.contains("------- ")).skip(1);
     let words = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
-    let mut lines: Vec<String> = lines.map(words).filter(|line| !line.is_empty()).collect();
+    let text = switch.appctl(command);
+    let mut lines: Vec<String> =
+        text.lines().map(words).filter(|line| line.contains('.')).collect();
     lines.sort();
     lines
+}
+
+/// Returns the number of addresses that `br0` has learned.
+fn learned(switch: &Switch) -> usize {
+    switch.appctl("version"); // a received packet is processed before the next command is answered
+    switch.appctl("fdb/show br0").lines().count() - 1
 }
 
 #[test]
@@ -64,20 +70,18 @@ fn one_of_two_links_is_cut() {
             "q1 designated listening 2 128.1"
         ]
     );
-    let trace = switch.appctl(&format!("ofproto/trace br0 in_port=p2,dl_src={A},dl_dst={B}"));
-    assert!(!trace.contains("skipping"), "floods leave such ports out: {trace}");
     switch.ofctl("add-flow br0 priority=40000,in_port=2,actions=output:10");
     let trace = switch.appctl(&format!("ofproto/trace br0 in_port=2,dl_src={A},dl_dst={B}"));
     assert!(trace.contains(" >> STP not in forwarding state, skipping output"), "{trace}");
     switch.ofctl("--strict del-flows br0 priority=40000,in_port=2");
     // Nothing is learned from a port that listens, and nothing leaves by it.
     switch.receive("p1", &arp(A, B));
-    assert_eq!(switch.appctl("fdb/show br0").lines().count(), 1);
+    assert_eq!(learned(&switch), 0);
     assert_eq!(switch.sent("p2").len(), 0);
     warp(&switch, 15);
     assert!(ports(&switch, "stp/show br0").contains(&"p1 designated learning 2 128.1".to_owned()));
     switch.receive("p1", &arp(A, B));
-    assert_eq!(switch.appctl("fdb/show br0").lines().count(), 2, "learned");
+    assert_eq!(learned(&switch), 1);
     assert_eq!(switch.sent("p2").len(), 0, "and dropped");
     warp(&switch, 20);
     assert_eq!(
@@ -85,10 +89,12 @@ fn one_of_two_links_is_cut() {
         [
             "a0 designated forwarding 2 128.10",
             "a1 designated forwarding 2 128.11",
-            "p1 designated forwarding 2 128.1"
+            "b0 root forwarding 2 128.10",
+            "b1 alternate blocking 2 128.11",
+            "p1 designated forwarding 2 128.1",
+            "q1 designated forwarding 2 128.1"
         ],
-        "of the first bridge, then of the other: {}",
-        switch.appctl("stp/show")
+        "of all bridges"
     );
 }
 
@@ -155,10 +161,10 @@ fn a_change_of_the_topology_flushes() {
     let switch = two_bridges("stp");
     warp(&switch, 90);
     switch.receive("p1", &arp(A, B));
-    assert_eq!(switch.appctl("fdb/show br0").lines().count(), 2);
+    assert_eq!(learned(&switch), 1);
     switch.appctl("stp/tcn br0");
     warp(&switch, 1);
-    assert_eq!(switch.appctl("fdb/show br0").lines().count(), 1);
+    assert_eq!(learned(&switch), 0);
 }
 
 /// Open vSwitch aborts where RSTP goes through a patch; so this is for Slipswitch alone.
