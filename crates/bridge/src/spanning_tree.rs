@@ -336,7 +336,11 @@ impl SpanningTree {
                     id: machine.id(),
                     root: *machine.root(),
                     root_port: machine.root_port().and_then(name),
-                    root_times: times(machine.root_times()),
+                    // As in Open vSwitch, the hello time is the bridge's own.
+                    root_times: times(rstp::Times {
+                        hello_time: machine.own_times().hello_time,
+                        ..machine.root_times()
+                    }),
                     bridge_times: times(machine.own_times()),
                     ports,
                 }

@@ -46,8 +46,8 @@ fn warp(switch: &Switch, seconds: u32) {
 fn ports(switch: &Switch, command: &str) -> Vec<String> {
     let words = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
     let text = switch.appctl(command);
-    let mut lines: Vec<String> =
-        text.lines().map(words).filter(|line| line.contains('.')).collect();
+    let is_port = |line: &String| line.contains('.') && !line.contains("Pri.Nbr");
+    let mut lines: Vec<String> = text.lines().map(words).filter(is_port).collect();
     lines.sort();
     lines
 }

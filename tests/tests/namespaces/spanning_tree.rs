@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Spanning trees of bridges in a ring, over veth pairs: no storm, and fail-over.
 
+use crate::connectivity::linked;
 use crate::tools::{SOON, switch};
 use slipswitch_tests::harness::{Host, Switch, wait_until};
 use std::time::Duration;
@@ -113,4 +114,56 @@ fn a_ring_with_the_kernels_bridge() {
         root
     );
     assert_eq!(switch.warnings(), Vec::<String>::new());
+}
+
+/// Slipswitch and Open vSwitch with two links between them agree on the root and on the link that is
+/// cut, whichever of them is the root, and the other link takes over.
+fn beside_open_vswitch(protocol: &str, settings: &str) {
+    let Some((ours, real)) = linked() else { return };
+    let a = ours.host_on("br0", "h1", "10.0.0.1/24");
+    let b = real.host_on("br0", "h2", "10.0.0.2/24");
+    for (switch, priority) in [(&ours, 32768), (&real, 4096)] {
+        switch.vsctl(&format!(
+            "set bridge br0 {protocol}_enable=true other_config:{protocol}-priority={priority} {settings}"
+        ));
+    }
+    let other = real.netns().path().display().to_string();
+    ours.netns()
+        .sh(&format!("ip link add v2 type veth peer name w2 netns {other}; ip link set v2 up"));
+    real.netns().sh("ip link set w2 up");
+    ours.vsctl("add-port br0 v2");
+    real.vsctl("add-port br0 w2");
+    let show = |switch: &Switch| switch.appctl(&format!("{protocol}/show br0"));
+    let both = || format!("{}{}", show(&ours), show(&real));
+    let agrees = |root: &Switch, leaf: &Switch| {
+        let (root, leaf) = (show(root).to_lowercase(), show(leaf).to_lowercase());
+        root.contains("this bridge is the root")
+            && root.matches("designated forwarding").count() == 3
+            && leaf.matches("root       forwarding").count() == 1
+            && leaf.matches("designated forwarding").count() == 1
+            && leaf.matches("alternate").count() == 1
+    };
+    assert!(wait_until(LATER, || agrees(&real, &ours)), "{}", both());
+    assert!(a.reaches("10.0.0.2", LATER), "{}", both());
+    sees_no_storm(&ours, &a, &b);
+    ours.vsctl(&format!("set bridge br0 other_config:{protocol}-priority=0"));
+    assert!(wait_until(LATER, || agrees(&ours, &real)), "{}", both());
+    assert!(a.reaches("10.0.0.2", LATER), "{}", both());
+    sees_no_storm(&ours, &a, &b);
+    // Open vSwitch's root port loses its link.
+    let text = show(&real);
+    let root_port = if text.contains("root-port       w2") { "v2" } else { "v" };
+    ours.netns().sh(&format!("ip link set {root_port} down"));
+    assert!(a.reaches("10.0.0.2", LATER), "{}", both());
+    assert_eq!(ours.warnings(), Vec::<String>::new());
+}
+
+#[test]
+fn stp_beside_open_vswitch() {
+    beside_open_vswitch("stp", "other_config:stp-forward-delay=4 other_config:stp-max-age=6");
+}
+
+#[test]
+fn rstp_beside_open_vswitch() {
+    beside_open_vswitch("rstp", "");
 }
