@@ -9,7 +9,10 @@ scenarios! {
         appctl time/warp 3000 500
         appctl stp/show br0
         ofctl dump-ports-desc br0
+        ofctl show br0
         ofctl add-flow br0 in_port=3,actions=1,2,3
+        ofctl add-flow br0 in_port=4,actions=all
+        appctl ofproto/trace br0 in_port=4,dl_src=50:54:00:00:00:01,dl_dst=50:54:00:00:00:09
         ofctl add-flow br0 in_port=1,actions=NORMAL
         appctl ofproto/trace br0 in_port=3,dl_src=50:54:00:00:00:01,dl_dst=50:54:00:00:00:09
         appctl ofproto/trace br0 in_port=3,dl_src=50:54:00:00:00:01,dl_dst=01:80:c2:00:00:00,dl_type=0x05ff
@@ -22,6 +25,12 @@ scenarios! {
         appctl stp/show br0
         ofctl dump-ports-desc br0
         vsctl get bridge br0 status
+        vsctl get port p1 status:stp_port_id status:stp_role
+        vsctl get port p3 status
+        appctl ofproto/trace br0 in_port=3,dl_src=50:54:00:00:00:01,dl_dst=50:54:00:00:00:09
+        ofctl mod-port br0 2 no-receive-stp
+        appctl ofproto/trace br0 in_port=2,dl_src=50:54:00:00:00:01,dl_dst=01:80:c2:00:00:00,dl_type=0x05ff
+        ofctl show br0
         appctl netdev-dummy/set-admin-state p1 down
         appctl time/warp 500 500
         appctl stp/show br0
@@ -46,6 +55,8 @@ scenarios! {
         appctl rstp/show br0 | sort
         ofctl dump-ports-desc br0
         vsctl get bridge br0 rstp_status
+        vsctl get port p2 rstp_status
+        vsctl get port p3 rstp_status
         appctl rstp/tcn br0
         appctl rstp/tcn nowhere
         appctl stp/show br0

@@ -362,7 +362,7 @@ impl<'a> Context<'a> {
 
     /// Ends the pipeline of a packet from `port`. Where the spanning tree does not let the port
     /// forward yet, the packet ends here: NORMAL has learned from it.
-    fn finish_or_discard(&mut self, port: PortNo) {
+    pub(super) fn finish_or_discard(&mut self, port: PortNo) {
         if self.error.is_none() && self.port(port).is_some_and(|port| !port.forwards()) {
             self.freeze = None;
             (self.is_tree_drop, self.is_discarded) = (true, true);

@@ -55,6 +55,22 @@ fn a_discarded_packet_leaves_no_recirculation() {
 }
 
 #[test]
+fn a_packet_that_comes_back_meets_the_present_state() {
+    let mut w = World::new(3);
+    w.rule("ip", actions("ct(table=1)"));
+    w.rule("table=1", [out(2)]);
+    assert_eq!(w.dp(TCP), "ct,recirc(0x1)");
+    let mut back = key(TCP);
+    back.recirc_id.set(1);
+    let leaves = |w: &World| datapath::text::format_plain(&w.translate(&back).actions);
+    assert_eq!(leaves(&w), "2");
+    for state in [Blocking, Learning] {
+        w.port(1, |p| p.tree_state = Some(state));
+        assert_eq!(leaves(&w), "drop", "{state:?}");
+    }
+}
+
+#[test]
 fn packets_leave_by_ports_that_forward() {
     for state in [PortState::Disabled, Blocking, Listening, Discarding, Learning] {
         let mut w = with(state, 2);
