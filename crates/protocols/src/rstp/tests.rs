@@ -190,7 +190,7 @@ fn a_port_without_a_neighbour_is_an_edge() {
     let edge = PortSettings { is_admin_edge: true, ..PortSettings::default() };
     bridge.configure_port(1, edge);
     bridge.set_link(1, true);
-    assert_eq!(bridge.ports()[&1].state(), Forwarding, "a port that is said to be one, at once");
+    assert_eq!(bridge.ports()[&1].state(), Forwarding, "a port that is set as one, at once");
     let no_edge = PortSettings { is_auto_edge: false, ..PortSettings::default() };
     bridge.configure_port(2, no_edge);
     bridge.set_link(2, true);
