@@ -264,6 +264,10 @@ impl Protocol for Monitor {
         "bfd"
     }
 
+    fn watches_path(&self) -> bool {
+        true
+    }
+
     fn claims(&self, key: &Key, mask: &mut Mask) -> bool {
         self.lock().settings.path.claims(key, mask)
     }

@@ -12,12 +12,13 @@ use crate::pipeline::Pipeline;
 use crate::port::{Bundle, Port};
 use crate::protocol::Protocol;
 use crate::snapshot::{BridgeConfig, BridgeIndex, BridgeView, BundleView, PortView, TableArray};
+use crate::spanning_tree::{PortState, SpanningTree, TreeKind, TreePort, TreeSettings};
 use clock::Millis;
 use hashbrown::HashMap;
 use openflow::PortNo;
-use openflow::message::{PortConfig, PortDesc, SwitchDesc};
+use openflow::message::{PortDesc, SwitchDesc};
 use protocols::lacp::MemberSettings;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// Looks up a patch port by name in all bridges. Returns its bridge, its number, and its peer's
@@ -61,10 +62,31 @@ pub struct Bridge {
     aggregates: BTreeMap<String, Arc<Aggregate>>,
     /// The machines of single ports that run.
     machines: Vec<Arc<dyn Protocol>>,
+    /// Settings of the spanning tree; `None` without one.
+    pub tree_settings: Option<TreeSettings>,
+    /// The spanning tree.
+    tree: Option<Arc<SpanningTree>>,
     /// Export of traffic to collectors.
     pub exports: Exports,
     /// Start of the search for the next free port number, so that numbers are reused late.
     next_port: u32,
+}
+
+/// The result of [`Bridge::update_tree`].
+#[derive(Debug, Default)]
+pub(crate) struct TreeUpdate {
+    /// There is another machine than before, or none any more.
+    pub is_other: bool,
+    /// The machine must run.
+    pub must_run: bool,
+    /// Learned addresses and groups are to be forgotten.
+    pub flush: bool,
+    /// Ports whose learned addresses are to be forgotten.
+    pub flushed_ports: BTreeSet<PortNo>,
+    /// A port has another state.
+    pub has_states: bool,
+    /// Earlier descriptions of the ports that OpenFlow describes differently now.
+    pub before: Vec<PortDesc>,
 }
 
 /// The release of Open vSwitch whose behaviour this switch follows, as OFPMP_DESC reports it.
@@ -98,6 +120,8 @@ impl Bridge {
             bonds: BTreeMap::new(),
             aggregates: BTreeMap::new(),
             machines: Vec::new(),
+            tree_settings: None,
+            tree: None,
             exports: Exports::default(),
             next_port: 1,
         }
@@ -245,6 +269,68 @@ impl Bridge {
         monitors.fold(false, |is_changed, bfd| is_changed | bfd.take_changed())
     }
 
+    /// Returns the spanning tree; `None` without one.
+    pub fn tree(&self) -> Option<&Arc<SpanningTree>> {
+        self.tree.as_ref()
+    }
+
+    /// Returns true when the bridge has a spanning tree, or is to have one.
+    pub(crate) fn has_tree(&self) -> bool {
+        self.tree.is_some() || self.tree_settings.is_some()
+    }
+
+    /// Brings the spanning tree to the present settings and ports, and takes over the states of its
+    /// ports.
+    pub(crate) fn update_tree(&mut self, now: Millis) -> TreeUpdate {
+        let mut update = TreeUpdate::default();
+        let Some(settings) = &self.tree_settings else {
+            update.is_other = self.tree.take().is_some();
+            self.take_tree_states(&mut update);
+            return update;
+        };
+        let kind = settings.bridge.kind();
+        let old = self.tree.clone().filter(|tree| tree.kind() == kind);
+        update.is_other = old.is_none();
+        self.config.is_rapid = kind == TreeKind::Rstp;
+        let tree =
+            old.unwrap_or_else(|| Arc::new(SpanningTree::new(&self.name, &settings.bridge, now)));
+        let ports = settings.ports.iter().filter_map(|(name, wanted)| {
+            let port = self.port_by_name(name)?;
+            Some(TreePort {
+                port: port.number,
+                name: name.clone(),
+                settings: *wanted,
+                speed_bps: port.status.speed_bps,
+                mac: port.status.mac,
+                has_link: match kind {
+                    TreeKind::Stp => port.is_up(),
+                    TreeKind::Rstp => port.may_enable(),
+                },
+            })
+        });
+        update.must_run = tree.configure(&settings.bridge, ports.collect(), now);
+        let changes = tree.take_changes(now);
+        (update.flush, update.flushed_ports) = (changes.flush, changes.flushed_ports);
+        self.tree = Some(tree);
+        self.take_tree_states(&mut update);
+        update
+    }
+
+    fn take_tree_states(&mut self, update: &mut TreeUpdate) {
+        for port in self.ports.values_mut() {
+            let state = self.tree.as_ref().and_then(|tree| tree.state_of(port.number));
+            if port.tree_state != state {
+                let before = port.desc();
+                let old = std::mem::replace(&mut port.tree_state, state);
+                update.has_states = true;
+                update.flush |= state.is_none() && old.is_some_and(PortState::learns);
+                if port.desc() != before {
+                    update.before.push(before);
+                }
+            }
+        }
+    }
+
     /// Sets for each port whether the protocols on it allow traffic at `now`. Returns the earlier
     /// descriptions of the ports that changed.
     pub(crate) fn update_allowed(&mut self, now: Millis) -> Vec<PortDesc> {
@@ -331,7 +417,7 @@ impl Bridge {
             bundles.push(BundleView {
                 members: ports.iter().map(|p| p.number).collect(),
                 bond: self.bonds.get(&bundle.settings.name).map(|bond| Arc::new(bond.view())),
-                floodable: ports.iter().all(|p| !p.config.contains(PortConfig::NO_FLOOD)),
+                floodable: ports.iter().all(|p| p.is_floodable()),
                 ..bundle.settings.clone()
             });
         }
@@ -344,7 +430,8 @@ impl Bridge {
             let aggregate = bundle.and_then(|at| self.bundles.get(at));
             let aggregate = aggregate.and_then(|b| self.aggregates.get(&b.settings.name));
             let lacp = aggregate.map(|a| Arc::clone(a) as Arc<dyn Protocol>);
-            port.view(peer, bundle, port.machines().chain(lacp).collect())
+            let tree = self.tree.as_ref().map(|tree| Arc::clone(tree) as Arc<dyn Protocol>);
+            port.view(peer, bundle, port.machines().chain(lacp).chain(tree).collect())
         };
         let ports: HashMap<PortNo, PortView> =
             self.ports.values().map(|p| (p.number, view(p))).collect();

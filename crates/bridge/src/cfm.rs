@@ -155,6 +155,10 @@ impl Protocol for CfmPort {
         "cfm"
     }
 
+    fn watches_path(&self) -> bool {
+        true
+    }
+
     fn claims(&self, key: &Key, mask: &mut Mask) -> bool {
         if key.packet_type.get() != 0 || key.dl_type.get() != cfm::ETHERTYPE {
             return false;

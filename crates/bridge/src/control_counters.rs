@@ -27,9 +27,13 @@ pub struct ControlCounters {
 }
 
 /// Requests for a check of all megaflows. Each publication counts once: for the first of its causes
-/// in the order bond, port, configuration, rules.
+/// in the order spanning tree, bond, port, configuration, rules.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Revalidations {
+    /// A port has another state in a spanning tree of STP.
+    pub stp: u64,
+    /// The same for RSTP.
+    pub rstp: u64,
     /// A bond has another active member.
     pub bond: u64,
     /// A port went up or down.

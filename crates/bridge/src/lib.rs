@@ -53,6 +53,7 @@ pub mod rule;
 mod schedule;
 pub mod slow_path;
 pub mod snapshot;
+pub mod spanning_tree;
 pub mod switch;
 #[cfg(test)]
 pub(crate) mod testing;

@@ -70,6 +70,12 @@ struct Inner {
     flood_vlans: Vec<u16>,
     /// Removed ports: nothing is learned on them.
     closed: HashSet<PortNo>,
+    /// Ports that the spanning tree does not let learn.
+    silent: HashSet<PortNo>,
+    /// Packets from before this time are not learned from.
+    stale: Millis,
+    /// The same for single ports.
+    stale_ports: HashMap<PortNo, Millis>,
     stats: MacStats,
 }
 
@@ -147,6 +153,16 @@ fn is_multicast(mac: &[u8; 6]) -> bool {
 impl Inner {
     fn learns(&self, vlan: u16) -> bool {
         self.flood_vlans.binary_search(&vlan).is_err()
+    }
+
+    /// Returns true when packets that `port` receives now are learned from.
+    fn is_open(&self, port: PortNo) -> bool {
+        !self.closed.contains(&port) && !self.silent.contains(&port)
+    }
+
+    /// Returns true for a packet from before the addresses of its port were forgotten.
+    fn is_stale(&self, port: PortNo, seen: Millis) -> bool {
+        seen < self.stale || self.stale_ports.get(&port).is_some_and(|since| seen < *since)
     }
 
     fn unlink(&mut self, entry: &Entry) {
@@ -236,6 +252,9 @@ impl MacTable {
                 ageing: DEFAULT_AGEING,
                 flood_vlans: Vec::new(),
                 closed: HashSet::new(),
+                silent: HashSet::new(),
+                stale: Millis(i64::MIN),
+                stale_ports: HashMap::new(),
                 stats: MacStats::default(),
             }),
         }
@@ -276,7 +295,8 @@ impl MacTable {
     /// Enters `mac` at `port`, or renews its entry, for a packet received at `now`. Returns true
     /// when the port of `mac` has changed (megaflows must be revalidated). Multicast sources, flood
     /// VLANs and static entries change nothing. Neither does a packet that came by another port
-    /// before the address was last seen, as statistics come late. `gratuitous_arp` locks the entry
+    /// before the address was last seen, or before the port's addresses were forgotten, as
+    /// statistics come late. `gratuitous_arp` locks the entry
     /// for 5 s, see `MacTable::is_locked`.
     pub fn learn(
         &self,
@@ -287,7 +307,10 @@ impl MacTable {
         now: Millis,
     ) -> bool {
         let mut inner = self.lock();
-        if is_multicast(&mac) || !inner.learns(vlan) || inner.closed.contains(&port) {
+        if is_multicast(&mac) || !inner.learns(vlan) {
+            return false;
+        }
+        if !inner.is_open(port) || inner.is_stale(port, now) {
             return false;
         }
         let address = (vlan, mac);
@@ -326,7 +349,7 @@ impl MacTable {
         let inner = self.lock();
         !is_multicast(&mac)
             && inner.learns(vlan)
-            && !inner.closed.contains(&port)
+            && inner.is_open(port)
             && inner.entries.get(&(vlan, mac)).is_none_or(|p| p.seen.is_some())
     }
 
@@ -392,6 +415,26 @@ impl MacTable {
     /// none.
     pub fn flush_port(&self, port: PortNo) -> bool {
         !self.remove_if(|_, p| p.port == port).is_empty()
+    }
+
+    /// Sets the ports that the spanning tree does not let learn.
+    pub(crate) fn set_silent(&self, ports: HashSet<PortNo>) {
+        self.lock().silent = ports;
+    }
+
+    /// Removes the entries of `port`, static ones too; `None`: those of all ports, except static ones.
+    /// Counts of packets from before `now` enter none again, although they are credited only later.
+    pub(crate) fn forget(&self, port: Option<PortNo>, now: Millis) {
+        let mut inner = self.lock();
+        match port {
+            Some(port) => _ = inner.stale_ports.insert(port, now),
+            None => inner.stale = now,
+        }
+        drop(inner);
+        match port {
+            Some(port) => self.flush_port(port),
+            None => self.flush(),
+        };
     }
 
     /// Removes the addresses that were not seen for the configured age, and returns their number.
@@ -473,6 +516,24 @@ mod tests {
 
     fn table() -> MacTable {
         MacTable::new(BridgeIndex(3))
+    }
+
+    #[test]
+    fn what_was_forgotten_is_not_learned_from_late_counts() {
+        let t = table();
+        let learn = |n, port, at| t.learn(0, mac(n), port, false, Millis(at));
+        assert!(learn(1, P1, 1_000) && learn(2, P2, 1_000));
+        t.forget(Some(P1), Millis(2_000));
+        assert!(!learn(1, P1, 1_999), "credited late");
+        assert_eq!((t.lookup(0, mac(1)), t.lookup(0, mac(2))), (None, Some(P2)));
+        assert!(learn(1, P1, 2_000));
+        t.forget(None, Millis(3_000));
+        assert!(!learn(1, P1, 2_999) && !learn(2, P2, 2_999));
+        t.set_silent([P2].into());
+        assert!(learn(1, P1, 3_000) && !learn(2, P2, 3_000));
+        assert!(!t.accepts(0, mac(2), P2));
+        t.set_silent(HashSet::new());
+        assert!(learn(2, P2, 3_000));
     }
 
     #[test]

@@ -10,6 +10,7 @@ use crate::lldp::LldpPort;
 use crate::protocol::Protocol;
 use crate::received::Received;
 use crate::snapshot::{BridgeIndex, BundleView, PortView};
+use crate::spanning_tree::PortState as TreeState;
 use crate::tunnel;
 use clock::Millis;
 use datapath::{PortKind, PortNo as DpPort};
@@ -50,6 +51,8 @@ pub struct Port {
     pub lldp: Option<Arc<LldpPort>>,
     /// BFD; `None` where it is off.
     pub bfd: Option<Arc<Monitor>>,
+    /// State in the spanning tree; `None` for a port that is not in one.
+    pub tree_state: Option<TreeState>,
     /// The DSCP that packets of some queues get (`Queue:dscp`), as six bits.
     pub queue_dscp: Arc<BTreeMap<u32, u8>>,
     /// Packets and bytes through a patch or tunnel port: rx, tx.
@@ -133,6 +136,12 @@ impl Port {
         }
     }
 
+    /// Returns true when floods may include the port.
+    pub(crate) fn is_floodable(&self) -> bool {
+        !self.config.contains(PortConfig::NO_FLOOD)
+            && self.tree_state.is_none_or(TreeState::forwards)
+    }
+
     /// Returns the OpenFlow port state (OFPPS_*).
     pub fn state(&self) -> PortState {
         let mut state = PortState::empty();
@@ -141,7 +150,7 @@ impl Port {
         } else {
             state |= PortState::LINK_DOWN;
         }
-        state
+        state | tree_bits(self.tree_state)
     }
 
     /// Returns the OpenFlow description of the port.
@@ -211,6 +220,7 @@ impl Port {
             config: self.config,
             up: self.is_up(),
             live: self.may_enable(),
+            tree_state: self.tree_state,
             protocols,
             mac: self.status.mac,
             mtu: self.status.mtu,
@@ -218,6 +228,17 @@ impl Port {
             queue_dscp: Arc::clone(&self.queue_dscp),
             virtual_stats: Arc::clone(&self.virtual_stats),
         }
+    }
+}
+
+/// Returns the OFPPS_STP_* bits of a state in the spanning tree.
+fn tree_bits(state: Option<TreeState>) -> PortState {
+    match state {
+        None | Some(TreeState::Disabled) => PortState::empty(),
+        Some(TreeState::Blocking) => PortState::STP_BLOCK,
+        Some(TreeState::Listening | TreeState::Discarding) => PortState::STP_LISTEN,
+        Some(TreeState::Learning) => PortState::STP_LEARN,
+        Some(TreeState::Forwarding) => PortState::STP_FORWARD,
     }
 }
 

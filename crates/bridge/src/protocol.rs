@@ -61,6 +61,12 @@ pub trait Protocol: Debug + Send + Sync {
     /// already.
     fn claims(&self, key: &Key, mask: &mut Mask) -> bool;
 
+    /// Returns true when the machine watches the path to the other end. Its packets leave also by a port
+    /// that the spanning tree does not let forward.
+    fn watches_path(&self) -> bool {
+        false
+    }
+
     /// Returns true when the frames of [`Protocol::run`] that leave through a tunnel carry its flag for
     /// control packets (OAM).
     fn is_oam(&self) -> bool {
@@ -86,6 +92,8 @@ pub struct Claim {
 /// The owners of the machines of one kind: a bridge replaces the machines of each family at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Family {
+    /// The bridge has the machine: that of its spanning tree.
+    Bridges,
     /// A bundle has the machine, such as one of LACP.
     Bundles,
     /// A single port has the machine, such as one of BFD, CFM or LLDP.

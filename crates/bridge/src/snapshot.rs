@@ -15,6 +15,7 @@ use crate::mirror::Mirrors;
 use crate::multicast_table::{MulticastTable, SnoopingRole};
 use crate::protocol::Protocol;
 use crate::rule::Rule;
+use crate::spanning_tree::PortState as TreeState;
 use crate::tunnel::{self, Tunnels};
 use classifier::Classifier;
 use datapath::{PortNo as DpPort, QueueNumbering};
@@ -86,6 +87,23 @@ pub struct BridgeView {
     pub exports: Exports,
     /// Settings of the bridge from the database.
     pub config: BridgeConfig,
+}
+
+impl PortView {
+    /// Returns true when the spanning tree lets packets through the port.
+    pub(crate) fn forwards(&self) -> bool {
+        self.tree_state.is_none_or(TreeState::forwards)
+    }
+
+    /// Returns true when the spanning tree lets the rules see packets from the port.
+    pub(crate) fn learns(&self) -> bool {
+        self.tree_state.is_none_or(TreeState::learns)
+    }
+
+    /// Returns true when the spanning tree lets BPDUs leave by the port.
+    pub(crate) fn sends_bpdus(&self) -> bool {
+        self.tree_state.is_none_or(TreeState::sends_bpdus)
+    }
 }
 
 impl BridgeView {
@@ -197,8 +215,17 @@ pub struct BridgeConfig {
     pub miss_send_len: u16,
     /// Packets with an expired TTL go to controllers (OFPC_INVALID_TTL_TO_CONTROLLER).
     pub invalid_ttl_to_controller: bool,
+    /// The spanning tree protocol of the bridge, if any, is RSTP.
+    pub is_rapid: bool,
     /// The bridge has in-band control: DHCP replies always reach its own port.
     pub in_band: bool,
+}
+
+impl BridgeConfig {
+    /// Returns the name of the bridge's spanning tree protocol.
+    pub(crate) fn tree_name(&self) -> &'static str {
+        if self.is_rapid { "RSTP" } else { "STP" }
+    }
 }
 
 /// One OpenFlow port.
@@ -224,6 +251,8 @@ pub struct PortView {
     pub up: bool,
     /// True when buckets that watch the port are live.
     pub live: bool,
+    /// State in the spanning tree; `None` for a port that is not in one.
+    pub tree_state: Option<TreeState>,
     /// Control protocols that take packets from the port, in the order in which they are asked.
     pub protocols: Arc<[Arc<dyn Protocol>]>,
     /// Ethernet address.
@@ -289,7 +318,7 @@ pub struct BundleView {
     pub members: Vec<PortNo>,
     /// The choice among several members; `None` for a single one.
     pub bond: Option<Arc<BondView>>,
-    /// Floods include the bundle: no member has NO_FLOOD.
+    /// Floods include the bundle: no member has NO_FLOOD, and the spanning tree lets all forward.
     pub floodable: bool,
     /// Role in multicast snooping.
     pub snooping: SnoopingRole,

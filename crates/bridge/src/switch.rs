@@ -17,6 +17,7 @@ use crate::protocol::ProtocolThread;
 use crate::revalidator::{Pass, Revalidator};
 use crate::slow_path::SlowPath;
 use crate::snapshot::{BridgeIndex, BridgeView, Snapshot};
+use crate::spanning_tree::TreeKind;
 use crate::translate::{Request, Translation};
 use crate::tunnel;
 use ::tunnel::SourcePorts;
@@ -36,6 +37,7 @@ use underlay::Underlay;
 
 mod bonds;
 mod monitors;
+mod trees;
 mod tunnels;
 
 pub use crate::control_counters::{ControlCounters, Revalidations};
@@ -99,6 +101,8 @@ pub struct Switch {
     protocols_due: Option<Millis>,
     /// A port went up or down since the last publication.
     is_port_toggled: bool,
+    /// The protocol of a spanning tree in which a port has another state since the last publication.
+    changed_tree: Option<TreeKind>,
     /// A bond has changed since the last publication.
     is_bond_changed: bool,
     clock: Clock,
@@ -174,6 +178,7 @@ impl Switch {
             protocols_due: None,
             port_changes: Vec::new(),
             is_port_toggled: false,
+            changed_tree: None,
             is_bond_changed: false,
             clock,
         })
@@ -336,6 +341,7 @@ impl Switch {
             cfm: None,
             lldp: None,
             bfd: None,
+            tree_state: None,
             queue_dscp: Arc::default(),
             virtual_stats: Arc::default(),
         };
@@ -655,8 +661,11 @@ impl Switch {
         }
         self.dirty.clear();
         let is_port_toggled = std::mem::take(&mut self.is_port_toggled);
+        let changed_tree = self.changed_tree.take();
         let causes = &mut self.counters.revalidations;
         *match (std::mem::take(&mut self.is_bond_changed), is_port_toggled, all) {
+            _ if changed_tree == Some(TreeKind::Stp) => &mut causes.stp,
+            _ if changed_tree == Some(TreeKind::Rstp) => &mut causes.rstp,
             (true, _, _) => &mut causes.bond,
             (false, true, _) => &mut causes.port_toggled,
             (false, false, true) => &mut causes.reconfigured,

@@ -100,6 +100,7 @@ impl World {
             config: PortConfig::empty(),
             up: true,
             live: true,
+            tree_state: None,
             protocols: Arc::from([]),
             mac: [2, 0, 0, 0, 0, number as u8],
             mtu: 1500,

@@ -49,7 +49,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use zerocopy::network_endian::U16;
 
 /// [`Key::dl_type`] of frames that have no Ethernet type (`OFP_DL_TYPE_NOT_ETH_TYPE`).
-pub(crate) const DL_TYPE_NONE: u16 = 0x05ff;
+pub const DL_TYPE_NONE: u16 = 0x05ff;
 
 /// Where the layers of a frame start, in bytes from its start. `None` when a layer is not
 /// there or was not understood.

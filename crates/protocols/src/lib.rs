@@ -3,8 +3,8 @@
 //!
 //! Nothing here opens a socket, reads a clock or starts a thread. The caller passes received bytes
 //! and the time, and sends the frames that a machine returns. `bridge::protocol` joins the machines
-//! with ports and runs them. So far it runs LACP ([`lacp`]), continuity checks ([`cfm`]), BFD ([`bfd`]) and
-//! LLDP ([`lldp`]), and bridges read group messages ([`membership`]); [`stp`] has no ports yet.
+//! with ports and runs them: LACP ([`lacp`]), continuity checks ([`cfm`]), BFD ([`bfd`]), STP ([`stp`]),
+//! RSTP ([`rstp`]) and LLDP ([`lldp`]). Bridges read group messages ([`membership`]).
 //!
 //! # Invariants
 //! - Decoders are total: any bytes give a value or an error.
@@ -19,5 +19,6 @@ pub mod cfm;
 pub mod lacp;
 pub mod lldp;
 pub mod membership;
+pub mod rstp;
 pub mod spanning_tree;
 pub mod stp;

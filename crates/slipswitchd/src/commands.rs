@@ -12,7 +12,6 @@
 //!
 //! | module | commands |
 //! |---|---|
-//! | `absent` | objects that cannot exist here yet: `stp/`, … |
 //! | `autoattach` | `autoattach/` |
 //! | `bfd` | `bfd/` |
 //! | `bond` | `bond/` |
@@ -22,16 +21,17 @@
 //! | `dpctl` | `dpctl/` |
 //! | `dummy` | `netdev-dummy/`, `time/` (dummy mode only) |
 //! | `fdb` | `fdb/`, `mdb/` |
+//! | `implementations` | `odp-execute/`, `dpif-netdev/dpif-impl-`, `dpif-netdev/miniflow-parser-` |
 //! | `lacp` | `lacp/` |
 //! | `neighbours` | `tnl/arp/`, `tnl/neigh/` |
 //! | `packet_threads` | `dpif-netdev/` |
 //! | `qos` | `qos/` |
 //! | `routes` | `ovs/route/` |
+//! | `spanning_tree` | `stp/`, `rstp/` |
 //! | `trace` | `ofproto/trace`, `ofproto/trace-packet-out` |
 //! | `tunnels` | `tnl/ports/`, `tnl/egress_port_range`, `slipswitch/tunnel-helpers` |
 //! | `upcalls` | `upcall/`, `revalidator/` |
 
-mod absent;
 mod autoattach;
 mod bfd;
 mod bond;
@@ -43,12 +43,14 @@ mod dummy;
 mod explain;
 mod fdb;
 mod flow_line;
+mod implementations;
 mod lacp;
 mod neighbours;
 mod packet_threads;
 mod ports;
 mod qos;
 mod routes;
+mod spanning_tree;
 mod tiers;
 mod trace;
 mod tunnel_mtu;
@@ -76,10 +78,10 @@ pub fn register(registry: &Registry, daemon: &Shared) {
         daemon.request_exit(Exit { cleanup: call.arg(0) == Some("--cleanup") });
         Ok(String::new())
     });
-    absent::register(&commands);
     autoattach::register(&commands);
     bfd::register(&commands);
     bond::register(&commands);
+    implementations::register(&commands);
     lacp::register(&commands);
     bridges::register(&commands);
     cfm::register(&commands);
@@ -92,6 +94,7 @@ pub fn register(registry: &Registry, daemon: &Shared) {
     packet_threads::register(&commands);
     qos::register(&commands);
     routes::register(&commands);
+    spanning_tree::register(&commands);
     trace::register(&commands);
     tunnels::register(&commands);
     upcalls::register(&commands);

@@ -19,10 +19,6 @@
 //!
 //! # Which side it errs on
 //! A port whose own device vanished is closed, and its number kept for its return.
-//!
-//! # Known limitations
-//! STP and RSTP are later work: one WARN for each row and column says that the
-//! setting is ignored.
 
 mod address;
 mod bfd;
@@ -47,6 +43,7 @@ mod mirrors;
 mod offload;
 mod qos;
 mod socket_policy;
+mod spanning_tree;
 mod state;
 mod status;
 mod system_datapath;
@@ -224,7 +221,7 @@ impl Configuration {
                     "auto_attach",
                 ],
             )
-            .written("Bridge", ["datapath_id", "datapath_version"])
+            .written("Bridge", ["datapath_id", "datapath_version", "status", "rstp_status"])
             .table(
                 "Port",
                 [
@@ -244,7 +241,10 @@ impl Configuration {
                     "qos",
                 ],
             )
-            .written("Port", ["bond_active_slave"])
+            .written(
+                "Port",
+                ["bond_active_slave", "status", "statistics", "rstp_status", "rstp_statistics"],
+            )
             .table(
                 "Interface",
                 [

@@ -15,6 +15,7 @@
 mod adoption;
 mod bench;
 mod bfd;
+mod bpdu;
 mod ccm;
 mod connection_adoption;
 mod database;
@@ -161,6 +162,7 @@ pub const TARGETS: &[Target] = &[
     },
     Target { name: "bfd", run: bfd::run, seeds: bfd::seeds, words: words::none, longest: 2048 },
     Target { name: "ccm", run: ccm::run, seeds: ccm::seeds, words: words::none, longest: 2048 },
+    Target { name: "bpdu", run: bpdu::run, seeds: bpdu::seeds, words: words::none, longest: 4096 },
     Target {
         name: "tunnel",
         run: tunnel::run,

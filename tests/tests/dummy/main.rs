@@ -18,5 +18,6 @@ mod openflow;
 mod packets;
 mod ports;
 mod table_features;
+mod spanning_tree;
 mod timeouts;
 mod vlan;

@@ -24,6 +24,7 @@ mod path_mtu;
 mod peer;
 mod qos;
 mod snooping;
+mod spanning_tree;
 mod survival;
 mod taps;
 mod tools;

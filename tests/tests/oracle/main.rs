@@ -31,4 +31,5 @@ mod mirrors;
 mod multicast;
 mod normal;
 mod openflow;
+mod spanning_tree;
 mod tunnels;

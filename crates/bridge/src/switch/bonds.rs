@@ -56,6 +56,7 @@ impl Switch {
             }
             self.port_changes.extend(before.into_iter().map(|desc| (index, desc)));
         }
+        self.follow_trees(is_changed, now);
     }
 
     /// Returns the earlier descriptions of ports that control protocols have changed since the last

@@ -12,10 +12,11 @@ use crate::protocol::Claim;
 use crate::recirc::{FrozenPacketIn, FrozenStep, RecircRef, RecircTable, StackEntry};
 use crate::rule::Rule;
 use crate::snapshot::{BridgeIndex, BridgeView, INTERNAL_TABLE, PortView, Snapshot, TableMiss};
+use crate::spanning_tree::is_bpdu;
 use crate::trace::{Kind, PortNames, Tracer};
 use ::export::netflow::Output;
 use clock::Millis;
-use datapath::Action as DpAction;
+use datapath::{Action as DpAction, DropReason};
 use flow::extract::FRAG_ANY;
 use flow::field::Prerequisite;
 use flow::{Key, Mask, VLANS, Vlan};
@@ -35,8 +36,6 @@ const STACK_MORE: usize = 4 << 20;
 const FRAG_DROP: u16 = 1;
 /// OFPC_FRAG_NX_MATCH (Nicira extension): the tables match fragments by `nw_frag`.
 const FRAG_NX_MATCH: u16 = 3;
-/// Destination of STP frames.
-const STP_MAC: [u8; 6] = [0x01, 0x80, 0xc2, 0, 0, 0];
 /// Cookie where there is no rule.
 pub(super) const NO_COOKIE: u64 = u64::MAX;
 
@@ -153,6 +152,10 @@ pub(super) struct Context<'a> {
     pub sflow: Option<SflowSample>,
     /// The actions have a sample for IPFIX.
     pub has_ipfix: bool,
+    /// The spanning tree drops the packet, unless it goes anywhere all the same.
+    pub is_tree_drop: bool,
+    /// The spanning tree drops the packet, wherever the rules have sent it.
+    pub is_discarded: bool,
     /// No more actions run: after `exit`, or because the pipeline is frozen.
     pub exit: bool,
     pub freeze: Option<Freeze>,
@@ -245,6 +248,8 @@ impl<'a> Context<'a> {
             outputs: Outputs::default(),
             sflow: None,
             has_ipfix: false,
+            is_tree_drop: false,
+            is_discarded: false,
             exit: false,
             freeze: None,
             error: None,
@@ -280,7 +285,7 @@ impl<'a> Context<'a> {
                 if !is_reserved && ctx.may_receive(in_port) {
                     ctx.mirror_input();
                     ctx.do_actions(actions, true);
-                    ctx.finish_level();
+                    ctx.finish_or_discard(in_port);
                 }
             }
             (None, None) => {
@@ -299,12 +304,15 @@ impl<'a> Context<'a> {
             ctx.account_netflow(bridge, &original);
             ctx.finish_sflow();
         }
-        if ctx.error.is_some() {
+        if ctx.error.is_some() || ctx.is_discarded {
             ctx.out.clear();
             ctx.recirc_ids.clear();
         }
         if ctx.has_ipfix {
             mark_dropped(&mut ctx.out);
+        }
+        if ctx.error.is_none() && ctx.is_tree_drop && ctx.out.is_empty() {
+            ctx.out.push(DpAction::Drop(DropReason::ForwardingDisabled));
         }
         if let Some(t) = ctx.tracer.as_deref_mut() {
             t.finish(&ctx.key, !ctx.collect);
@@ -331,13 +339,14 @@ impl<'a> Context<'a> {
         self.enter(Kind::Table, || found.text(found.table(), names));
         self.report_conjunction();
         let is_reserved = self.is_input_reserved();
-        // Sampled once, where the packet comes in, as in OVS.
-        if std::mem::take(&mut self.is_received) && !is_reserved {
+        let is_claimed = self.is_claimed(in_port);
+        // Sampled once, where the packet comes in, and mirrored also for a protocol, as in OVS.
+        if std::mem::take(&mut self.is_received) && !is_reserved && !is_claimed {
             self.begin_sflow();
             self.sample_input();
         }
-        let allowed = !self.is_claimed(in_port) && !is_reserved && allowed;
-        if allowed {
+        let allowed = !is_claimed && !is_reserved && allowed;
+        if is_claimed || allowed {
             self.mirror_input();
         }
         self.run_found(&found, false, true, allowed);
@@ -346,9 +355,20 @@ impl<'a> Context<'a> {
             if let LookupResult::Rule(rule) = &found {
                 self.cookie = rule.cookie;
             }
-            self.finish_level();
+            self.finish_or_discard(in_port);
         }
         self.leave();
+    }
+
+    /// Ends the pipeline of a packet from `port`. Where the spanning tree does not let the port
+    /// forward yet, the packet ends here: NORMAL has learned from it.
+    pub(super) fn finish_or_discard(&mut self, port: PortNo) {
+        if self.error.is_none() && self.port(port).is_some_and(|port| !port.forwards()) {
+            self.freeze = None;
+            (self.is_tree_drop, self.is_discarded) = (true, true);
+        } else {
+            self.finish_level();
+        }
     }
 
     /// Ends a pipeline: runs the action set, or completes the freeze.
@@ -361,10 +381,17 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// Returns false when OFPPC_NO_RECV or NO_RECV_STP of `port` forbids the packet. As in OVS both
-    /// hold for the port of a packet-out, too.
+    /// Returns false when OFPPC_NO_RECV or NO_RECV_STP of `port`, or its state in the spanning tree,
+    /// forbids the packet. As in OVS all hold for the port of a packet-out, too. Rules see packets
+    /// from a port that learns and does not forward yet: NORMAL has addresses to learn.
     pub(super) fn may_receive(&mut self, port: PortNo) -> bool {
-        let Some(config) = self.port(port).map(|p| p.config) else { return true };
+        let Some(view) = self.port(port) else { return true };
+        let is_allowed = self.may_receive_by_config(view.config);
+        self.is_tree_drop |= !view.learns();
+        is_allowed && view.learns()
+    }
+
+    fn may_receive_by_config(&mut self, config: PortConfig) -> bool {
         let both = PortConfig::NO_RECV | PortConfig::NO_RECV_STP;
         if !config.intersects(both) {
             return true;
@@ -373,7 +400,7 @@ impl<'a> Context<'a> {
             return false; // for any destination
         }
         self.mask.set_exact(flow::Field::EthDst);
-        let is_stp = self.key.dl_dst == STP_MAC;
+        let is_stp = is_bpdu(&self.key);
         !config.contains(if is_stp { PortConfig::NO_RECV_STP } else { PortConfig::NO_RECV })
     }
 

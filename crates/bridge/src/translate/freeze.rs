@@ -130,9 +130,10 @@ impl Context<'_> {
         if state.enters {
             return self.first_table(state.table);
         }
-        if self.decapsulate_ecn() {
+        let in_port = self.in_port();
+        if self.decapsulate_ecn() && self.may_receive(in_port) {
             self.do_segments(&parts);
-            self.finish_level();
+            self.finish_or_discard(in_port);
         }
     }
 

@@ -6,6 +6,7 @@ use crate::effect::{Direction, Effect};
 use crate::export::port_number;
 use crate::recirc::FrozenState;
 use crate::snapshot::{BridgeIndex, BridgeView, PortView};
+use crate::spanning_tree::is_bpdu;
 use crate::trace::Kind;
 use crate::translate::TranslationError;
 use ::export::netflow::Output;
@@ -92,7 +93,11 @@ impl<'a> Context<'a> {
         ports.sort_unstable_by_key(|p| p.number);
         for p in ports {
             if p.number != in_port && (all || !p.config.contains(PortConfig::NO_FLOOD)) {
-                self.output_port(p.number, None);
+                match all {
+                    // As in OVS, ALL is past the spanning tree.
+                    true => self.output_past_tree(p.number),
+                    false => self.output_port(p.number, None),
+                }
             }
         }
         self.netflow_output = Output::Flood;
@@ -100,27 +105,74 @@ impl<'a> Context<'a> {
 
     /// Outputs to one port of the present bridge.
     pub(super) fn output_port(&mut self, number: PortNo, truncate: Option<u32>) {
+        if let Some(port) = self.allowed_output(number)
+            && self.passes_tree(port)
+        {
+            self.output_allowed(port, truncate);
+        }
+    }
+
+    /// Outputs to one port of the present bridge, whatever the spanning tree says.
+    fn output_past_tree(&mut self, number: PortNo) {
+        if let Some(port) = self.allowed_output(number) {
+            self.output_allowed(port, None);
+        }
+    }
+
+    /// Returns the port with this number, when its settings allow the output.
+    fn allowed_output(&mut self, number: PortNo) -> Option<&'a PortView> {
         let bridge = self.bridge;
         let Some(port) = bridge.ports.get(&number) else {
             self.report(Kind::Warning, || "Nonexistent output port".to_string());
-            return;
+            return None;
         };
         if port.config.contains(PortConfig::NO_FWD) {
             self.report(Kind::Detail, || "OFPPC_NO_FWD set, skipping output".to_string());
-            return;
+            return None;
         }
         if self.mirror_snaplen.is_some() && port.is_patch {
             self.report(Kind::Warning, || {
                 "Mirror truncate to ODPP_NONE, skipping output".to_string()
             });
-            return;
+            return None;
         }
         if self.is_protected(self.port(self.in_port())) && self.is_protected(Some(port)) {
             self.report(Kind::Warning, || {
                 "Flow is between protected ports, skipping output.".to_string()
             });
-            return;
+            return None;
         }
+        Some(port)
+    }
+
+    /// Returns true when the spanning tree lets the packet leave by the port. BPDUs leave also where
+    /// nothing else does, and so do packets of protocols that watch the path.
+    fn passes_tree(&mut self, port: &PortView) -> bool {
+        if port.forwards() {
+            return true;
+        }
+        self.mask.set_exact(Field::EthDst);
+        let is_bpdu = is_bpdu(&self.base);
+        let may_leave = match is_bpdu {
+            true => port.sends_bpdus(),
+            false => {
+                let mut watching = port.protocols.iter().filter(|p| p.watches_path());
+                watching.any(|p| p.claims(&self.key, &mut self.mask))
+            }
+        };
+        if may_leave {
+            return true;
+        }
+        let name = self.bridge.config.tree_name();
+        self.report(Kind::Warning, || match is_bpdu {
+            true => format!("{name} not in listening state, skipping bpdu output"),
+            false => format!("{name} not in forwarding state, skipping output"),
+        });
+        false
+    }
+
+    /// Outputs to a port that allows it.
+    fn output_allowed(&mut self, port: &'a PortView, truncate: Option<u32>) {
         if port.is_patch {
             if let Some((peer_bridge, peer_port)) = port.peer {
                 self.output_patch(port, peer_bridge, peer_port);
@@ -224,7 +276,7 @@ impl<'a> Context<'a> {
         self.key.actset_output.set(PortNo::UNSET.0);
         self.key.in_port.set(port.0);
         if !self.is_claimed(port) && self.may_receive(port) {
-            self.isolated(|ctx| {
+            self.isolated_by_tree(port, |ctx| {
                 if ctx.was_mpls {
                     // The peer's rules may match fields under the stack.
                     ctx.table = 0;
@@ -257,6 +309,21 @@ impl<'a> Context<'a> {
         // is missing.
         self.exit = false;
         self.error = self.error.filter(|e| *e == TranslationError::TooManyActions);
+    }
+
+    /// Runs `inside` as [`Context::isolated`] does. Where the spanning tree does not let `port` forward
+    /// yet, only its effects remain.
+    fn isolated_by_tree(&mut self, port: PortNo, inside: impl FnOnce(&mut Self)) {
+        if self.port(port).is_none_or(PortView::forwards) {
+            return self.isolated(inside);
+        }
+        self.is_tree_drop = true;
+        let (base, conntracked, mirrored) = (self.base, self.conntracked, self.mirrored);
+        let (irreversible, ids) = (self.irreversible, self.recirc_ids.len());
+        self.nested(inside);
+        (self.base, self.conntracked, self.mirrored) = (base, conntracked, mirrored);
+        self.irreversible = irreversible;
+        self.recirc_ids.truncate(ids);
     }
 
     /// Runs a `controller(...)` that does not pause.

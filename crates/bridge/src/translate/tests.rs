@@ -12,6 +12,7 @@ mod multicast;
 mod normal_forwarding;
 mod revalidated;
 mod soundness;
+mod spanning_tree;
 mod tunnels;
 mod writable;
 
@@ -158,7 +159,7 @@ fn port_settings() {
     assert_eq!(w.dp("in_port=5,dl_type=0x1234"), "drop");
     // NO_RECV looks at the destination, as STP has a setting of its own.
     assert_eq!(w.translate(&key("in_port=5,dl_type=0x1234")).mask.0.dl_dst, [0xff; 6]);
-    assert_ne!(w.dp("in_port=5,dl_dst=01:80:c2:00:00:00"), "drop");
+    assert_ne!(w.dp("in_port=5,dl_dst=01:80:c2:00:00:00,dl_type=0x05ff"), "drop");
 }
 
 /// Texts of the real `ofproto/trace` (3.1) for the same flows.

@@ -113,7 +113,7 @@ fn counters(daemon: &Daemon) -> Vec<Counter> {
 }
 
 /// Returns counters of events of bridges and translation.
-fn bridge_counters(daemon: &Daemon) -> [Counter; 17] {
+fn bridge_counters(daemon: &Daemon) -> [Counter; 19] {
     let counters = &daemon.switch.counters;
     let causes = &counters.revalidations;
     let slow = daemon.switch.slow_path();
@@ -129,6 +129,8 @@ fn bridge_counters(daemon: &Daemon) -> [Counter; 17] {
         ("ofproto_dpif_expired", counters.expired_rules),
         ("packet_in_overflow", slow.events.lost_packet_ins()),
         ("rev_reconfigure", causes.reconfigured),
+        ("rev_stp", causes.stp),
+        ("rev_rstp", causes.rstp),
         ("rev_bond", causes.bond),
         ("rev_port_toggled", causes.port_toggled),
         ("rev_flow_table", causes.rules),

@@ -5,6 +5,7 @@ use super::address;
 use super::context::Context;
 use super::desired::{Desired, DesiredBridge};
 use super::export::ExportState;
+use super::spanning_tree;
 use super::state::{BridgeState, Remarks, SwitchState};
 use super::{bfd, cfm, controllers, export, fail, in_band, interfaces, lldp, mirrors, qos};
 use crate::args::DummyLevel;
@@ -90,7 +91,10 @@ pub(super) fn sync(
         export::sync(context.switch, context.underlay, bridge, row, &mut sflow_bridges, remarks);
         let bonds = row.ports.iter().filter(|(_, port)| port.is_bond());
         bridge.bonds = bonds.filter_map(|(name, port)| Some((name.clone(), port.uuid?))).collect();
+        let ports = row.ports.iter();
+        bridge.ports = ports.filter_map(|(name, port)| Some((name.clone(), port.uuid?))).collect();
         settings(context, bridge, row, remarks);
+        spanning_tree::sync(context.switch, bridge, row, remarks);
         tables(context, bridge, row);
         controllers::sync(control, context, bridge, row, files.as_ref(), hold, remarks);
         fail::sync(context, bridge, row, fresh.contains(name));
@@ -120,6 +124,7 @@ fn create(context: &mut Context<'_>, row: &DesiredBridge) -> BridgeState {
         controllers: BTreeMap::new(),
         interfaces: BTreeMap::new(),
         bonds: BTreeMap::new(),
+        ports: BTreeMap::new(),
         mirrors: BTreeMap::new(),
         export: ExportState::default(),
         auto_attach: lldp::AutoAttachState::default(),

@@ -13,6 +13,7 @@ use super::in_band::{self, DesiredInBand};
 use super::lldp::{self, DesiredAutoAttach};
 use super::mirrors::{self, DesiredMirror};
 use super::qos::{self, DesiredQos};
+use super::spanning_tree::{self, DesiredTree};
 use super::tracking::{self, DesiredTracking};
 use super::vlan;
 use bridge::aggregate::AggregateSettings;
@@ -191,6 +192,8 @@ pub(super) struct DesiredBridge {
     pub flood_vlans: Vec<u16>,
     /// Multicast snooping; `None` when it is off.
     pub snooping: Option<DesiredSnooping>,
+    /// Spanning tree.
+    pub tree: DesiredTree,
     pub tables: BTreeMap<u8, DesiredTable>,
     pub controllers: BTreeMap<String, DesiredController>,
     pub in_band: DesiredInBand,
@@ -251,6 +254,8 @@ pub(super) struct DesiredPort {
     /// Address of the active member that the row shows, from an earlier life of the daemon.
     pub active: Option<Mac>,
     pub qos: Option<DesiredQos>,
+    /// Settings of the spanning tree in `other_config`.
+    pub tree_config: Map,
 }
 
 impl DesiredPort {
@@ -511,13 +516,6 @@ fn bridge(
         ));
         versions = Versions::KNOWN;
     }
-    for (present, column) in
-        [(row.bool("stp_enable"), "stp_enable"), (row.bool("rstp_enable"), "rstp_enable")]
-    {
-        if present {
-            remarks.push(ignored(&format!("bridge {name}"), column));
-        }
-    }
     DesiredBridge {
         uuid,
         name: name.to_owned(),
@@ -538,6 +536,7 @@ fn bridge(
             .map_or(MAC_TABLE_SIZE, |n| n as usize),
         forward_bpdu: other.bool("forward-bpdu", false),
         flood_vlans: row.ints("flood_vlans").filter_map(vlan::vlan).collect(),
+        tree: spanning_tree::read(row),
         snooping: row.bool("mcast_snooping_enable").then(|| snooping(&other)),
         tables: tables(replica, name, row, remarks),
         controllers: controllers(replica, name, row, remarks),
@@ -699,7 +698,16 @@ fn ports(
         };
         let active = row.opt_str("bond_active_slave").and_then(parse_station);
         let qos = qos::read(replica, row);
-        let port = DesiredPort { uuid: Some(uuid), settings, interfaces, bond, lacp, active, qos };
+        let port = DesiredPort {
+            uuid: Some(uuid),
+            settings,
+            interfaces,
+            bond,
+            lacp,
+            active,
+            qos,
+            tree_config: spanning_tree::read_port(row),
+        };
         ports.insert(name.to_owned(), port);
     }
     if !ports.values().any(|p: &DesiredPort| p.interfaces.iter().any(|i| i.name == bridge)) {
@@ -714,6 +722,7 @@ fn ports(
             lacp: None,
             active: None,
             qos: None,
+            tree_config: Map::new(),
         };
         ports.entry(bridge.to_owned()).or_insert(port).interfaces.push(local);
     }

@@ -110,6 +110,8 @@ pub(super) struct BridgeState {
     pub interfaces: BTreeMap<String, InterfaceState>,
     /// Port rows of bonds, by name.
     pub bonds: BTreeMap<String, Uuid>,
+    /// Port rows, by name.
+    pub ports: BTreeMap<String, Uuid>,
     /// Mirrors that were made, by row.
     pub mirrors: BTreeMap<Uuid, Mirror>,
     /// Exports to collectors.

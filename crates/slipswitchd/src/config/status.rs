@@ -5,6 +5,8 @@
 //! it is under way. All columns of a round are in one transaction, guarded by the lock. Statistics
 //! are written every `stats-update-interval`, states as soon as they are noticed.
 
+mod spanning_tree;
+
 use super::cfm;
 use super::context::Context;
 use super::desired::DesiredBridge;
@@ -112,6 +114,7 @@ impl<'a> Writer<'a> {
             for (name, row) in &state.bonds {
                 self.bond(bridge, name, *row);
             }
+            self.tree(context, bridge, state);
         }
         if self.has_statistics() {
             for (row, mirror) in &state.mirrors {

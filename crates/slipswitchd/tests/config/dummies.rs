@@ -449,13 +449,11 @@ fn settings_that_are_ignored_are_said() {
     rig.vsctl_ok(&words(
         "add-br br0 -- set-controller br0 unix:nobody.sock -- add-port br0 p1 \
          -- set port p1 lacp=active \
-         -- set bridge br0 stp_enable=true \
          -- add-bond br0 bond0 b1 b2 -- set port bond0 bond_fake_iface=true",
     ));
     rig.vsctl_ok(&["set", "controller", "br0", "local_ip=192.0.2.1"]);
     let log = rig.log();
     for what in [
-        "bridge br0: column stp_enable",
         "port bond0: column bond_fake_iface",
         "bridge br0: controller unix:nobody.sock: column local_ip",
     ] {
@@ -505,5 +503,35 @@ fn bridges_come_and_go() {
         assert_eq!(rig.interface("br0", "ofport"), "65534");
         rig.vsctl_ok(&["del-br", "br0"]);
         assert_eq!(sockets(&rig), [false, false]);
+    }
+}
+
+#[test]
+fn settings_of_spanning_trees_that_do_not_fit_are_logged() {
+    let rig = Rig::ours();
+    rig.vsctl_ok(&words(
+        "add-br br0 -- add-port br0 p1 -- add-port br0 p2 -- add-port br0 p3 \
+         -- add-bond br0 bond0 b1 b2 \
+         -- set bridge br0 stp_enable=true other_config:stp-priority=many \
+         -- set port p1 other_config:stp-port-num=1 \
+         -- set port p2 other_config:stp-port-num=1 \
+         -- set port p3 other_config:stp-port-num=256",
+    ));
+    let status = || rig.vsctl_ok(&["get", "bridge", "br0", "status:stp_bridge_id"]);
+    assert!(status().starts_with("\"8000."), "{}", status());
+    rig.vsctl_ok(&words("remove port p2 other_config stp-port-num"));
+    assert_eq!(rig.vsctl_ok(&["get", "bridge", "br0", "status"]).trim(), "{}");
+    rig.vsctl_ok(&words("set bridge br0 rstp_enable=true"));
+    let log = rig.log();
+    for line in [
+        "bridge br0: other_config:stp-priority \"many\" is not a number from 0 to 65535, ignored",
+        "port bond0: cannot enable STP on bonds, disabling",
+        "port p2: duplicate stp-port-num 1, disabling",
+        "port p3: invalid stp-port-num",
+        "bridge br0: must manually configure all STP port IDs or none, disabling",
+        "br0: RSTP and STP are mutually exclusive but both are configured; enabling RSTP",
+        "port bond0: cannot enable RSTP on bonds, disabling",
+    ] {
+        assert_eq!(log.matches(line).count(), 1, "{line}: {log}");
     }
 }

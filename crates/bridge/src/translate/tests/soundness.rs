@@ -8,9 +8,11 @@ use super::super::*;
 use crate::effect::Effect;
 use crate::group::{GroupKind, Selection};
 use crate::snapshot::{BridgeIndex, PortView, PriorityTags, VlanMode};
+use crate::spanning_tree::PortState;
 use crate::testing::{World, make_rule, out, resubmit, set, sub, to};
 use crate::tunnel::{Config, OrFlow, Tos, Ttl};
 use datapath::{Action as Dp, TunnelKind};
+use flow::extract::DL_TYPE_NONE;
 use flow::{Field, Key, Match, Vlan};
 use openflow::PortNo;
 use openflow::action::{
@@ -200,6 +202,8 @@ impl Spec {
         }
         let dl_type =
             [0x1234u16, 0x800, 0x800, 0x86dd, 0x806, 0x8847, 0x8100][usize::from(self.kind)];
+        // Frames of the spanning tree have no Ethernet type.
+        let dl_type = if (self.kind, self.macs.1) == (0, 4) { DL_TYPE_NONE } else { dl_type };
         k.dl_type.set(dl_type);
         match dl_type {
             0x8847 => {
@@ -546,6 +550,8 @@ fn world(rules: &[RuleSpec], modes: &[(u8, u8)], frag_handling: u16) -> World {
     underlay.learn("br1", [10, 0, 0, 2].into(), Mac([2, 0, 0, 0, 0, 7]));
     w.br0().config.frag_handling = frag_handling;
     for (number, (mode, tags)) in (1..=4u32).zip(modes) {
+        let states = [None, None, Some(PortState::Learning), Some(PortState::Blocking)];
+        w.port(number, |p| p.tree_state = states[usize::from(tags / 3 % 4)]);
         w.bundle(number, |b| {
             b.mode = [
                 VlanMode::Trunk,
@@ -712,7 +718,7 @@ proptest! {
     #[test]
     fn packets_of_one_megaflow_get_equal_actions(
         rules in rules(),
-        modes in proptest::collection::vec((0..5u8, 0..3u8), 4),
+        modes in proptest::collection::vec((0..5u8, 0..12u8), 4),
         frag_handling in select(&[0u16, 1, 3][..]),
         base in spec(),
         others in proptest::collection::vec((spec(), 0..22usize, 0..22usize), 40),

@@ -1,27 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Commands about objects that this switch does not have: they answer as OVS does where none is
-//! configured, and refuse to change anything.
+//! Commands that choose among implementations of one function: there is one of each, which can be
+//! chosen, and others are unknown (`odp-execute/action-impl-`, `dpif-netdev/dpif-impl-`,
+//! `dpif-netdev/miniflow-parser-`).
 
 use super::{Answer, Commands};
 
 pub(super) fn register(commands: &Commands<'_>) {
-    // Without a name, all objects are shown: none. With a name, there is no such object.
-    for (name, usage, error) in [
-        ("stp/show", "[bridge]", "no such stp object"),
-        ("rstp/show", "[bridge]", "No such RSTP object"),
-    ] {
-        commands.show(name, usage, 0, 1, move |_, call| match call.arg(0) {
-            None => Ok(String::new()),
-            Some(_) => Err(error.to_owned()),
-        });
-    }
-    for (name, error) in [("stp/tcn", "no such stp object"), ("rstp/tcn", "No such RSTP object")] {
-        commands.show(name, "[bridge]", 0, 1, move |_, call| match call.arg(0) {
-            None => Ok("OK".to_owned()),
-            Some(_) => Err(error.to_owned()),
-        });
-    }
-    // There is one implementation of each; it can be chosen, and others are unknown.
     commands.show("odp-execute/action-impl-set", "name", 1, 1, |_, call| {
         match call.arg(0).unwrap_or_default() {
             "scalar" => Ok("Action implementation set to scalar.".to_owned()),
