@@ -17,7 +17,7 @@ mod normal;
 mod openflow;
 mod packets;
 mod ports;
-mod table_features;
 mod spanning_tree;
+mod table_features;
 mod timeouts;
 mod vlan;
