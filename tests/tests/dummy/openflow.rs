@@ -155,8 +155,9 @@ fn snoop_shows_what_goes_over_a_bridge() {
         switch.sh("ovs-ofctl -vconsole:off snoop br0 --detach --no-chdir --pidfile=snoop.pid --unixctl=snoop.ctl >snoop.txt 2>&1").ok()
     });
     assert!(snooping, "{}", switch.sandbox().read("snoop.txt"));
-    switch.receive("p1", &crate::packets::arp("50:54:00:00:00:01", "ff:ff:ff:ff:ff:ff"));
+    // The controller may still be at its handshake.
     let seen = wait_until(Duration::from_secs(5), || {
+        switch.receive("p1", &crate::packets::arp("50:54:00:00:00:01", "ff:ff:ff:ff:ff:ff"));
         switch.sandbox().read("snoop.txt").contains("PACKET_IN")
     });
     assert!(seen, "{}", switch.sandbox().read("snoop.txt"));
