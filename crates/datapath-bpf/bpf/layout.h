@@ -439,6 +439,7 @@ enum drop {
 	DROP_INVALID_TUNNEL_PORT,
 	DROP_CONGESTION,
 	DROP_NO_TUNNEL,
+	DROP_INVALID_BOND,
 };
 
 /* Counters of one shard. */

@@ -486,6 +486,7 @@ fn changes(action: &Action) -> bool {
         | Action::PopMpls { .. } => true,
         Action::Ct(request) => request.nat.is_some(),
         Action::Output(_)
+        | Action::LbOutput(_)
         | Action::Drop(_)
         | Action::Userspace(_)
         | Action::Recirc(_)

@@ -112,6 +112,7 @@ fn first_output(actions: &[Action]) -> Option<PortNo> {
             first_output(greater).or_else(|| first_output(not_greater))
         }
         Action::Drop(_)
+        | Action::LbOutput(_)
         | Action::Userspace(_)
         | Action::Recirc(_)
         | Action::Hash { .. }

@@ -49,11 +49,13 @@ pub enum DropReason {
     /// A packet that came in by a device of the host, or that goes to an address of the host, is no
     /// tunnel's.
     NoTunnel,
+    /// The bond of an action vanished, or no member carries its traffic.
+    InvalidBond,
 }
 
 impl DropReason {
     /// All of them, in numeric order.
-    pub const ALL: [DropReason; 21] = [
+    pub const ALL: [DropReason; 22] = [
         DropReason::Flow,
         DropReason::TranslationError,
         DropReason::RecirculationLimit,
@@ -75,6 +77,7 @@ impl DropReason {
         DropReason::InvalidTunnelPort,
         DropReason::Congestion,
         DropReason::NoTunnel,
+        DropReason::InvalidBond,
     ];
 
     /// That with this number; `None`: there is none.
@@ -106,6 +109,7 @@ impl DropReason {
             DropReason::InvalidTunnelPort => "datapath_drop_invalid_tnl_port",
             DropReason::Congestion => "drop_action_congestion",
             DropReason::NoTunnel => "datapath_drop_no_tunnel",
+            DropReason::InvalidBond => "datapath_drop_invalid_bond",
         }
     }
 }
