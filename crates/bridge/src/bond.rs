@@ -11,10 +11,12 @@
 
 pub(crate) mod announcement;
 mod buckets;
+mod output;
 mod rebalance;
 mod view;
 
 pub use buckets::{BUCKETS, Buckets, source_hash};
+pub use output::Output;
 pub use view::BondView;
 pub(crate) use view::{Choice, Verdict};
 
@@ -95,6 +97,9 @@ pub struct Settings {
     pub primary: Option<String>,
     /// Members that are not active take multicast packets too (`all-members-active`).
     pub all_members_active: bool,
+    /// The datapath may choose the member for a packet of a `balance-tcp` bond
+    /// (`lb-output-action`).
+    pub lb_output: bool,
 }
 
 impl Default for Settings {
@@ -108,6 +113,7 @@ impl Default for Settings {
             falls_back: false,
             primary: None,
             all_members_active: false,
+            lb_output: true,
         }
     }
 }
@@ -152,6 +158,9 @@ pub struct Bond {
     /// Address of the active member, or of the one that the database names.
     active_mac: [u8; 6],
     buckets: Arc<Buckets>,
+    output: Output,
+    /// A member was enabled that has no buckets yet.
+    has_new_member: bool,
     next_rebalance: Millis,
     must_announce: bool,
     is_changed: bool,
@@ -167,6 +176,8 @@ impl Bond {
             active: None,
             active_mac: [0; 6],
             buckets: Arc::default(),
+            output: Output::PerMember,
+            has_new_member: false,
             next_rebalance: Millis(0),
             must_announce: false,
             is_changed: true,
@@ -243,7 +254,13 @@ impl Bond {
         now: Millis,
     ) -> bool {
         let reset = |s: &Settings| {
-            let Settings { updelay_ms: _, downdelay_ms: _, all_members_active: _, .. } = s;
+            let Settings {
+                updelay_ms: _,
+                downdelay_ms: _,
+                all_members_active: _,
+                lb_output: _,
+                ..
+            } = s;
             (s.mode, s.rebalance_ms, s.basis, s.falls_back, s.primary.clone())
         };
         let is_reset = reset(&self.settings) != reset(settings) || self.lacp != lacp;
@@ -284,6 +301,7 @@ impl Bond {
                 None => {
                     self.is_changed = true;
                     if link.is_up {
+                        self.has_new_member = true;
                         self.buckets.enable(link.number);
                     }
                     Member {
@@ -343,6 +361,7 @@ impl Bond {
         member.is_enabled = is_enabled;
         self.is_changed = true;
         if is_enabled {
+            self.has_new_member = true;
             self.buckets.enable(number);
         } else {
             self.buckets.disable(number);
@@ -503,6 +522,7 @@ impl Bond {
             active: self.active,
             enabled: numbers(|m| m.is_enabled),
             usable: numbers(|m| m.is_enabled || m.may_enable),
+            output: self.output.id(),
             buckets: Arc::clone(&self.buckets),
         }
     }

@@ -14,9 +14,10 @@ use crate::protocol::Protocol;
 use crate::snapshot::{BridgeConfig, BridgeIndex, BridgeView, BundleView, PortView, TableArray};
 use crate::spanning_tree::{PortState, SpanningTree, TreeKind, TreePort, TreeSettings};
 use clock::Millis;
+use datapath::PortNo as DpPort;
 use hashbrown::HashMap;
 use openflow::PortNo;
-use openflow::message::{PortDesc, SwitchDesc};
+use openflow::message::{PortConfig, PortDesc, SwitchDesc};
 use protocols::lacp::MemberSettings;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -378,6 +379,30 @@ impl Bridge {
         }
         self.bonds = bonds;
         is_changed
+    }
+
+    /// Returns the bonds with the OpenFlow and datapath numbers of their members, in the order of the
+    /// database; without numbers for a bond whose members do not all send alike.
+    pub(crate) fn bonds_with_ports(
+        &mut self,
+    ) -> impl Iterator<Item = (&mut Bond, Option<Vec<(PortNo, DpPort)>>)> {
+        let is_alike = |port: &Port| {
+            let is_marked = !port.queue_dscp.is_empty() || port.config.contains(PortConfig::NO_FWD);
+            !port.is_virtual() && !is_marked && port.number != PortNo::LOCAL
+        };
+        let numbers = |name: &str| {
+            let port = self.ports.values().find(|port| port.name == name)?;
+            Some((port.number, port.dp_port.filter(|_| is_alike(port))?))
+        };
+        let ports: HashMap<String, Option<Vec<_>>> = self
+            .bundles
+            .iter()
+            .map(|b| (b.settings.name.clone(), b.interfaces.iter().map(|n| numbers(n)).collect()))
+            .collect();
+        self.bonds.iter_mut().map(move |(name, bond)| {
+            let ports = ports.get(name).cloned().flatten().filter(|ports| !ports.is_empty());
+            (bond, ports)
+        })
     }
 
     /// Returns the time at which a bond has something to do.

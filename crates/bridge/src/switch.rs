@@ -35,6 +35,7 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 use underlay::Underlay;
 
+mod bond_outputs;
 mod bonds;
 mod monitors;
 mod trees;
@@ -105,6 +106,7 @@ pub struct Switch {
     changed_tree: Option<TreeKind>,
     /// A bond has changed since the last publication.
     is_bond_changed: bool,
+    bond_outputs: bond_outputs::BondOutputs,
     clock: Clock,
 }
 
@@ -180,6 +182,7 @@ impl Switch {
             is_port_toggled: false,
             changed_tree: None,
             is_bond_changed: false,
+            bond_outputs: bond_outputs::BondOutputs::default(),
             clock,
         })
     }
@@ -676,6 +679,7 @@ impl Switch {
         }
         let version = self.slow.published.publish(Arc::new(next));
         self.meter_ids.published(version);
+        self.bond_outputs.published(version);
         // Flow mods often precede traffic. Two switches between threads would cost more than the
         // mods do.
         if self.revalidator.is_none() || self.slow.may_be_stale() {
@@ -890,7 +894,9 @@ impl Switch {
         let macs = self.bridges().filter_map(|b| b.macs.deadline());
         let multicast = self.bridges().filter_map(|b| b.multicast.as_ref()?.deadline());
         let bonds = self.bridges().filter_map(Bridge::bond_deadline);
-        macs.chain(multicast).chain(bonds).chain(self.protocols_due).chain(rules).min()
+        let outputs = self.bond_outputs.deadline(self.clock.now());
+        let control = self.protocols_due.into_iter().chain(outputs);
+        macs.chain(multicast).chain(bonds).chain(control).chain(rules).min()
     }
 
     /// Does periodic work: expires rules and MAC entries. Returns the removed rules by bridge, for

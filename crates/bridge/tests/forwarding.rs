@@ -7,7 +7,7 @@ use bridge::revalidator::Pass;
 use bridge::snapshot::{BridgeIndex, BundleView, VlanMode};
 use bridge::switch::{PortRequest, Switch};
 use clock::{Clock, Millis};
-use datapath::{Datapath, Packets, PortKind, PortSpec};
+use datapath::{BondTable, Datapath, Packets, PortKind, PortSpec};
 use datapath_model::Model;
 use flow::{Field, Match};
 use openflow::message::{FlowMod, FlowModCommand, PortConfig};
@@ -492,4 +492,19 @@ fn packet_out_runs_actions_and_tables() {
     // A packet from a port that does not exist is accepted, as in OVS.
     b.switch.packet_out(bridge, udp(1, 2), &Match::ANY, PortNo(77), &[output(1)]).unwrap();
     assert_eq!(b.sent(), [1]);
+}
+
+#[test]
+fn a_bond_of_an_earlier_daemon_that_nothing_claims_is_removed() {
+    let mut b = Bench::new(3);
+    let model = Arc::clone(&b.model);
+    let bonds = model.bonds().unwrap();
+    bonds.set(2, &BondTable::new(0, [], |_| None)).unwrap();
+    b.clock.advance(29_000);
+    b.switch.run();
+    assert_eq!(bonds.ids(), [2], "its megaflows may still be there");
+    assert!(b.switch.deadline().is_some_and(|at| at <= b.clock.now() + 1_000));
+    b.clock.advance(1_000);
+    b.switch.run();
+    assert!(bonds.ids().is_empty());
 }

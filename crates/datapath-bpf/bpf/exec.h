@@ -18,6 +18,7 @@
 #include "meter.h"
 #include "output.h"
 #include "tuple.h"
+#include "bond.h"
 
 /* datapath::RECIRCULATION_LIMIT */
 #define RECIRCULATION_LIMIT 6
@@ -190,22 +191,57 @@ static __always_inline __u32 exec_checked_length(hook_ctx *ctx, const struct sta
 }
 
 /**
+ * exec_bond - Chooses the member of a bond for a packet, and counts the packet there.
+ * @ctx: the packet; at tc, pointers into it become invalid
+ * @id: of the bond
+ *
+ * A function of its own, for the verifier.
+ *
+ * Return: number of the port, or -1 when no member sends the packet.
+ */
+__noinline int exec_bond(hook_ctx *ctx, __u32 id)
+{
+	struct state *st = state_here();
+	__u32 place = bond_place(id), hash, kept, member;
+	struct bond *bond = bpf_map_lookup_elem(&bonds, &place);
+
+	if (!st || !bond)
+		return -1;
+	kept = st->dp_hash;
+	exec_hash(ctx, 1, bond->basis);
+	hash = st->dp_hash;
+	st->dp_hash = kept;
+	member = bond_member(bond, hash);
+	if (member != NO_PORT)
+		bond_count(place, hash, frame_length(ctx));
+	return member;
+}
+
+/**
  * exec_output - Runs an OP_OUTPUT that sends the packet itself, which ends it.
  * @ctx: the packet
  * @st: its state
- * @port: number of the port
+ * @port: number of the port, or OUTPUT_BOND | id of a bond
  *
  * Return: the verdict.
  */
 static __always_inline int exec_output(hook_ctx *ctx, struct state *st, __u32 port)
 {
+	bool is_bond = port & OUTPUT_BOND;
+
+	if (is_bond) {
+		port = exec_bond(ctx, port & ~OUTPUT_BOND);
+		if (port == NO_PORT)
+			return drop(DROP_INVALID_BOND);
+	}
 #if AT_XDP
 	if (st->trunc && st->trunc < data_length(ctx) && frame_resize(ctx, st->trunc))
 		return drop(DROP_MALFORMED); /* shorter than an Ethernet header */
 #endif
 	if (!output_fits_segments(st, port))
 		return VERDICT_DROP;
-	chain_end(ctx, st, st->flow, port);
+	if (!is_bond) /* a result has one port */
+		chain_end(ctx, st, st->flow, port);
 	return output(ctx, port, st->in_port, st->no_peer ? 0 : st->covered);
 }
 
@@ -281,7 +317,7 @@ static __always_inline void state_restore(struct state *st, const struct saved *
  * exec_copy - Runs an OP_OUTPUT that sends a copy of the packet.
  * @ctx: the packet; pointers into it become invalid
  * @st: its state
- * @port: number of the port
+ * @port: number of the port, or OUTPUT_BOND | id of a bond
  */
 static __always_inline void exec_copy(hook_ctx *ctx, struct state *st, __u32 port)
 {
@@ -290,6 +326,13 @@ static __always_inline void exec_copy(hook_ctx *ctx, struct state *st, __u32 por
 #else
 	struct saved *kept;
 
+	if (port & OUTPUT_BOND) {
+		port = exec_bond(ctx, port & ~OUTPUT_BOND);
+		if (port == NO_PORT) {
+			count_drop(DROP_INVALID_BOND);
+			return;
+		}
+	}
 	if (!output_fits_segments(st, port))
 		return;
 	kept = state_save(st);

@@ -28,7 +28,7 @@
 #include <linux/types.h>
 
 #define LAYOUT_MAGIC 0x736c697073776368ull /* "slipswch" */
-#define LAYOUT_VERSION 15
+#define LAYOUT_VERSION 16
 
 /* Words of a key: the fields of `flow::Key` from `recirc_id` on. (The registers before it concern
  * no datapath.) The first five words hold the fields that distinguish most packets. Bytes are in
@@ -118,6 +118,7 @@ enum word {
 		      * chain.h */
 #define FLOW_CHAIN_END 16 /* the actions are edits and one output, or edits and OP_TUN_PUSH */
 #define FLOW_POP 32 /* the action is tnl_pop to the port in slot_detail.tunnel: see tunnel.h */
+#define FLOW_BOND 64 /* the action is one output to a bond: see bond.h */
 #define FLOW_PACKET_TYPE 0x80 /* for the daemon only: the match names packet_type 0 */
 
 /* mask.needs of a mask that no flow uses, with other masks after it: searches skip it. The daemon
@@ -355,6 +356,23 @@ struct port {
 			      * device of the kernel pops them (tunnel_helper.h). 0: there is none */
 };
 
+/* Bonds. The id of a bond is the number of a port. A bond has a place, which its id leads to. The daemon
+ * moves a bucket to another member by one store. */
+#define MAX_BONDS 64
+#define BOND_BUCKETS 256
+#define NO_MEMBER 0xffff
+struct bond_places {
+	__u8 of[MAX_PORTS]; /* by id: place of the bond, plus one; 0: no such bond */
+};
+struct bond {
+	__u64 basis; /* number that is mixed into the hash, 32 bits */
+	__u16 members[BOND_BUCKETS]; /* by bucket: number of the port; NO_MEMBER: none */
+};
+/* Bytes that each bucket has sent: [shard * MAX_BONDS + place]. */
+struct bond_bytes {
+	__u64 of[BOND_BUCKETS];
+};
+
 /* port.tunnel_helper: packets enter the host's stack where they have arrived. */
 #define HELPER_PASS 0xffffffffu
 
@@ -440,6 +458,7 @@ enum drop {
 	DROP_CONGESTION,
 	DROP_NO_TUNNEL,
 	DROP_FORWARDING_DISABLED,
+	DROP_INVALID_BOND,
 };
 
 /* Counters of one shard. */
@@ -558,7 +577,8 @@ struct tunnel_header {
  * has the value, already under the mask, and then the mask. */
 enum op {
 	OP_END,           /* end of the list; the packet is discarded and no drop is counted */
-	OP_OUTPUT,        /* b: port. a: 1: the packet itself, which ends the list; 0: a copy */
+	OP_OUTPUT,        /* b: port, or OUTPUT_BOND | id of a bond. a: 1: the packet itself, which ends
+			   * the list; 0: a copy */
 	OP_DROP,          /* b: reason */
 	OP_PUSH_VLAN,     /* a: tpid, b: tci without CFI; host integers */
 	OP_POP_VLAN,
@@ -609,6 +629,9 @@ enum op {
 	OP_TUN_ROOM,
 	OP_COUNT,
 };
+
+/* Flag of OP_OUTPUT. */
+#define OUTPUT_BOND 0x80000000u
 
 /* Flags of OP_CT. */
 #define CT_OP_COMMIT 1

@@ -22,6 +22,7 @@
 #include "parse_fast.h"
 #include "last_flow.h"
 #include "chain.h"
+#include "bond.h"
 
 #define PULL_BYTES 512 /* tc: bytes of a packet that are made linear for its headers */
 
@@ -473,6 +474,8 @@ static __always_inline int lookup_fast(hook_ctx *ctx, __u32 in_port)
 			bpf_tail_call_static(ctx, &tails, TAIL_CHAIN);
 		else if (settings.features & FEATURE_TUNNEL && flags & FLOW_POP)
 			return tunnel_enter(ctx, in_port, emc_slot(e));
+		else if (settings.features & FEATURE_BOND && flags & FLOW_BOND)
+			return bond_send(ctx, in_port, emc_slot(e), tcp_flags);
 		return NOT_HERE; /* or the kernel refused the program for chains */
 	}
 	if (!(emc_hooks(e) & HOOK))

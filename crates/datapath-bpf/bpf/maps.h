@@ -212,6 +212,33 @@ struct {
 	__type(value, struct port_set);
 } port_sets SEC(".maps");
 
+/* One element. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct bond_places);
+} bond_places SEC(".maps");
+
+/* By place. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, MAX_BONDS);
+	__type(key, __u32);
+	__type(value, struct bond);
+} bonds SEC(".maps");
+
+/* [shard * MAX_BONDS + place] */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, MAX_BONDS);
+	__type(key, __u32);
+	__type(value, struct bond_bytes);
+} bond_bytes SEC(".maps");
+
 /* The number of no slot; slots has no element there. */
 #define NO_SLOT 0xffffffffu
 

@@ -13,6 +13,7 @@
 #define FEATURE_LAYERS 2 /* some flow has a program: offsets of layers are needed */
 #define FEATURE_STACK 4  /* some port is PORT_STACK: its packets are counted */
 #define FEATURE_TUNNEL 8 /* some flow has FLOW_POP */
+#define FEATURE_BOND 16  /* some flow has FLOW_BOND */
 
 struct settings {
 	__u64 needs;         /* bit W_x: some flow matches on word W_x; NEEDS_L3 */

@@ -7,8 +7,8 @@ use crate::attachment::{AttachError, Attachment, Held, HookSet, RxOwner, Unavail
 use crate::{BpfDatapath, miss};
 use datapath::offload::{Reason, TunnelHelper, TunnelHelperCounts, UpcallAccount};
 use datapath::{
-    Actions, AdoptedPort, DropReason, FlowStats, LookupStats, Megaflow, MeterConfig, MeterStats,
-    MissOrigin, PortCounts, PortNo, Refusal, TunnelEndpoint, Ufid,
+    Actions, AdoptedPort, BondTable, BucketBytes, DropReason, FlowStats, LookupStats, Megaflow,
+    MeterConfig, MeterStats, MissOrigin, PortCounts, PortNo, Refusal, TunnelEndpoint, Ufid,
 };
 use packet::{Mac, Packet};
 use std::io;
@@ -228,6 +228,19 @@ pub trait Backend: Send + Sync {
     /// See [`datapath::OffloadProvider::meter_stats`].
     fn meter_stats(&self, id: u32) -> Option<MeterStats>;
 
+    /// See [`datapath::OffloadProvider::set_bond`].
+    ///
+    /// # Errors
+    ///
+    /// Fails when there is no room.
+    fn set_bond(&self, id: u32, table: &BondTable) -> Result<(), Refusal>;
+    /// See [`datapath::OffloadProvider::remove_bond`].
+    fn remove_bond(&self, id: u32);
+    /// See [`datapath::OffloadProvider::bond_bytes`].
+    fn bond_bytes(&self, id: u32) -> Option<BucketBytes>;
+    /// See [`datapath::OffloadProvider::adopted_bonds`].
+    fn adopted_bonds(&self) -> Vec<(u32, BondTable)>;
+
     /// See [`datapath::OffloadProvider::maintain`].
     fn maintain(&self);
     /// See [`datapath::OffloadProvider::close`].
@@ -439,6 +452,22 @@ impl Backend for BpfDatapath {
 
     fn forget_counts(&self, port: PortNo) {
         BpfDatapath::forget_counts(self, port);
+    }
+
+    fn set_bond(&self, id: u32, table: &BondTable) -> Result<(), Refusal> {
+        BpfDatapath::set_bond(self, id, table)
+    }
+
+    fn remove_bond(&self, id: u32) {
+        BpfDatapath::remove_bond(self, id);
+    }
+
+    fn bond_bytes(&self, id: u32) -> Option<BucketBytes> {
+        BpfDatapath::bond_bytes(self, id)
+    }
+
+    fn adopted_bonds(&self) -> Vec<(u32, BondTable)> {
+        BpfDatapath::adopted_bonds(self)
     }
 
     fn set_meter(&self, id: u32, config: &MeterConfig) -> Result<(), Refusal> {

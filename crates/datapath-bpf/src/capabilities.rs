@@ -7,7 +7,9 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::encode::{Effect, Encoded};
 use crate::keys;
-use crate::layout::{CELLS, FLOW_POP, NEEDS_L3, NO_PORT, NO_PROGRAM, Op, VERSION, word};
+use crate::layout::{
+    CELLS, FLOW_POP, NEEDS_L3, NO_PORT, NO_PROGRAM, OUTPUT_BOND, Op, VERSION, word,
+};
 use crate::settings::ALL_WORDS;
 use crate::slot::Slot;
 
@@ -146,6 +148,9 @@ fn ops_of_list(cells: &[u64]) -> u32 {
             break;
         }
         ops |= 1u32.checked_shl(op).unwrap_or(u32::MAX);
+        if op == Op::Output as u32 && (*cell >> 32) as u32 & OUTPUT_BOND != 0 {
+            return NOT_DECLARED;
+        }
         at += ((cell >> 8 & 0xff) as usize).max(1);
     }
     ops
@@ -229,6 +234,7 @@ mod tests {
         assert_eq!(ops(std::slice::from_ref(&output)), bit(Op::Output));
         let both = [output.clone(), Action::Output(PortNo(2))];
         assert_eq!(ops(&both), bit(Op::Output) | bit(Op::Copies) | bit(Op::End));
+        assert_eq!(ops(&[Action::LbOutput(1)]), NOT_DECLARED);
         let mac = Masked { value: [2; 6], mask: [0xff; 6] };
         let set = Action::Set(Set::Ethernet { src: mac, dst: mac });
         let edit = [set, Action::PushVlan { tpid: 0x8100, tci: 5 }, output];

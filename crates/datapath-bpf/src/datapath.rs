@@ -12,8 +12,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use clock::{Clock, Millis};
 use datapath::offload::UpcallAccount;
 use datapath::{
-    Action, Actions, AdoptedPort, DropReason, FlowStats, Megaflow, MeterConfig, MeterStats,
-    PortCounts, PortNo, Refusal, Side, TunnelEndpoint, Ufid,
+    Action, Actions, AdoptedPort, BondTable, BucketBytes, DropReason, FlowStats, Megaflow,
+    MeterConfig, MeterStats, PortCounts, PortNo, Refusal, Side, TunnelEndpoint, Ufid,
 };
 use packet::Mac;
 use tunnel::Kind;
@@ -33,7 +33,7 @@ use crate::open::{self, Opened};
 use crate::pins::Pins;
 use crate::settings::{FEATURE_STACK, Needs};
 use crate::variant::{Station, Variants};
-use crate::{layout, meters, ports, sys};
+use crate::{bonds, layout, meters, ports, sys};
 use leaving::Leaving;
 
 mod leaving;
@@ -74,6 +74,8 @@ pub struct BpfDatapath {
     objects: Mutex<BTreeMap<u32, UserObject>>,
     /// Tunnel devices of the kernel, by the tunnel's port.
     helpers: Mutex<BTreeMap<u32, tunnel_helper::Helper>>,
+    /// Held while bonds change.
+    bonds: Mutex<()>,
     /// Bands of each meter, and when it was set.
     meters: Mutex<BTreeMap<u32, (usize, Millis)>>,
     closed: Mutex<bool>,
@@ -158,6 +160,7 @@ impl BpfDatapath {
             gone_up: Mutex::default(),
             objects: Mutex::default(),
             helpers: Mutex::default(),
+            bonds: Mutex::default(),
             meters: Mutex::default(),
             closed: Mutex::new(false),
             vlan_limit: AtomicUsize::new(flow::extract::vlan_limit()),
@@ -694,6 +697,34 @@ impl BpfDatapath {
         if port.0 < MAX_PORTS {
             ports::clear_stats(self.maps(), port.0);
         }
+    }
+
+    /// Sets or replaces the table of a bond.
+    ///
+    /// # Errors
+    ///
+    /// Refuses a number that is no port's, and one bond more than there is room for.
+    pub fn set_bond(&self, id: u32, table: &BondTable) -> Result<(), Refusal> {
+        let _one_at_a_time = lock(&self.bonds);
+        bonds::set(self.maps(), id, table)
+    }
+
+    /// Removes a bond. Packets of flows that name it are dropped.
+    pub fn remove_bond(&self, id: u32) {
+        let _one_at_a_time = lock(&self.bonds);
+        bonds::remove(self.maps(), id);
+    }
+
+    /// Returns the bytes that each bucket of a bond has sent; `None`: there is no such bond.
+    pub fn bond_bytes(&self, id: u32) -> Option<BucketBytes> {
+        bonds::bytes(self.maps(), id)
+    }
+
+    /// Returns the bonds in tables that were taken over.
+    pub fn adopted_bonds(&self) -> Vec<(u32, BondTable)> {
+        let maps = self.maps();
+        let all = bonds::ids(maps).into_iter();
+        all.filter_map(|id| Some((id, bonds::table(maps, id)?))).collect()
     }
 
     /// Sets or replaces a meter; its statistics begin at zero.

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use datapath::{Action, DropReason, Masked, PortNo, Set};
 
 use crate::encode::{ct, instruction_cells};
-use crate::layout::{CELLS_TOTAL, Op, TunnelHeader};
+use crate::layout::{CELLS_TOTAL, OUTPUT_BOND, Op, TunnelHeader};
 
 /// Returns the header of a tunnel with a number.
 pub type HeaderOf<'a> = &'a dyn Fn(u32) -> Option<TunnelHeader>;
@@ -128,6 +128,7 @@ impl Instruction<'_> {
     /// Decodes an action that contains no other actions.
     fn action(&self) -> Option<Action> {
         Some(match self.op {
+            Op::Output if self.b & OUTPUT_BOND != 0 => Action::LbOutput(self.b & !OUTPUT_BOND),
             Op::Output => Action::Output(PortNo(self.b)),
             Op::Drop => Action::Drop(DropReason::from_number(self.b)?),
             Op::Recirc => Action::Recirc(self.b),
@@ -263,6 +264,8 @@ mod tests {
         let octet = |value| Masked { value, mask: 0xf0 };
         for actions in [
             vec![output(2), output(3)],
+            vec![Action::LbOutput(4)],
+            vec![Action::LbOutput(4), Action::PopVlan, Action::LbOutput(5)],
             vec![output(2), Action::PopVlan, output(3)],
             vec![Action::PushVlan { tpid: 0x88a8, tci: 0x7005 }, output(3)],
             vec![Action::PushMpls { lse: 0x1234_5678, ethertype: 0x8848 }, output(3)],

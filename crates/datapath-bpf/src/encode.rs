@@ -21,10 +21,10 @@ use datapath::{ACTION_DEPTH_LIMIT, Action, DropReason, PortNo, Refusal, Set};
 
 use crate::attachment::HookSet;
 use crate::layout::{
-    CELLS_TOTAL, FLOW_NO_GSO, FLOW_POP, FLOW_PRECHECK, MAX_METERS, MAX_PORTS, NO_PORT, Op,
-    SET_PORTS, TUNNEL_CHECKSUM, TunnelHeader,
+    CELLS_TOTAL, FLOW_NO_GSO, FLOW_POP, FLOW_PRECHECK, MAX_METERS, MAX_PORTS, NO_PORT, OUTPUT_BOND,
+    Op, SET_PORTS, TUNNEL_CHECKSUM, TunnelHeader,
 };
-use crate::settings::{FEATURE_LAYERS, FEATURE_MPLS, FEATURE_TUNNEL};
+use crate::settings::{FEATURE_BOND, FEATURE_LAYERS, FEATURE_MPLS, FEATURE_TUNNEL};
 
 mod cells;
 pub(crate) mod ct;
@@ -68,6 +68,8 @@ pub struct Encoded {
     pub instructions: u32,
     /// Ports that the actions send to.
     pub ports: Vec<PortNo>,
+    /// Bonds that the actions send to.
+    pub bonds: Vec<u32>,
     /// Headers of tunnels that the program pushes, each once.
     pub headers: Vec<TunnelHeader>,
     /// The properties of the program.
@@ -101,6 +103,7 @@ pub fn encode(actions: &[Action]) -> Result<Encoded, Refusal> {
         features: 0,
         instructions: 0,
         ports,
+        bonds: Vec::new(),
         headers: Vec::new(),
         traits: Traits::default(),
     };
@@ -125,6 +128,7 @@ pub fn encode(actions: &[Action]) -> Result<Encoded, Refusal> {
         flags: 0,
         features: FEATURE_LAYERS,
         ports: Vec::new(),
+        bonds: Vec::new(),
         headers: Vec::new(),
         label_popped: false,
         pushed: 0,
@@ -152,7 +156,10 @@ pub fn encode(actions: &[Action]) -> Result<Encoded, Refusal> {
     if traits.needs_precheck() {
         writer.flags |= FLOW_PRECHECK;
     }
-    writer.flags |= traits.chain;
+    writer.flags |= traits.chain | traits.bond;
+    if traits.bond != 0 {
+        writer.features |= FEATURE_BOND;
+    }
     if writer.hooks.is_empty() {
         return Err(Refusal::UnsupportedAction);
     }
@@ -163,6 +170,7 @@ pub fn encode(actions: &[Action]) -> Result<Encoded, Refusal> {
         features: writer.features,
         instructions,
         ports: writer.ports,
+        bonds: writer.bonds,
         headers: writer.headers,
         traits,
     })
@@ -178,6 +186,7 @@ struct Writer {
     flags: u8,
     features: u32,
     ports: Vec<PortNo>,
+    bonds: Vec<u32>,
     headers: Vec<TunnelHeader>,
     /// The packet's type after the pop is known only at the next lookup.
     label_popped: bool,
@@ -262,6 +271,7 @@ impl Writer {
     fn last(&mut self, action: &Action, depth: usize) -> Done {
         match action {
             Action::Output(port) => self.output(*port, true),
+            Action::LbOutput(id) => self.output_to_bond(*id, true),
             Action::Drop(reason) => self.cells.op(Op::Drop, 0, *reason as u32, &[]),
             Action::Recirc(id) => self.cells.op(Op::Recirc, 0, *id, &[]),
             Action::Clone(nested) => self.list(nested, depth + 1),
@@ -289,6 +299,7 @@ impl Writer {
     fn amid(&mut self, action: &Action, rest: &[Action], depth: usize) -> Done {
         match action {
             Action::Output(port) => self.output(*port, false),
+            Action::LbOutput(id) => self.output_to_bond(*id, false),
             Action::Clone(_) if is_tunnelled(action) => Err(Refusal::TunnelPlace),
             Action::Clone(nested) => self.copies(nested, depth + 1),
             Action::Sample { probability: 0, .. } => Ok(()),
@@ -300,7 +311,7 @@ impl Writer {
                 self.copies(greater, depth + 1)
             }
             Action::Trunc(len) => match rest {
-                [Action::Output(_)] => self.trunc(*len),
+                [Action::Output(_) | Action::LbOutput(_)] => self.trunc(*len),
                 _ => REFUSED,
             },
             Action::CheckPktLen { .. } if tracks(action) => Err(Refusal::CtPlace),
@@ -316,6 +327,7 @@ impl Writer {
         }
         nested.iter().try_for_each(|action| match action {
             Action::Output(port) => self.output(*port, false),
+            Action::LbOutput(id) => self.output_to_bond(*id, false),
             Action::Clone(inner) => self.copies(inner, depth + 1),
             other if tracks(other) => Err(Refusal::CtPlace),
             _ => REFUSED,
@@ -352,6 +364,20 @@ impl Writer {
             self.only_tc();
         }
         self.cells.op(Op::Output, last.into(), port.0, &[])
+    }
+
+    fn output_to_bond(&mut self, id: u32, last: bool) -> Done {
+        if id >= MAX_PORTS {
+            return Err(Refusal::Bond);
+        }
+        if self.label_popped {
+            return REFUSED; // the hash needs the packet's layers
+        }
+        self.bonds.push(id);
+        if !last {
+            self.only_tc();
+        }
+        self.cells.op(Op::Output, last.into(), id | OUTPUT_BOND, &[])
     }
 
     /// tc cannot finish an unfinished checksum before it cuts the packet.
@@ -486,6 +512,7 @@ fn changes(action: &Action) -> bool {
         | Action::PopMpls { .. } => true,
         Action::Ct(request) => request.nat.is_some(),
         Action::Output(_)
+        | Action::LbOutput(_)
         | Action::Drop(_)
         | Action::Userspace(_)
         | Action::Recirc(_)

@@ -32,6 +32,7 @@ use flow::Match;
 use hashbrown::HashMap;
 
 use crate::attachment::HookSet;
+use crate::bonds;
 use crate::capabilities::{self, Capabilities};
 use crate::encode::{self, Effect, Encoded, Traits};
 use crate::grace::Grace;
@@ -47,7 +48,7 @@ use crate::masks::Masks;
 use crate::ports;
 use crate::programs::Programs;
 use crate::sets::{self, PortSets, SetNumber};
-use crate::settings::{FEATURE_LAYERS, FEATURE_MPLS, FEATURE_TUNNEL, Needs};
+use crate::settings::{FEATURE_BOND, FEATURE_LAYERS, FEATURE_MPLS, FEATURE_TUNNEL, Needs};
 use crate::slot::Slot;
 use crate::tunnel_headers::{self, TunnelHeaders};
 
@@ -123,6 +124,8 @@ struct Inner {
     programmed: usize,
     /// Flows that pop a tunnel's headers.
     pops: usize,
+    /// Flows whose action is one output to a bond.
+    to_bonds: usize,
     /// Capabilities of XDP by ingress port; a port without an entry can run everything.
     limits: HashMap<u32, Capabilities, foldhash::fast::RandomState>,
 }
@@ -172,6 +175,7 @@ impl Flows {
             mpls: 0,
             programmed: 0,
             pops: 0,
+            to_bonds: 0,
             limits: HashMap::default(),
         };
         Flows {
@@ -617,6 +621,9 @@ impl Flows {
             Effect::Pop(port) => is_tunnel(port),
             _ => wanted.encoded.ports.iter().all(there),
         };
+        if !wanted.encoded.bonds.iter().all(|id| bonds::has(&self.maps, *id)) {
+            return Err(Refusal::Bond);
+        }
         let from = there(&wanted.in_port) || is_tunnel(wanted.in_port);
         if into && from { Ok(()) } else { Err(Refusal::PortNotHere) }
     }
@@ -630,7 +637,9 @@ impl Flows {
             return 0;
         }
         let cells = self.maps.programs.read(slot.program as usize).cells;
-        FEATURE_LAYERS | if Traits::of(&cells).mpls { FEATURE_MPLS } else { 0 }
+        let traits = Traits::of(&cells);
+        let mpls = if traits.mpls { FEATURE_MPLS } else { 0 };
+        FEATURE_LAYERS | mpls | if traits.bond != 0 { FEATURE_BOND } else { 0 }
     }
 
     /// Returns the needs of the present flows from lookup programs, and the union of their masks.
@@ -652,6 +661,9 @@ impl Flows {
         }
         if inner.pops > 0 {
             features |= FEATURE_TUNNEL;
+        }
+        if inner.to_bonds > 0 {
+            features |= FEATURE_BOND;
         }
         (Needs { words, features }, union)
     }
@@ -827,6 +839,9 @@ impl Inner {
         }
         if features & FEATURE_TUNNEL != 0 {
             self.pops = self.pops.saturating_add_signed(by);
+        }
+        if features & FEATURE_BOND != 0 {
+            self.to_bonds = self.to_bonds.saturating_add_signed(by);
         }
     }
 }

@@ -7,7 +7,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 /// Value of `config.magic`: "slipswch".
 pub const MAGIC: u64 = 0x736c_6970_7377_6368;
 /// Value of `config.version`; each change of the layout raises it.
-pub const VERSION: u32 = 15;
+pub const VERSION: u32 = 16;
 
 /// Size in bytes of `struct state`, which one program leaves to the next. The daemon does not read
 /// it.
@@ -139,6 +139,8 @@ pub const FLOW_CHAIN: u8 = 8;
 pub const FLOW_CHAIN_END: u8 = 16;
 /// Bit of `slot.flags`: the action is `tnl_pop` to the port in `slot_detail.tunnel`.
 pub const FLOW_POP: u8 = 32;
+/// Bit of `slot.flags`: the action is one output to a bond.
+pub const FLOW_BOND: u8 = 64;
 /// Bit of `slot.flags` that only the daemon reads: the match names packet_type 0.
 pub const FLOW_PACKET_TYPE: u8 = 0x80;
 /// Value of `mask.needs` for a vacant mask, which searches skip.
@@ -220,6 +222,12 @@ pub const TUNNEL_CHECKSUM: u16 = 2;
 pub const TUNNEL_IPV6: u16 = 4;
 /// Bit of `tunnel_header.flags`: IPv4 with DF, and without an identification.
 pub const TUNNEL_WHOLE: u16 = 8;
+/// Flag of [`Op::Output`]: the output goes to a bond.
+pub const OUTPUT_BOND: u32 = 1 << 31;
+/// Number of bonds that there is room for.
+pub const MAX_BONDS: u32 = 64;
+/// Value of `bond.members` for no member.
+pub const NO_MEMBER: u16 = u16::MAX;
 /// Number of meter numbers, from 0.
 pub const MAX_METERS: u32 = 1024;
 /// Largest number of bands of a meter.
@@ -316,6 +324,31 @@ ops! {
     End, Output, Drop, PushVlan, PopVlan, SetEth, SetIpv4, SetIpv6, SetTcp, SetUdp, SetSctp,
     SetIcmp, SetArp, SetNd, SetNdExt, SetMpls, PushMpls, PopMpls, SetPriority, SetMark, Recirc,
     Hash, Trunc, Sample, Meter, CheckLen, Copies, Ct, CtClear, TunPush, TunRoom,
+}
+
+/// Places of bonds by their ids, plus one: `struct bond_places`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C, align(8))]
+#[allow(missing_docs)]
+pub struct BondPlaces {
+    pub of: [u8; MAX_PORTS as usize],
+}
+
+/// A bond: `struct bond`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+#[allow(missing_docs)]
+pub struct BondEntry {
+    pub basis: u64,
+    pub members: [u16; datapath::BOND_BUCKETS],
+}
+
+/// Bytes of a bond's buckets: `struct bond_bytes`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+#[allow(missing_docs)]
+pub struct BondBytes {
+    pub of: [u64; datapath::BOND_BUCKETS],
 }
 
 /// One flow, the part that the lookup of most packets reads: `struct slot`.

@@ -39,6 +39,7 @@
 mod attach;
 mod attachment;
 mod backend;
+mod bonds;
 mod capabilities;
 mod clsact;
 pub mod ct_memory;

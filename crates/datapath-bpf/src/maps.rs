@@ -111,7 +111,7 @@ impl Sizes {
     }
 
     /// Returns the name, the bytes of an element, and the number of elements of every shared array.
-    pub(crate) fn arrays(&self) -> [(&'static str, usize, u32); 20] {
+    pub(crate) fn arrays(&self) -> [(&'static str, usize, u32); 23] {
         [
             ("slots", size_of::<SlotEntry>(), self.flows),
             ("details", size_of::<SlotDetail>(), self.flows),
@@ -132,6 +132,9 @@ impl Sizes {
             ("ifaces", size_of::<Iface>(), IFACES),
             ("counters", size_of::<Counters>(), self.shards),
             ("meters", size_of::<Meter>(), MAX_METERS),
+            ("bond_places", size_of::<BondPlaces>(), 1),
+            ("bonds", size_of::<BondEntry>(), MAX_BONDS),
+            ("bond_bytes", size_of::<BondBytes>(), self.shards.saturating_mul(MAX_BONDS)),
             ("config", size_of::<ConfigEntry>(), 1),
         ]
     }
@@ -285,6 +288,12 @@ pub struct Maps {
     pub counters: Shared<Counters>,
     /// Meters, by number.
     pub meters: Shared<Meter>,
+    /// Places of bonds; one element.
+    pub bond_places: Shared<BondPlaces>,
+    /// Bonds, by place.
+    pub bonds: Shared<BondEntry>,
+    /// Bytes of the buckets of bonds, by shard and place.
+    pub bond_bytes: Shared<BondBytes>,
     /// Settings that programs and daemon agree on.
     pub config: Shared<ConfigEntry>,
     /// Sizes of the maps.
@@ -332,6 +341,9 @@ impl Maps {
             ifaces: one(fds, &sizes, "ifaces")?,
             counters: one(fds, &sizes, "counters")?,
             meters: one(fds, &sizes, "meters")?,
+            bond_places: one(fds, &sizes, "bond_places")?,
+            bonds: one(fds, &sizes, "bonds")?,
+            bond_bytes: one(fds, &sizes, "bond_bytes")?,
             config: one(fds, &sizes, "config")?,
             sizes,
         })
@@ -360,6 +372,9 @@ impl Maps {
             ifaces: Shared::private(of("ifaces")),
             counters: Shared::private(of("counters")),
             meters: Shared::private(of("meters")),
+            bond_places: Shared::private(of("bond_places")),
+            bonds: Shared::private(of("bonds")),
+            bond_bytes: Shared::private(of("bond_bytes")),
             config: Shared::private(of("config")),
             sizes,
         }

@@ -16,9 +16,9 @@ use datapath::offload::{
     Reason, SettingKey, TierState, TunnelHelper, TunnelHelperCounts, UpcallAccount,
 };
 use datapath::{
-    Actions, AdoptedPort, DropReason, EgressQos, FlowStats, LookupStats, Megaflow, MeterConfig,
-    MeterStats, MissOrigin, PortCounts, PortNo, Refusal, Side, Tier, TierSet, TunnelEndpoint, Ufid,
-    Verdict,
+    Actions, AdoptedPort, BondTable, BucketBytes, DropReason, EgressQos, FlowStats, LookupStats,
+    Megaflow, MeterConfig, MeterStats, MissOrigin, PortCounts, PortNo, Refusal, Side, Tier,
+    TierSet, TunnelEndpoint, Ufid, Verdict,
 };
 use netdev::{Endpoint, Kind};
 use packet::{Mac, Packet};
@@ -739,6 +739,22 @@ impl<B: Backend> OffloadProvider for BpfProvider<B> {
 
     fn len(&self) -> usize {
         self.backend.flow_count()
+    }
+
+    fn set_bond(&self, id: u32, table: &BondTable) -> Result<(), Refusal> {
+        self.backend.set_bond(id, table)
+    }
+
+    fn remove_bond(&self, id: u32) {
+        self.backend.remove_bond(id);
+    }
+
+    fn bond_bytes(&self, id: u32) -> Option<BucketBytes> {
+        self.backend.bond_bytes(id)
+    }
+
+    fn adopted_bonds(&self) -> Vec<(u32, BondTable)> {
+        self.backend.adopted_bonds()
     }
 
     fn set_meter(&self, id: u32, config: &MeterConfig) -> Result<(), Refusal> {

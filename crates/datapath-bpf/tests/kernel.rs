@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use clock::Clock;
 use cpus::pin_to_one_cpu;
-use datapath::{Action, Actions, Masked, Megaflow, PortNo, Refusal, Set, Side, Ufid};
+use datapath::{Action, Actions, BondTable, Masked, Megaflow, PortNo, Refusal, Set, Side, Ufid};
 use datapath_bpf::layout::{TAILS, Tail, WORDS};
 use datapath_bpf::load::Hook;
 use datapath_bpf::{
@@ -839,5 +839,49 @@ fn figures() {
         let start = Instant::now();
         bpf.maintain();
         eprintln!("reclamation of all: {:?}", start.elapsed());
+    });
+}
+
+/// Figures: a packet to a bond against one to a port, and many connections by one megaflow against a
+/// megaflow for each.
+#[test]
+#[ignore = "figures; run alone and optimised"]
+fn figures_of_a_bond() {
+    const CONNECTIONS: u32 = 65_536;
+    in_namespace_as_root(|| {
+        let bpf = open_with_ports(Config::default());
+        let table = BondTable::new(7, [PortNo(2)], |_| Some(PortNo(2)));
+        bpf.set_bond(2, &table).unwrap();
+        let frames: Vec<Vec<u8>> = (0..CONNECTIONS).map(frame).collect();
+        let figures = |name: &str, flows: &[Megaflow]| {
+            for flow in flows {
+                bpf.install(flow, HookSet::all()).unwrap();
+            }
+            (0..2).for_each(|_| bpf.maintain());
+            let entry = bpf.program("entry_tc_ingress").unwrap();
+            let one = || sys::run(entry, &frames[7], &[], 1_000_000).unwrap().nanoseconds;
+            let one = (0..5).map(|_| one()).min().unwrap();
+            let all = || -> u64 {
+                frames.iter().map(|f| u64::from(run(entry, f).nanoseconds)).sum::<u64>()
+            };
+            let all = (0..5).map(|_| all()).min().unwrap() / u64::from(CONNECTIONS);
+            eprintln!("{name}: the same packet {one} ns, one of each connection {all} ns");
+            let ufids: Vec<Ufid> = flows.iter().map(|f| f.ufid).collect();
+            bpf.remove_many(&ufids, &mut |_, _| {});
+            (0..2).for_each(|_| bpf.maintain());
+        };
+        let wide = |actions: &[Action]| {
+            let mut matching = Match::ANY;
+            matching.set(Field::InPort, 1);
+            matching.set(Field::RecircId, 0);
+            matching.set(Field::EthType, 0x800);
+            Megaflow { ufid: Ufid(1), matching, actions: Actions::from(actions) }
+        };
+        let each: Vec<Megaflow> = (0..CONNECTIONS).map(|id| megaflow(id, &[out()])).collect();
+        for _ in 0..2 {
+            figures("one megaflow, to a port", &[wide(&[out()])]);
+            figures("one megaflow, to a bond", &[wide(&[Action::LbOutput(2)])]);
+            figures("a megaflow for each connection, to a port", &each);
+        }
     });
 }

@@ -114,6 +114,9 @@ fn structures_are_the_same_in_c_and_here() {
             assert_eq!(in_c(&btf, "undo").0, UNDO_BYTES as usize);
         }
         same!(&btf, "counters", Counters { drops, walked, masks, found, up, passed, evicted, pad });
+        same!(&btf, "bond_places", BondPlaces { of });
+        same!(&btf, "bond", BondEntry { basis, members });
+        same!(&btf, "bond_bytes", BondBytes { of });
         same!(&btf, "meter_band", MeterBand { cost, depth, tat, packets, bytes });
         same!(&btf, "meter", Meter { in_use, per_packet, packets, bytes, bands, pad });
         same!(
@@ -296,7 +299,12 @@ fn constants_are_the_same_in_c_and_here() {
         ("FLOW_CHAIN", FLOW_CHAIN.into()),
         ("FLOW_CHAIN_END", FLOW_CHAIN_END.into()),
         ("FLOW_POP", FLOW_POP.into()),
+        ("FLOW_BOND", FLOW_BOND.into()),
         ("FLOW_PACKET_TYPE", FLOW_PACKET_TYPE.into()),
+        ("OUTPUT_BOND", OUTPUT_BOND.into()),
+        ("MAX_BONDS", MAX_BONDS.into()),
+        ("BOND_BUCKETS", datapath::BOND_BUCKETS as u64),
+        ("NO_MEMBER", NO_MEMBER.into()),
         ("NEEDS_L3", NEEDS_L3),
         ("MASK_VACANT", MASK_VACANT),
         ("NO_PORT", NO_PORT.into()),

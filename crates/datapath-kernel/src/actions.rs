@@ -104,6 +104,12 @@ fn write(bytes: &mut Vec<u8>, action: &Action, numbering: Numbering) -> Result<(
             })?;
             put(bytes, attr::OUTPUT, &number.to_ne_bytes());
         }
+        Action::LbOutput(_) => {
+            return Err(Refused {
+                refusal: Refusal::Bond,
+                words: "the kernel's datapath does not choose the member of a bond",
+            });
+        }
         Action::Drop(_) => {}
         Action::Userspace(userdata) => nest(bytes, attr::USERSPACE, |to| {
             put(to, 1, &BY_CPU.to_ne_bytes());

@@ -3,9 +3,10 @@
 
 use crate::{KernelDatapath, Numbering};
 use datapath::{
-    Action, Actions, Connections, Counters, Datapath, DropReason, FlowDump, FlowStats, Flows,
-    LookupStats, Megaflow, MeterConfig, MeterStats, Meters, Packets, PortError, PortInfo, PortNo,
-    PortSpec, Ports, QueueNumbering, Refusal, TunnelEndpoint, Ufid, UpcallFactory,
+    Action, Actions, BondTable, Bonds, BucketBytes, Connections, Counters, Datapath, DropReason,
+    FlowDump, FlowStats, Flows, LookupStats, Megaflow, MeterConfig, MeterStats, Meters, Packets,
+    PortError, PortInfo, PortNo, PortSpec, Ports, QueueNumbering, Refusal, TunnelEndpoint, Ufid,
+    UpcallFactory,
 };
 use flow::{Key, Mask};
 use netdev::{Device, Policing, QosRequest};
@@ -107,6 +108,7 @@ impl CoupledDatapath {
 fn first_output(actions: &[Action]) -> Option<PortNo> {
     actions.iter().find_map(|action| match action {
         Action::Output(port) => Some(*port),
+        Action::LbOutput(first_member) => Some(PortNo(*first_member)),
         Action::Sample { actions, .. } | Action::Clone(actions) => first_output(actions),
         Action::CheckPktLen { greater, not_greater, .. } => {
             first_output(greater).or_else(|| first_output(not_greater))
@@ -346,6 +348,38 @@ impl Counters for CoupledDatapath {
     }
 }
 
+/// Bonds of the own datapath. A bond with a port of the kernel's is refused.
+impl Bonds for CoupledDatapath {
+    fn set(&self, id: u32, table: &BondTable) -> Result<(), Refusal> {
+        let is_kernels =
+            |port: &PortNo| self.kernel.get().is_some() && NUMBERING.to_kernel(*port).is_some();
+        let bonds = self.own.bonds().ok_or(Refusal::Bond)?;
+        if table.members.iter().any(is_kernels) {
+            bonds.remove(id);
+            return Err(Refusal::Bond);
+        }
+        bonds.set(id, table)
+    }
+
+    fn remove(&self, id: u32) {
+        if let Some(bonds) = self.own.bonds() {
+            bonds.remove(id);
+        }
+    }
+
+    fn table(&self, id: u32) -> Option<BondTable> {
+        self.own.bonds()?.table(id)
+    }
+
+    fn ids(&self) -> Vec<u32> {
+        self.own.bonds().map_or_else(Vec::new, Bonds::ids)
+    }
+
+    fn bytes(&self, id: u32) -> Option<BucketBytes> {
+        self.own.bonds()?.bytes(id)
+    }
+}
+
 impl Datapath for CoupledDatapath {
     fn name(&self) -> &str {
         self.own.name()
@@ -357,6 +391,10 @@ impl Datapath for CoupledDatapath {
 
     fn meters(&self) -> Option<&dyn Meters> {
         self.own.meters().map(|_| self as &dyn Meters)
+    }
+
+    fn bonds(&self) -> Option<&dyn Bonds> {
+        self.own.bonds().map(|_| self as &dyn Bonds)
     }
 
     /// The kernel has a table of connections of its own, which is not shown here.

@@ -9,8 +9,8 @@
 use clock::Clock;
 use datapath::offload::{Attached, HeldFlow, OffloadPort, PortSocket, Reason, TierState};
 use datapath::{
-    Action, Actions, AdoptedPort, FlowStats, LookupStats, Megaflow, OffloadProvider, PortNo,
-    Refusal, Tier, TierSet, Ufid, Verdict,
+    Action, Actions, AdoptedPort, BondTable, FlowStats, LookupStats, Megaflow, OffloadProvider,
+    PortNo, Refusal, Tier, TierSet, Ufid, Verdict,
 };
 use flow::Key;
 use flow::extract::key_of;
@@ -256,6 +256,11 @@ impl OffloadProvider for Card {
     }
 
     fn update_port(&self, _port: PortNo, _mtu: u32, _is_up: bool) {}
+
+    /// The function that runs the actions chooses the member.
+    fn set_bond(&self, _id: u32, _table: &BondTable) -> Result<(), Refusal> {
+        Ok(())
+    }
 
     fn installs_later(&self) -> bool {
         self.state().is_slow

@@ -365,6 +365,9 @@ impl Datapath for Chaos {
     fn meters(&self) -> Option<&dyn Meters> {
         self.inner.meters().map(|_| self as &dyn Meters)
     }
+    fn bonds(&self) -> Option<&dyn datapath::Bonds> {
+        self.inner.bonds()
+    }
     fn connections(&self) -> Option<&dyn datapath::Connections> {
         self.inner.connections()
     }

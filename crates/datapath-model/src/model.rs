@@ -7,10 +7,11 @@ use crate::tokens::ModelMeter;
 use crate::too_long::{self, Fit};
 use clock::Clock;
 use datapath::{
-    ACTION_DEPTH_LIMIT, Action, Actions, Counters, Datapath, DropReason, FlowDump, FlowStats,
-    Flows, LookupStats, Megaflow, MeterConfig, MeterStats, Meters, Packets, PortError, PortInfo,
-    PortKind, PortNo, PortSpec, Ports, RECIRCULATION_LIMIT, Refusal, Set, Tier, TierRefusals, Ufid,
-    Upcall, UpcallFactory, UpcallKind, Upcaller, hash,
+    ACTION_DEPTH_LIMIT, Action, Actions, BOND_BUCKETS, BondTable, Bonds, BucketBytes, Counters,
+    Datapath, DropReason, FlowDump, FlowStats, Flows, LookupStats, Megaflow, MeterConfig,
+    MeterStats, Meters, Packets, PortError, PortInfo, PortKind, PortNo, PortSpec, Ports,
+    RECIRCULATION_LIMIT, Refusal, Set, Tier, TierRefusals, Ufid, Upcall, UpcallFactory, UpcallKind,
+    Upcaller, hash,
 };
 use flow::Key;
 use flow::extract::{extract, extract_layer3, key_of, vlan_limit};
@@ -42,6 +43,8 @@ struct State {
     reported: BTreeMap<Ufid, FlowStats>,
     limit: usize,
     meters: BTreeMap<u32, ModelMeter>,
+    /// Bonds with the bytes of their buckets.
+    bonds: BTreeMap<u32, (BondTable, BucketBytes)>,
     connections: Connections,
     lookups: LookupStats,
     drops: BTreeMap<DropReason, u64>,
@@ -127,6 +130,7 @@ impl Model {
                 reported: BTreeMap::new(),
                 limit,
                 meters: BTreeMap::new(),
+                bonds: BTreeMap::new(),
                 connections: Connections::default(),
                 lookups: LookupStats::default(),
                 drops: BTreeMap::new(),
@@ -252,6 +256,7 @@ impl Model {
                 }
                 self.send(*port, copy);
             }
+            Action::LbOutput(id) => self.lb_output(p, *id),
             // `run` carries it out, as it may make several packets.
             Action::TunnelPush { .. } => return Err(DropReason::UnsupportedAction),
             Action::TunnelPop(port) => {
@@ -386,6 +391,27 @@ impl Model {
             }
         }
         Ok(())
+    }
+
+    /// Sends a copy of the packet to a member of a bond.
+    fn lb_output(&self, p: &mut InFlight, id: u32) {
+        let (key, bytes) = (p.fresh_key(), p.packet.len() as u64);
+        let member = {
+            let bonds = &mut lock(&self.state).bonds;
+            bonds.get_mut(&id).and_then(|(table, sent)| {
+                let bucket = BondTable::bucket(table.basis, &key);
+                let member = table.member(bucket)?;
+                if let Some(sent) = sent.get_mut(usize::from(bucket)) {
+                    *sent += bytes;
+                }
+                Some(member)
+            })
+        };
+        let output = member.map(|member| self.run_action(p, &Action::Output(member)));
+        if output.is_none() {
+            p.cut = None;
+            self.drop_packet(DropReason::InvalidBond);
+        }
     }
 
     /// Pushes a header onto the packet, or onto each segment of it.
@@ -726,6 +752,31 @@ impl Meters for Model {
     }
 }
 
+impl Bonds for Model {
+    fn set(&self, id: u32, table: &BondTable) -> Result<(), Refusal> {
+        let bonds = &mut lock(&self.state).bonds;
+        let (_, bytes) = bonds.remove(&id).unwrap_or((table.clone(), Box::new([0; BOND_BUCKETS])));
+        bonds.insert(id, (table.clone(), bytes));
+        Ok(())
+    }
+
+    fn remove(&self, id: u32) {
+        lock(&self.state).bonds.remove(&id);
+    }
+
+    fn table(&self, id: u32) -> Option<BondTable> {
+        lock(&self.state).bonds.get(&id).map(|(table, _)| table.clone())
+    }
+
+    fn ids(&self) -> Vec<u32> {
+        lock(&self.state).bonds.keys().copied().collect()
+    }
+
+    fn bytes(&self, id: u32) -> Option<BucketBytes> {
+        lock(&self.state).bonds.get(&id).map(|(_, bytes)| bytes.clone())
+    }
+}
+
 impl Counters for Model {
     fn lookups(&self) -> LookupStats {
         let state = lock(&self.state);
@@ -750,6 +801,10 @@ impl Datapath for Model {
     }
 
     fn meters(&self) -> Option<&dyn Meters> {
+        Some(self)
+    }
+
+    fn bonds(&self) -> Option<&dyn Bonds> {
         Some(self)
     }
 

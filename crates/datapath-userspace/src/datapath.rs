@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! [`UserspaceDatapath`], which implements the contract of the `datapath` crate.
 
+use crate::bond::Bond;
 use crate::config::Config;
 use crate::engine_pool::EnginePool;
 use crate::flow_log;
@@ -17,9 +18,10 @@ use clock::Clock;
 use datapath::offload::UpcallAccount;
 use datapath::scratch::Scratch;
 use datapath::{
-    ACTION_DEPTH_LIMIT, Action, Actions, Counters, Datapath, DropReason, FlowDump, FlowStats,
-    Flows, LookupStats, Megaflow, MeterConfig, MeterStats, Meters, Packets, PortError, PortInfo,
-    PortKind, PortNo, PortSpec, Ports, Refusal, TunnelEndpoint, Ufid, UpcallFactory,
+    ACTION_DEPTH_LIMIT, Action, Actions, BondTable, Bonds, BucketBytes, Counters, Datapath,
+    DropReason, FlowDump, FlowStats, Flows, LookupStats, Megaflow, MeterConfig, MeterStats, Meters,
+    Packets, PortError, PortInfo, PortKind, PortNo, PortSpec, Ports, Refusal, TunnelEndpoint, Ufid,
+    UpcallFactory,
 };
 use flow::Key;
 use netdev::{Device, Kind, Policing, Reception, dummy};
@@ -666,6 +668,31 @@ impl Meters for UserspaceDatapath {
     }
 }
 
+impl Bonds for UserspaceDatapath {
+    fn set(&self, id: u32, table: &BondTable) -> Result<(), Refusal> {
+        self.shared.with_bonds(|bonds| {
+            bonds.entry(id).or_insert_with(|| Arc::new(Bond::new(table))).set(table);
+        });
+        Ok(())
+    }
+
+    fn remove(&self, id: u32) {
+        self.shared.with_bonds(|bonds| drop(bonds.remove(&id)));
+    }
+
+    fn table(&self, id: u32) -> Option<BondTable> {
+        self.shared.bond(id).map(|bond| bond.table())
+    }
+
+    fn ids(&self) -> Vec<u32> {
+        self.shared.with_bonds(|bonds| bonds.keys().copied().collect())
+    }
+
+    fn bytes(&self, id: u32) -> Option<BucketBytes> {
+        self.shared.bond(id).map(|bond| bond.bytes())
+    }
+}
+
 impl Counters for UserspaceDatapath {
     fn lookups(&self) -> LookupStats {
         let sum = self.shared.totals();
@@ -706,6 +733,10 @@ impl Datapath for UserspaceDatapath {
     }
 
     fn meters(&self) -> Option<&dyn Meters> {
+        Some(self)
+    }
+
+    fn bonds(&self) -> Option<&dyn Bonds> {
         Some(self)
     }
 

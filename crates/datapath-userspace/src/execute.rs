@@ -35,6 +35,7 @@ impl Engine {
             let last = tail.is_empty();
             match action {
                 Action::Output(port) => self.output_batch(shared, &mut batch, *port, last),
+                Action::LbOutput(id) => self.lb_output(shared, &mut batch, *id, last),
                 Action::Drop(reason) => {
                     shared.drops.add(*reason, batch.len() as u64);
                     break;
@@ -145,11 +146,17 @@ impl Engine {
     }
 
     /// Returns the packets themselves when no action follows, else copies.
-    fn own(&mut self, batch: &mut Vec<Work>, last: bool) -> Vec<Work> {
+    pub(crate) fn own(&mut self, batch: &mut Vec<Work>, last: bool) -> Vec<Work> {
         if last { std::mem::take(batch) } else { batch.iter().map(|w| self.copy(w)).collect() }
     }
 
-    fn output_batch(&mut self, shared: &Shared, batch: &mut Vec<Work>, port: PortNo, last: bool) {
+    pub(crate) fn output_batch(
+        &mut self,
+        shared: &Shared,
+        batch: &mut Vec<Work>,
+        port: PortNo,
+        last: bool,
+    ) {
         let bare = batch.iter().filter(|work| work.layer3().is_some()).count();
         if bare > 0 {
             // No device takes a packet without an Ethernet header. It stays for other actions.

@@ -37,6 +37,7 @@
 //! only.
 #![forbid(unsafe_code)]
 
+mod bond;
 mod cache;
 mod cleaner;
 mod config;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! State that all threads of one datapath share.
 
+use crate::bond::Bond;
 use crate::config::{Config, UpcallShare};
 use crate::meter::Meter;
 use crate::moved::Moved;
@@ -47,6 +48,7 @@ pub(crate) struct Shared {
     ports: RwLock<Arc<PortMap>>,
     factory: RwLock<Option<Arc<dyn UpcallFactory>>>,
     meters: RwLock<BTreeMap<u32, Arc<Mutex<Meter>>>>,
+    bonds: RwLock<BTreeMap<u32, Arc<Bond>>>,
     /// Counters of engines outside packet threads.
     pub(crate) inline_stats: Arc<ThreadStats>,
     counted: Mutex<Counted>,
@@ -115,6 +117,7 @@ impl Shared {
             ports: RwLock::new(Arc::default()),
             factory: RwLock::new(None),
             meters: RwLock::new(BTreeMap::new()),
+            bonds: RwLock::new(BTreeMap::new()),
             inline_stats: Arc::default(),
             counted: Mutex::default(),
             sort_limit: OncePer::new(SORT_INTERVAL),
@@ -186,6 +189,15 @@ impl Shared {
 
     pub(crate) fn meter(&self, id: u32) -> Option<Arc<Mutex<Meter>>> {
         read(&self.meters).get(&id).cloned()
+    }
+
+    /// Calls `f` with the bonds, which it may change.
+    pub(crate) fn with_bonds<R>(&self, f: impl FnOnce(&mut BTreeMap<u32, Arc<Bond>>) -> R) -> R {
+        f(&mut write(&self.bonds))
+    }
+
+    pub(crate) fn bond(&self, id: u32) -> Option<Arc<Bond>> {
+        read(&self.bonds).get(&id).cloned()
     }
 
     pub(crate) fn set_factory(&self, factory: Option<Arc<dyn UpcallFactory>>) {

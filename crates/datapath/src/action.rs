@@ -15,7 +15,7 @@
 //!   pseudo header's sum is updated.
 //! - An empty list drops the packet with [`DropReason::Flow`].
 //! - A packet without an Ethernet header has the namespace of Ethernet types in its packet type.
-//!   [`Action::Output`], and actions on Ethernet addresses, VLAN headers and MPLS labels, drop it as
+//!   [`Action::Output`], [`Action::LbOutput`], and actions on Ethernet addresses, VLAN headers and MPLS labels, drop it as
 //!   [`DropReason::Malformed`]; an output drops only its copy.
 
 use crate::{DropReason, PortNo};
@@ -29,6 +29,12 @@ pub type Actions = Arc<[Action]>;
 pub enum Action {
     /// Send a copy of the packet as it is now.
     Output(PortNo),
+    /// Send a copy of the packet as it is now to a member of the bond with this id: the one that
+    /// the bond's table ([`crate::BondTable`]) has for the packet's bucket. The packet is hashed as by
+    /// [`Action::Hash`], but `dp_hash` stays. Dropped with [`DropReason::InvalidBond`] without such a
+    /// bond, or without a member in the bucket; only this copy is. Its bytes count on the bucket before
+    /// the packet is cut.
+    LbOutput(u32),
     /// Drop the packet, and count the reason. Stands alone in its list.
     Drop(DropReason),
     /// Call up with the packet as it is now.
@@ -43,7 +49,7 @@ pub enum Action {
         /// Mixed in.
         basis: u32,
     },
-    /// The next output or upcall sends at most this many bytes. Before a packet is cut, its
+    /// The next output, to a port or a bond, or upcall sends at most this many bytes. Before a packet is cut, its
     /// unfinished checksum is finished; the cut packet loses its segmentation.
     Trunc(u32),
     /// Push an 802.1Q or 802.1ad header. `tci` has the CFI bit set, as in keys; on the wire it is

@@ -2,7 +2,7 @@
 //! The traits; the crate's text says what they are for.
 
 use crate::{
-    Action, DropReason, FlowDump, FlowStats, LookupStats, Megaflow, MeterConfig, MeterStats,
+    Action, Bonds, DropReason, FlowDump, FlowStats, LookupStats, Megaflow, MeterConfig, MeterStats,
     PortError, PortInfo, PortNo, PortSpec, QueueNumbering, Refusal, TunnelEndpoint, Ufid,
     UpcallFactory,
 };
@@ -221,6 +221,10 @@ pub trait Datapath: Ports + Flows + Packets + Counters {
     fn name(&self) -> &str;
     /// Meters, when it has them.
     fn meters(&self) -> Option<&dyn Meters>;
+    /// Bonds that [`Action::LbOutput`] names, when it has them.
+    fn bonds(&self) -> Option<&dyn Bonds> {
+        None
+    }
     /// Connections, when it tracks them.
     fn connections(&self) -> Option<&dyn Connections>;
     /// Returns how packets name the queues of ports.

@@ -51,11 +51,13 @@ pub enum DropReason {
     NoTunnel,
     /// The spanning tree does not let the ingress port forward.
     ForwardingDisabled,
+    /// The bond of an action vanished, or no member carries its traffic.
+    InvalidBond,
 }
 
 impl DropReason {
     /// All of them, in numeric order.
-    pub const ALL: [DropReason; 22] = [
+    pub const ALL: [DropReason; 23] = [
         DropReason::Flow,
         DropReason::TranslationError,
         DropReason::RecirculationLimit,
@@ -78,6 +80,7 @@ impl DropReason {
         DropReason::Congestion,
         DropReason::NoTunnel,
         DropReason::ForwardingDisabled,
+        DropReason::InvalidBond,
     ];
 
     /// That with this number; `None`: there is none.
@@ -110,6 +113,7 @@ impl DropReason {
             DropReason::Congestion => "drop_action_congestion",
             DropReason::NoTunnel => "datapath_drop_no_tunnel",
             DropReason::ForwardingDisabled => "drop_action_forwarding_disabled",
+            DropReason::InvalidBond => "datapath_drop_invalid_bond",
         }
     }
 }

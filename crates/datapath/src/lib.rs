@@ -10,6 +10,7 @@
 //! | [`Flows`] | megaflows: install, modify, remove, statistics, dump |
 //! | [`Packets`] | run actions on a packet; register the factory of upcall handlers |
 //! | [`Meters`] | optional: rate limits that actions refer to |
+//! | [`Bonds`] | optional: groups of ports, one of which sends a packet |
 //! | [`Connections`] | optional: connections that the action `ct` tracks |
 //! | [`Counters`] | lookups and drops |
 //!
@@ -27,6 +28,7 @@
 #![forbid(unsafe_code)]
 
 pub mod action;
+mod bond;
 mod contract;
 mod counters;
 pub mod hash;
@@ -54,6 +56,7 @@ pub const RECIRCULATION_LIMIT: u32 = 6;
 pub const ACTION_DEPTH_LIMIT: usize = text::MAX_DEPTH;
 
 pub use action::{Action, Actions, Masked, SampleDirection, SampleOrigin, Set, Userdata};
+pub use bond::{BOND_BUCKETS, BondTable, Bonds, BucketBytes};
 pub use contract::{Connections, Counters, Datapath, Flows, Meters, Packets, Ports};
 pub use counters::{DropReason, LookupStats};
 pub use joined::{AdoptedPort, MissOrigin, PortCounts, Side, Tracked};

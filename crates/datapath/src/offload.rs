@@ -62,9 +62,9 @@
 //! failure, and then answers as if the tier were not there.
 
 use crate::{
-    Actions, AdoptedPort, DropReason, EgressQos, FlowStats, LookupStats, Megaflow, MeterConfig,
-    MeterStats, MissOrigin, PortCounts, PortNo, PortSpec, Refusal, Side, Tier, TierSet,
-    TunnelEndpoint, Ufid, Verdict,
+    Actions, AdoptedPort, BondTable, BucketBytes, DropReason, EgressQos, FlowStats, LookupStats,
+    Megaflow, MeterConfig, MeterStats, MissOrigin, PortCounts, PortNo, PortSpec, Refusal, Side,
+    Tier, TierSet, TunnelEndpoint, Ufid, Verdict,
 };
 use flow::Match;
 use netdev::{Endpoint, Kind, Reception};
@@ -579,6 +579,37 @@ pub trait OffloadProvider: Send + Sync {
     fn meter_stats(&self, id: u32) -> Option<MeterStats> {
         let _ = id;
         None
+    }
+
+    // Bonds. Called under the lock of placement's bonds; see [`crate::Bonds`].
+
+    /// Sets or replaces the table of a bond. Its members are ports to which flows of the provider may
+    /// output.
+    ///
+    /// # Errors
+    ///
+    /// The reason for which no tier of the provider sends to this bond. The provider does not have it
+    /// then.
+    fn set_bond(&self, id: u32, table: &BondTable) -> Result<(), Refusal> {
+        let _ = (id, table);
+        Err(Refusal::Bond)
+    }
+
+    /// Removes a bond, if the provider has it.
+    fn remove_bond(&self, id: u32) {
+        let _ = id;
+    }
+
+    /// Returns the bytes that each bucket of a bond sent in the provider's tiers; `None`: the provider
+    /// does not have the bond.
+    fn bond_bytes(&self, id: u32) -> Option<BucketBytes> {
+        let _ = id;
+        None
+    }
+
+    /// Returns the bonds in tables that an earlier daemon left and that were taken over.
+    fn adopted_bonds(&self) -> Vec<(u32, BondTable)> {
+        Vec::new()
     }
 
     // The whole.

@@ -81,11 +81,13 @@ pub enum Refusal {
     TagsOpen,
     /// The tier would send or receive past the QoS of a port of the flow.
     Qos,
+    /// The tier has no such bond: it has none at all, or as many as it can.
+    Bond,
 }
 
 impl Refusal {
     /// All of them, in the order of their counters: `ALL[r as usize]` is `r`.
-    pub const ALL: [Refusal; 35] = [
+    pub const ALL: [Refusal; 36] = [
         Refusal::TableFull,
         Refusal::Exists,
         Refusal::UnsupportedKey,
@@ -121,6 +123,7 @@ impl Refusal {
         Refusal::CardOff,
         Refusal::TagsOpen,
         Refusal::Qos,
+        Refusal::Bond,
     ];
 
     /// Text in dumps and counters.
@@ -161,6 +164,7 @@ impl Refusal {
             Refusal::CardOff => "card-off",
             Refusal::TagsOpen => "tags-open",
             Refusal::Qos => "qos",
+            Refusal::Bond => "bond",
         }
     }
 
@@ -206,6 +210,9 @@ impl Refusal {
             Refusal::CardOff => "hw-tc-offload of the port's driver is off",
             Refusal::TagsOpen => "the tier matches VLAN headers that the flow does not match",
             Refusal::Qos => "a port of the flow has QoS, which the tier would bypass",
+            Refusal::Bond => {
+                "the tier does not choose the member of a bond, or has no room for one more"
+            }
         }
     }
 }
@@ -228,7 +235,7 @@ mod tests {
         for (i, refusal) in Refusal::ALL.into_iter().enumerate() {
             assert_eq!(refusal as usize, i);
         }
-        assert_eq!(Refusal::Qos as usize + 1, Refusal::ALL.len(), "the last one");
+        assert_eq!(Refusal::Bond as usize + 1, Refusal::ALL.len(), "the last one");
         let names: BTreeSet<_> = Refusal::ALL.into_iter().map(Refusal::name).collect();
         assert_eq!(names.len(), Refusal::ALL.len());
         assert!(Refusal::ALL.into_iter().all(|r| !r.meaning().is_empty()));

@@ -99,6 +99,7 @@ fn list(out: &mut String, actions: &[Action], style: Style<'_>) {
 fn push_action(out: &mut String, action: &Action, style: Style<'_>) {
     match action {
         Action::Output(port) => out.push_str(&format_port(*port, style)),
+        Action::LbOutput(id) => put!(out, "lb_output({id})"),
         Action::Drop(_) => out.push_str("drop"),
         Action::Userspace(data) => userspace(out, data, style),
         Action::Recirc(id) => put!(out, "recirc({})", Hex(u64::from(*id))),

@@ -55,14 +55,24 @@ impl PortEligibility {
     }
 }
 
-/// The conditions of all ports and meters.
+/// The conditions of all ports, meters and bonds.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Eligibility {
     pub(crate) ports: HashMap<PortNo, PortEligibility, foldhash::fast::RandomState>,
     /// By meter: tiers that lack it although the base has it.
     pub(crate) lacking_meters: HashMap<u32, TierSet, foldhash::fast::RandomState>,
+    pub(crate) bonds: HashMap<u32, BondEligibility, foldhash::fast::RandomState>,
     /// All tiers of all providers.
     pub(crate) all: TierSet,
+}
+
+/// The conditions that a bond sets for flows that send to it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct BondEligibility {
+    /// Every port that a packet of such a flow may leave by.
+    pub(crate) members: Vec<PortNo>,
+    /// Tiers that lack the bond although the base has it.
+    pub(crate) lacking: TierSet,
 }
 
 impl Eligibility {
@@ -84,6 +94,7 @@ impl Eligibility {
         for action in actions {
             match action {
                 Action::Output(port) => self.narrow_output(*port, verdict),
+                Action::LbOutput(id) => self.narrow_bond(*id, verdict),
                 Action::Userspace(_) => verdict.refuse(verdict.tiers, Refusal::NeedsUserspace),
                 Action::TunnelPush { .. } => {
                     let others = verdict.tiers.minus(TierSet::XDP_AND_TCX);
@@ -123,6 +134,16 @@ impl Eligibility {
             if verdict.tiers.is_empty() {
                 return;
             }
+        }
+    }
+
+    fn narrow_bond(&self, id: u32, verdict: &mut Verdict) {
+        let Some(bond) = self.bonds.get(&id) else {
+            return verdict.refuse(verdict.tiers, Refusal::Bond);
+        };
+        verdict.refuse(bond.lacking, Refusal::Bond);
+        for member in &bond.members {
+            self.narrow_output(*member, verdict);
         }
     }
 
@@ -179,6 +200,13 @@ mod tests {
         card.outputs = card.outputs.union(CARD);
         all.ports.insert(PortNo(6), card);
         all.lacking_meters.insert(9, TierSet::XDP_AND_TCX);
+        let bond = |members: &[u32], lacking| BondEligibility {
+            members: members.iter().copied().map(PortNo).collect(),
+            lacking,
+        };
+        all.bonds.insert(1, bond(&[1, 2], TierSet::NONE));
+        all.bonds.insert(2, bond(&[2, 3], TierSet::NONE));
+        all.bonds.insert(6, bond(&[6], CARD));
         all
     }
 
@@ -221,6 +249,17 @@ mod tests {
         assert_eq!(decide(1, &[Action::Output(PortNo(2)), branch]), tcx);
         // An unverified target makes no difference to a flow that is not at XDP.
         assert_eq!(decide(3, &[Action::Output(PortNo(3))]), Ok((TierSet::TCX, None)));
+    }
+
+    #[test]
+    fn a_flow_to_a_bond_needs_all_of_its_members() {
+        let to = |id| decide(1, &[Action::LbOutput(id)]);
+        assert_eq!(to(1), Ok((TierSet::XDP_AND_TCX, None)));
+        assert_eq!(to(2), Ok((TierSet::TCX, Some(Refusal::UnverifiedPeer))));
+        assert_eq!(to(7), Err(Refusal::Bond), "there is no such bond");
+        let from_card = eligibility().decide(PortNo(6), &[Action::LbOutput(6)]);
+        assert_eq!(from_card.tiers, TierSet::XDP_AND_TCX);
+        assert_eq!(from_card.refusals, TierRefusals::by(CARD, Refusal::Bond));
     }
 
     #[test]

@@ -45,6 +45,7 @@
 #![forbid(unsafe_code)]
 
 mod base;
+mod bonds;
 mod control;
 mod counters;
 mod device;

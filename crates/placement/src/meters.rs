@@ -21,7 +21,7 @@ fn add(mut sum: MeterStats, other: Option<MeterStats>) -> MeterStats {
 
 impl PlacedDatapath {
     /// Returns the configurations of all meters. The lock is taken before every other lock of this
-    /// crate but that of the ports.
+    /// crate but those of the ports and bonds.
     fn meter_configs(&self) -> MutexGuard<'_, BTreeMap<u32, MeterConfig>> {
         self.meters.lock().unwrap_or_else(PoisonError::into_inner) // an entry is whole
     }

@@ -12,8 +12,9 @@ use datapath::offload::{OffloadProvider, ProviderSlot, Reason};
 use datapath::scratch::{Recycle, Scratch};
 use datapath::shards::Groups;
 use datapath::{
-    Action, Datapath, FlowStats, Megaflow, MeterConfig, Meters, Packets, PortInfo, PortKind,
-    PortNo, QueueNumbering, Refusal, Tier, TierRefusals, TierSet, UpcallFactory, Verdict,
+    Action, BondTable, Bonds, Datapath, FlowStats, Megaflow, MeterConfig, Meters, Packets,
+    PortInfo, PortKind, PortNo, QueueNumbering, Refusal, Tier, TierRefusals, TierSet,
+    UpcallFactory, Verdict,
 };
 use datapath_userspace::UserspaceDatapath;
 use flow::Key;
@@ -44,6 +45,8 @@ pub struct PlacedDatapath {
     control: Mutex<Control>,
     /// The configurations of all meters of the base, for providers that begin later.
     pub(crate) meters: Mutex<BTreeMap<u32, MeterConfig>>,
+    /// The tables of all bonds of the base, for the same.
+    pub(crate) bonds: Mutex<BTreeMap<u32, BondTable>>,
     /// Held while flows leave a provider; taken before any shard's lock.
     pub(crate) leaving: Mutex<()>,
     /// The lists of a sweep: its counts in each provider, and in the base.
@@ -71,6 +74,7 @@ impl PlacedDatapath {
             eligibility: RwLock::new(Arc::new(eligibility)),
             control: Mutex::new(Control::new(&slots)),
             meters: Mutex::default(),
+            bonds: Mutex::default(),
             leaving: Mutex::new(()),
             swept: Scratch::default(),
             changed: AtomicBool::new(false),
@@ -104,7 +108,9 @@ impl PlacedDatapath {
                 let fill = || {
                     slot.set(Ok(provider.clone()));
                 };
-                self.mirror_meters(tiers, &*provider, fill);
+                self.mirror_bonds(tiers, &*provider, || {
+                    self.mirror_meters(tiers, &*provider, fill);
+                });
                 drop(control);
                 self.enlist_flows_of_base(slot);
             }
@@ -332,6 +338,10 @@ impl Datapath for PlacedDatapath {
 
     fn meters(&self) -> Option<&dyn Meters> {
         self.base.meters().map(|_| self as &dyn Meters)
+    }
+
+    fn bonds(&self) -> Option<&dyn Bonds> {
+        self.base.bonds().map(|_| self as &dyn Bonds)
     }
 
     fn connections(&self) -> Option<&dyn datapath::Connections> {

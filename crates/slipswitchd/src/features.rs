@@ -73,7 +73,7 @@ pub fn of(datapath: &dyn Datapath) -> Vec<Feature> {
             "explicit_drop_action",
             can(Action::Drop(datapath::DropReason::Flow)),
         ),
-        unsaid("Optimized Balance TCP mode", "lb_output_action", false),
+        unsaid("Optimized Balance TCP mode", "lb_output_action", datapath.bonds().is_some()),
         said("Conntrack all-zero IP SNAT", "ct_zero_snat", has_tracker, "ct_zero_snat"),
         said("MPLS Label add", "add_mpls", false, "add_mpls action"),
         probed("Max VLAN headers", "max_vlan_headers", vlans, "VLAN header stack length probed as"),

@@ -232,6 +232,9 @@ impl Datapath for Driver {
     fn meters(&self) -> Option<&dyn Meters> {
         self.chaos.meters().map(|_| self as &dyn Meters)
     }
+    fn bonds(&self) -> Option<&dyn datapath::Bonds> {
+        self.chaos.bonds()
+    }
     fn connections(&self) -> Option<&dyn datapath::Connections> {
         self.chaos.connections()
     }

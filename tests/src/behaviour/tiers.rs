@@ -60,6 +60,7 @@ const EXCEPTIONS: &[Exception] = &[
     but("clone_is_isolated", Not::InBpf, BOTH, COPY),
     but("sample_always_and_never", Not::InBpf, BOTH, COPY),
     but("sample_takes_its_share", Not::AtXdp, XDP, UNEQUAL),
+    but("a_bond_gets_copies", Not::AtXdp, XDP, UNEQUAL),
     but("check_pkt_len_branches", Not::InBpf, BOTH, COPY),
     but("recirculation_looks_up_again", Not::InBpf, BOTH, COPY),
     but(

@@ -118,11 +118,6 @@ const ALLOWED: &[Allowed] = &[
         reason: "actions nest deeper here",
     },
     Allowed {
-        real: "Optimized Balance TCP mode: Yes",
-        ours: "Optimized Balance TCP mode: No",
-        reason: "there are no bonds yet",
-    },
-    Allowed {
         real: "MPLS Label add: Yes",
         ours: "MPLS Label add: No",
         reason: "nothing needs add_mpls: there is no encap(mpls) yet",

@@ -79,6 +79,7 @@ pub fn leaf() -> impl Strategy<Value = Action> {
     let under = prop_oneof![Just(0x0800u16), Just(0x86ddu16), Just(0x8847u16)];
     prop_oneof![
         4 => (1..=PORTS as u32 + 1).prop_map(|p| Action::Output(PortNo(p))),
+        2 => prop_oneof![9 => Just(2u32), 1 => Just(9u32)].prop_map(Action::LbOutput),
         8 => set().prop_map(Action::Set),
         1 => (tpid, any::<u16>()).prop_map(|(tpid, tci)| Action::PushVlan { tpid, tci }),
         1 => Just(Action::PopVlan),
@@ -256,6 +257,7 @@ fn last() -> impl Strategy<Value = Vec<Action>> {
     };
     prop_oneof![
         5 => output().prop_map(|a| vec![a]),
+        2 => Just(vec![Action::LbOutput(2)]),
         3 => prop::sample::subsequence((1..=PORTS as u32).collect::<Vec<_>>(), 2..=PORTS)
             .prop_map(|ports| ports.into_iter().map(|p| Action::Output(PortNo(p))).collect()),
         3 => (0u32..3).prop_map(|id| vec![Action::Recirc(id)]),

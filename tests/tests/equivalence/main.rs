@@ -5,7 +5,7 @@
 mod generate;
 
 use datapath::{
-    Action, Datapath, DropReason, Megaflow, MeterBand, MeterConfig, MeterStats, PortNo,
+    Action, BondTable, Datapath, DropReason, Megaflow, MeterBand, MeterConfig, MeterStats, PortNo,
 };
 use datapath::{Tier, Ufid};
 use generate::{about, actions, disjoint, forward, kernel_actions, leaf, matching, packet};
@@ -52,6 +52,12 @@ fn wide_meters() -> [MeterConfig; 2] {
     [meter(true), meter(false)]
 }
 
+/// A bond whose buckets have two members, or none.
+fn bond() -> BondTable {
+    let members = [PortNo(2), PortNo(3)];
+    BondTable::new(5, members, |bucket| members.get(usize::from(bucket % 9) / 4).copied())
+}
+
 fn lookups(dp: &dyn Datapath) -> (u64, u64, u64) {
     let l = dp.lookups();
     (l.hits, l.misses, l.lost)
@@ -70,6 +76,7 @@ fn play(w: &World, script: &Script) -> Outcome {
     for (id, config) in (1..).zip(&script.meters) {
         meters.set(id, config).expect("room");
     }
+    dp.bonds().expect("all have bonds").set(2, &bond()).expect("room");
     let before = (lookups(dp), drops(dp));
     for flow in &script.flows {
         dp.install(flow).expect("identities differ");

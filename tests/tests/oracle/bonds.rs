@@ -60,4 +60,20 @@ scenarios! {
         appctl ofproto/trace br0 in_port=p1,dl_src=50:54:00:00:00:01,dl_dst=50:54:00:00:00:09 -generate | grep -v actions
         appctl ofproto/trace br0 in_port=21,dl_src=50:54:00:00:00:01,dl_dst=50:54:00:00:00:0a
     "#;
+    tcp_is_one_output: r#"
+        vsctl add-br br1 -- set bridge br1 datapath-type=dummy fail-mode=standalone
+        vsctl add-bond br0 bond0 q1 q2 lacp=active bond_mode=balance-tcp other_config:lacp-time=fast other_config:lb-output-action=true -- set interface q1 type=dummy options:pstream=punix:$PWD/q1.sock -- set interface q2 type=dummy options:pstream=punix:$PWD/q2.sock
+        vsctl add-bond br1 bond1 r1 r2 lacp=active bond_mode=balance-tcp other_config:lacp-time=fast other_config:lb-output-action=true -- set interface r1 type=dummy options:stream=unix:$PWD/q1.sock -- set interface r2 type=dummy options:stream=unix:$PWD/q2.sock
+        ofctl add-flow br0 actions=NORMAL
+        for i in $(seq 60); do ovs-appctl time/warp 1000 100 > /dev/null; ovs-appctl bond/show bond0 | grep -q negotiated && [ "$(ovs-appctl lacp/show bond0 | grep -c 'current attached')" = 2 ] && break; sleep 0.1; done; ovs-appctl lacp/show bond0 | grep -c 'current attached'
+        appctl bond/show bond0 | grep -e lacp_status -e lb_output | sed 's/id: [0-9]*/id: N/'
+        ovs-appctl ofproto/trace br0 'in_port=p1,tcp,dl_src=50:54:00:00:00:01,dl_dst=50:54:00:00:00:09,nw_src=10.0.0.1,nw_dst=10.0.0.2,tp_src=7,tp_dst=80' | grep Megaflow
+        # Open vSwitch floods in any order.
+        ovs-appctl ofproto/trace br0 'in_port=p1,tcp,dl_src=50:54:00:00:00:01,dl_dst=50:54:00:00:00:09,nw_src=10.0.0.1,nw_dst=10.0.0.2,tp_src=7,tp_dst=80' | tail -1 | sed -e 's/lb_output([0-9]*)/lb_output(N)/' | tr ' ,' '\n' | sort
+        ovs-appctl dpif-netdev/bond-show | sed -e 's/[0-9][0-9]*/N/g' | sort | uniq -c
+        vsctl set port bond0 other_config:lb-output-action=false
+        appctl bond/show bond0 | grep lb_output
+        ovs-appctl dpif-netdev/bond-show | grep -c bond-id
+        appctl dpif-netdev/bond-show nowhere
+    "#;
 }

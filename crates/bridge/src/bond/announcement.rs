@@ -42,7 +42,7 @@ pub(crate) fn announcements(bridge: &Bridge, name: &str, now: Millis) -> Vec<(Po
             let hash = source_hash(Mac(entry.mac), entry.vlan, view.basis);
             view.member(hash as u8)
         }
-        Choice::TupleHash => None, // the other end knows of the bond
+        Choice::TupleHash | Choice::Datapath(_) => None, // the other end knows of the bond
     };
     let is_elsewhere = |entry: &&MacEntry| {
         let port = bridge.ports.get(&entry.port);

@@ -117,6 +117,15 @@ impl Buckets {
         }
     }
 
+    /// Takes the members from buckets without a load, so that they are given out again.
+    pub(crate) fn release_idle(&self) {
+        for (member, bytes) in self.members.iter().zip(&self.bytes) {
+            if bytes.load(Ordering::Relaxed) == 0 {
+                member.store(NONE, Ordering::Release);
+            }
+        }
+    }
+
     /// Adds bytes that were sent by a bucket.
     pub(crate) fn credit(&self, bucket: u8, bytes: u64) {
         if let Some(load) = self.bytes.get(usize::from(bucket)) {

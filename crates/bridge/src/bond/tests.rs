@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 use super::*;
+use datapath::BondTable;
 use packet::Mac;
 
 const P1: PortNo = PortNo(1);
@@ -96,6 +97,47 @@ fn buckets_leave_a_disabled_member() {
     assert_eq!(bond.migrate(3, "p2"), Ok(()));
     assert_eq!(bond.view().member(3), b);
     assert_eq!(bond.migrate(3, "p9"), Err("no such member"));
+}
+
+#[test]
+fn the_datapaths_table_follows_members_and_an_earlier_daemon() {
+    use datapath::PortNo as DpPort;
+    let settings = Settings { mode: Mode::BalanceTcp, basis: 5, ..Settings::default() };
+    let mut bond = bond(&settings);
+    assert!(bond.wants_output() && !bond.has_output(), "LACP has no partner");
+    bond.update(&settings, LacpStatus::Negotiated, &links([true; 2]), Millis(1));
+    assert!(bond.has_output());
+    let ports = [(P1, DpPort(11)), (P2, DpPort(12))];
+    let [a, b] = [Some(DpPort(11)), Some(DpPort(12))];
+    // Buckets without a member take that of the table.
+    let earlier = BondTable::new(5, [], |bucket| if bucket < 200 { b } else { Some(DpPort(9)) });
+    bond.buckets.assign(0, P1);
+    bond.recall_buckets(&earlier, &ports);
+    let table = bond.table(&ports);
+    assert_eq!((table.basis, &table.members[..]), (5, &[DpPort(11), DpPort(12)][..]));
+    assert_eq!((table.member(0), table.member(1), table.member(199)), (a, b, b));
+    let others: Vec<_> = (200..=255).map(|bucket| table.member(bucket)).collect();
+    assert!(others.contains(&a) && others.contains(&b), "in turn: {others:?}");
+    bond.update(&settings, LacpStatus::Negotiated, &links([true, false]), Millis(10));
+    assert_eq!(bond.table(&ports).buckets.iter().filter(|member| **member == a).count(), 256);
+    bond.update(&settings, LacpStatus::Negotiated, &links([false, false]), Millis(20));
+    assert_eq!(bond.table(&ports).buckets.iter().flatten().count(), 0);
+    // Of a member that comes back, buckets without a load are its share; the others stay.
+    bond.update(&settings, LacpStatus::Negotiated, &links([true, false]), Millis(21));
+    assert_eq!(bond.table(&ports).member(7), a);
+    bond.credit(7, 100);
+    assert!(bond.take_new_member());
+    bond.update(&settings, LacpStatus::Negotiated, &links([true; 2]), Millis(22));
+    assert!(bond.take_new_member() && !bond.take_new_member());
+    assert_eq!(bond.table(&ports).buckets.iter().filter(|member| **member == a).count(), 256);
+    bond.spread_idle();
+    let table = bond.table(&ports);
+    assert_eq!(table.member(7), a);
+    let share = table.buckets.iter().filter(|member| **member == b).count();
+    assert!((127..=128).contains(&share), "{share}");
+    let off = Settings { lb_output: false, ..settings };
+    bond.update(&off, LacpStatus::Negotiated, &links([true; 2]), Millis(30));
+    assert!(!bond.wants_output());
 }
 
 #[test]

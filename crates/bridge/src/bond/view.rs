@@ -25,6 +25,9 @@ pub struct BondView {
     pub enabled: Vec<PortNo>,
     /// Members that carry traffic, or will when their delay is over.
     pub usable: Vec<PortNo>,
+    /// Id of the datapath's bond that chooses the member by the 5-tuple; `None`: translation chooses
+    /// it.
+    pub output: Option<u32>,
     /// The buckets of the hash.
     pub buckets: Arc<Buckets>,
 }
@@ -48,6 +51,8 @@ pub(crate) enum Choice {
     SourceHash,
     /// By the hash of the 5-tuple, the same for both directions.
     TupleHash,
+    /// By the datapath's bond with this id.
+    Datapath(u32),
 }
 
 impl BondView {
@@ -82,7 +87,9 @@ impl BondView {
             }
             (_, Mode::ActiveBackup) => Choice::Fixed(self.active),
             (_, Mode::BalanceSlb) => Choice::SourceHash,
-            (LacpStatus::Negotiated, Mode::BalanceTcp) => Choice::TupleHash,
+            (LacpStatus::Negotiated, Mode::BalanceTcp) => {
+                self.output.map_or(Choice::TupleHash, Choice::Datapath)
+            }
         }
     }
 

@@ -21,7 +21,10 @@ impl Switch {
     /// changed, and marks the bridges that changed for publication.
     pub(super) fn follow_protocols(&mut self) {
         let now = self.clock.now();
+        self.retire_bonds();
         let is_changed = self.slow.protocols.take_changed();
+        let mut is_touched = self.dirty.values().any(|dirty| *dirty == Dirty::All)
+            || self.bond_outputs.deadline(now).is_some_and(|at| now >= at);
         let indexes: Vec<BridgeIndex> =
             self.bridges().filter(|b| b.has_protocols()).map(|b| b.index).collect();
         for index in indexes {
@@ -33,6 +36,7 @@ impl Switch {
             if !(is_changed || is_dirty || is_due) {
                 continue;
             }
+            is_touched = true;
             let (machines, must_run) = bridge.update_aggregates(now);
             let of_ports = bridge.update_machines();
             let before = bridge.update_allowed(now);
@@ -57,6 +61,9 @@ impl Switch {
             self.port_changes.extend(before.into_iter().map(|desc| (index, desc)));
         }
         self.follow_trees(is_changed, now);
+        if is_touched {
+            self.follow_bond_outputs(now);
+        }
     }
 
     /// Returns the earlier descriptions of ports that control protocols have changed since the last
@@ -77,6 +84,7 @@ impl Switch {
             return;
         }
         self.collect();
+        self.credit_bond_outputs();
         self.bridges.iter_mut().flatten().for_each(|b| b.rebalance_bonds(now));
         // The next publication takes over the buckets that moved.
         self.slow.protocols.mark_changed();

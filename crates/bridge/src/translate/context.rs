@@ -144,6 +144,8 @@ pub(super) struct Context<'a> {
     pub mirror_snaplen: Option<u16>,
     /// Where the packet has gone so far, for NetFlow.
     pub netflow_output: Output,
+    /// The next output to a port goes to the datapath's bond with this id.
+    pub bond_output: Option<u32>,
     /// The packet has just come in from a port.
     pub is_received: bool,
     /// Outputs so far, for sFlow.
@@ -244,6 +246,7 @@ impl<'a> Context<'a> {
             mirrored: 0,
             mirror_snaplen: None,
             netflow_output: Output::Drop,
+            bond_output: None,
             is_received: false,
             outputs: Outputs::default(),
             sflow: None,

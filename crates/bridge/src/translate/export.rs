@@ -194,7 +194,7 @@ pub(super) fn mark_dropped(actions: &mut [DpAction]) {
 
 fn has_output(actions: &[DpAction]) -> bool {
     actions.iter().any(|action| match action {
-        DpAction::Output(_) => true,
+        DpAction::Output(_) | DpAction::LbOutput(_) => true,
         DpAction::Clone(nested) | DpAction::Sample { probability: u32::MAX, actions: nested } => {
             has_output(nested)
         }
@@ -250,6 +250,7 @@ fn mark(actions: &mut [DpAction]) {
             | DpAction::PushEth { .. }
             | DpAction::PopEth
             | DpAction::Userspace(_)
+            | DpAction::LbOutput(_)
             | DpAction::Output(_) => {}
         }
     }

@@ -258,11 +258,17 @@ impl Context<'_> {
     }
 
     /// Returns the member by which a packet in VLAN `vlan` leaves a bundle; `None` when no member is
-    /// enabled.
+    /// enabled. The next output to the member goes to the whole bond where the datapath chooses.
     fn member(&mut self, bundle: &BundleView, vlan: u16) -> Option<PortNo> {
         let Some(bond) = &bundle.bond else { return bundle.members.first().copied() };
         let hash = match bond.choice() {
             Choice::Fixed(member) => return member,
+            // All members are alike. The datapath has the one for the packet.
+            Choice::Datapath(id) => {
+                let member = bond.enabled.first().copied()?;
+                self.bond_output = Some(id);
+                return Some(member);
+            }
             Choice::SourceHash => {
                 self.mask.set_exact(Field::EthSrc);
                 for v in &mut self.mask.0.vlans {
@@ -310,6 +316,7 @@ impl Context<'_> {
             self.key.vlans = new;
             self.output_port(member, None);
         }
+        self.bond_output = None;
         self.key.vlans = old;
     }
 

@@ -225,7 +225,8 @@ impl<'a> Context<'a> {
         if let Some(max_len) = truncate {
             self.emit(DpAction::Trunc(max_len));
         }
-        self.emit(DpAction::Output(dp_port));
+        let bond = self.bond_output.take();
+        self.emit(bond.map_or(DpAction::Output(dp_port), DpAction::LbOutput));
         self.mirror_output(number);
     }
 

@@ -5,8 +5,8 @@ use datapath::{Masked, Refusal, Set};
 
 use super::ct;
 use crate::layout::{
-    CELLS, CELLS_TOTAL, CT_OP_FORCE, CT_OP_LABEL, CT_OP_MARK, FLOW_CHAIN, FLOW_CHAIN_END,
-    MAX_METERS, MAX_PORTS, Op, TUNNEL_BYTES, TUNNEL_HEADERS,
+    CELLS, CELLS_TOTAL, CT_OP_FORCE, CT_OP_LABEL, CT_OP_MARK, FLOW_BOND, FLOW_CHAIN,
+    FLOW_CHAIN_END, MAX_METERS, MAX_PORTS, OUTPUT_BOND, Op, TUNNEL_BYTES, TUNNEL_HEADERS,
 };
 
 /// Largest number of instructions of one flow. Each is a tail call, and a packet may make 33 of
@@ -306,7 +306,7 @@ pub(crate) fn is_program(cells: &[u64; CELLS_TOTAL]) -> bool {
             return false;
         }
         let fits = match op {
-            Op::Output => b < MAX_PORTS && a <= 1,
+            Op::Output => b & !OUTPUT_BOND < MAX_PORTS && a <= 1,
             Op::Meter => b < MAX_METERS,
             Op::TunPush => b < TUNNEL_HEADERS && usize::from(a) <= TUNNEL_BYTES,
             Op::Sample | Op::CheckLen => {
@@ -336,6 +336,8 @@ fn chain_flag(cells: &[u64; CELLS_TOTAL]) -> u8 {
             Op::SetEth | Op::SetIpv4 | Op::SetTcp | Op::SetUdp | Op::TunRoom | Op::CtClear => {}
             Op::Ct if a & (CT_OP_FORCE | CT_OP_MARK | CT_OP_LABEL) == 0 => tracks += 1,
             Op::Recirc if tracks == 1 => return FLOW_CHAIN,
+            // A result has one port.
+            Op::Output if first >> 63 != 0 => return 0,
             Op::Output if tracks == 0 && a == 1 => return FLOW_CHAIN_END,
             Op::TunPush if tracks == 0 => return FLOW_CHAIN_END,
             _ => return 0,
@@ -343,6 +345,17 @@ fn chain_flag(cells: &[u64; CELLS_TOTAL]) -> u8 {
         at += length;
     }
     0
+}
+
+/// Returns [`FLOW_BOND`] for a program that sends each packet to a bond and does nothing else.
+fn bond_flag(cells: &[u64; CELLS_TOTAL]) -> u8 {
+    let [first, ..] = cells;
+    let is_last = (first >> 16) as u16 == 1;
+    let to_bond = (first >> 32) as u32 & OUTPUT_BOND != 0;
+    match instruction_cells(*first) {
+        Some((Op::Output, _)) if is_last && to_bond => FLOW_BOND,
+        _ => 0,
+    }
 }
 
 /// Properties of a program's instructions.
@@ -359,6 +372,8 @@ pub struct Traits {
     pub chain: u8,
     /// An instruction cuts the packet.
     pub cuts: bool,
+    /// [`FLOW_BOND`](crate::layout::FLOW_BOND) or 0.
+    pub bond: u8,
     /// Upper bound of the bytes that the instructions add to a frame.
     pub growth: u8,
     /// Ports that XDP sends copies to, sorted; `None`: no copies.
@@ -373,7 +388,8 @@ impl Traits {
 
     /// Returns the properties of a program (see [`is_program`]).
     pub(crate) fn of(cells: &[u64; CELLS_TOTAL]) -> Traits {
-        let mut traits = Traits { chain: chain_flag(cells), ..Traits::default() };
+        let mut traits =
+            Traits { chain: chain_flag(cells), bond: bond_flag(cells), ..Traits::default() };
         let mut copies = Vec::new();
         let mut copying = false;
         let mut at = 0;

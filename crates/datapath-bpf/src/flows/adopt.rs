@@ -4,8 +4,8 @@
 
 use super::*;
 use crate::layout::{
-    BUCKET, FLOW_CHAIN, FLOW_CHAIN_END, FLOW_METADATA, FLOW_POP, FLOW_PRECHECK, HOOK_XDP,
-    MAX_PORTS, NO_PORT,
+    BUCKET, FLOW_BOND, FLOW_CHAIN, FLOW_CHAIN_END, FLOW_METADATA, FLOW_POP, FLOW_PRECHECK,
+    HOOK_XDP, MAX_PORTS, NO_PORT,
 };
 use datapath::DropReason;
 
@@ -131,6 +131,7 @@ impl Flows {
         let traits = Traits::of(&program.cells);
         if traits.needs_precheck() != (slot.flags & FLOW_PRECHECK != 0)
             || traits.chain != slot.flags & (FLOW_CHAIN | FLOW_CHAIN_END)
+            || traits.bond != slot.flags & FLOW_BOND
         {
             return false;
         }

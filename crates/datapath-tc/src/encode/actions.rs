@@ -59,6 +59,10 @@ impl Encoder<'_> {
         self.finish_edits()?;
         match action {
             Action::Output(port) => self.output(*port, last),
+            Action::LbOutput(_) => Err(Refused {
+                refusal: Refusal::Bond,
+                words: "TC does not choose the member of a bond",
+            }),
             Action::Drop(_) => {
                 self.acts.push(Act::Drop);
                 Ok(())

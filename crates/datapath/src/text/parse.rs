@@ -177,6 +177,7 @@ impl<'a> Parser<'a> {
                 Ok(action)
             }
             "recirc" => Ok(Action::Recirc(self.one_number()?)),
+            "lb_output" => Ok(Action::LbOutput(self.one_number()?)),
             "trunc" => Ok(Action::Trunc(self.one_number()?)),
             "meter" => Ok(Action::Meter(self.one_number()?)),
             "push_vlan" => self.push_vlan(),

@@ -11,7 +11,7 @@ fn no_name(_: &str) -> Option<PortNo> {
 /// Texts in the shapes that the real `ovs-appctl dpctl/dump-flows` and `ofproto/trace` (3.1) wrote,
 /// some with other values. Not seen from it: `sym_l4`, a nonzero `rule_cookie`, `continuation=1`,
 /// a ToS set to 0. Values are zero outside their masks, as [`Masked`] has them.
-const SAME: [&str; 85] = [
+const SAME: [&str; 86] = [
     "ct,recirc(0x1)",
     "ct_clear,2",
     "ct(zone=4),recirc(0x1)",
@@ -60,6 +60,7 @@ const SAME: [&str; 85] = [
     "hash(l4(0)),recirc(0x7)",
     "hash(sym_l4(5)),recirc(0x7)",
     "trunc(100),2,3",
+    "push_vlan(vid=3,pcp=0),lb_output(4294967295),3",
     "sample(sample=50.0%,actions(2))",
     "sample(sample=100.0%,actions(2,3)),1",
     "clone(2,push_vlan(vid=1,pcp=0),3),1",

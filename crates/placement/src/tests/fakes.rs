@@ -7,9 +7,10 @@ use clock::{Clock, Millis};
 use datapath::TierSet;
 use datapath::offload::{OffloadProvider, ProviderSlot, Reason, UpcallAccount};
 use datapath::{
-    Action, Actions, AdoptedPort, Counters, Datapath, DropReason, FlowDump, FlowStats, Flows,
-    LookupStats, Megaflow, MeterConfig, MeterStats, Meters, MissOrigin, Packets, PortCounts,
-    PortError, PortInfo, PortKind, PortNo, PortSpec, Ports, Refusal, Tier, Ufid, UpcallFactory,
+    Action, Actions, AdoptedPort, BOND_BUCKETS, BondTable, Bonds, BucketBytes, Counters, Datapath,
+    DropReason, FlowDump, FlowStats, Flows, LookupStats, Megaflow, MeterConfig, MeterStats, Meters,
+    MissOrigin, Packets, PortCounts, PortError, PortInfo, PortKind, PortNo, PortSpec, Ports,
+    Refusal, Tier, Ufid, UpcallFactory,
 };
 use datapath_bpf::fit::{PeerLink, XdpFacts};
 use datapath_bpf::{Attachment, Backend, BpfProvider, Held, HookSet, Prober, RxOwner};
@@ -226,6 +227,9 @@ impl Datapath for FakeBase {
     fn meters(&self) -> Option<&dyn Meters> {
         self.model.meters()
     }
+    fn bonds(&self) -> Option<&dyn Bonds> {
+        self.model.bonds()
+    }
     fn connections(&self) -> Option<&dyn datapath::Connections> {
         None
     }
@@ -299,6 +303,7 @@ pub(super) struct FakeFast {
     pub(super) limit: AtomicUsize,
     pub(super) meters: Mutex<BTreeMap<u32, MeterConfig>>,
     pub(super) max_meters: AtomicUsize,
+    pub(super) bonds: Mutex<BTreeMap<u32, BondTable>>,
     /// Ports with packets on their way up.
     pub(super) on_their_way: Mutex<Vec<PortNo>>,
     /// Tiers to which no port can be attached, with the error.
@@ -560,6 +565,22 @@ impl Backend for FakeFast {
     }
     fn sent_up(&self) -> u64 {
         11
+    }
+    fn set_bond(&self, id: u32, table: &BondTable) -> Result<(), Refusal> {
+        if id >= 100 {
+            return Err(Refusal::Bond);
+        }
+        lock(&self.bonds).insert(id, table.clone());
+        Ok(())
+    }
+    fn remove_bond(&self, id: u32) {
+        lock(&self.bonds).remove(&id);
+    }
+    fn bond_bytes(&self, id: u32) -> Option<BucketBytes> {
+        lock(&self.bonds).get(&id).map(|_| Box::new([3; BOND_BUCKETS]))
+    }
+    fn adopted_bonds(&self) -> Vec<(u32, BondTable)> {
+        lock(&self.bonds).iter().map(|(id, table)| (*id, table.clone())).collect()
     }
     fn set_meter(&self, id: u32, config: &MeterConfig) -> Result<(), Refusal> {
         if id as usize >= self.max_meters.load(Ordering::Relaxed) {

@@ -5,8 +5,8 @@ use super::fakes::*;
 use crate::miss::MissListener;
 use datapath::offload::Reason;
 use datapath::{
-    Action, Datapath, Flows, MeterConfig, Meters, PortError, PortNo, PortSpec, Ports, Refusal,
-    Side, Tier, TierSet,
+    Action, BondTable, Datapath, Flows, MeterConfig, Meters, PortError, PortNo, PortSpec, Ports,
+    Refusal, Side, Tier, TierSet,
 };
 use datapath_bpf::fit::{PeerFacts, XdpFacts};
 use netdev::Reception::{Briefly, Muted, Off, On};
@@ -422,6 +422,30 @@ fn a_device_that_changed_between_two_reads_is_read_again() {
     b.placed.compare(PortNo(1), &status);
     assert_eq!(b.fast.take_log(), [""; 0]);
     assert_eq!(*b.prober.asked.lock().unwrap(), [""; 0]);
+}
+
+#[test]
+fn bonds_are_mirrored_or_refused() {
+    let b = Bench::new();
+    b.veths(3);
+    let bonds = b.placed.bonds().unwrap();
+    let table = |members: &[u32]| {
+        let first = PortNo(members[0]);
+        BondTable::new(0, members.iter().copied().map(PortNo), |_| Some(first))
+    };
+    bonds.set(2, &table(&[2, 3])).unwrap();
+    assert_eq!((bonds.ids(), bonds.table(2)), (vec![2], Some(table(&[2, 3]))));
+    assert_eq!(bonds.bytes(2).unwrap()[9], 3, "those of the fast path");
+    b.placed.install(&flow(1, 1, &[Action::LbOutput(2)])).unwrap();
+    assert_eq!(b.place(1), (Tier::Tcx, None));
+    // A member that the fast path cannot send to: the flow leaves before the table has it.
+    bonds.set(2, &table(&[2, 99])).unwrap();
+    assert_eq!(b.place(1), (Tier::Userspace, Some(Refusal::PortNotHere)));
+    assert_eq!(bonds.set(100, &table(&[2])), Err(Refusal::Bond), "the fast path has no room");
+    assert_eq!(bonds.ids(), [2]);
+    bonds.remove(2);
+    assert_eq!((bonds.ids(), bonds.table(2), bonds.bytes(2)), (vec![], None, None));
+    assert!(b.fast.bonds.lock().unwrap().is_empty());
 }
 
 #[test]

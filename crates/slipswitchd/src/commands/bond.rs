@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Bonds (`bond/`).
+//! Bonds (`bond/`, and the datapath's tables of them).
 
+use super::packet_threads::NO_DATAPATH;
 use super::{Commands, texts};
 use crate::daemon::Daemon;
 use bridge::bond::{BUCKETS, Bond, Mode, source_hash};
@@ -54,6 +55,17 @@ pub(super) fn register(commands: &Commands<'_>) {
         daemon.switch.migrate_bucket(bond, bucket, member)?;
         Ok("migrated".to_owned())
     });
+    commands.show("dpif-netdev/bond-show", "[dp]", 0, 1, |daemon, call| {
+        let datapath = daemon.switch.datapath();
+        match call.arg(0) {
+            Some(name)
+                if name != datapath.name() && !datapath.name().ends_with(&format!("@{name}")) =>
+            {
+                Err(NO_DATAPATH.to_owned())
+            }
+            _ => Ok(datapath.bonds().map(tables).unwrap_or_default()),
+        }
+    });
     commands.show("bond/hash", "mac [vlan] [basis]", 1, 3, |_, call| {
         // As in OVS a number ends where its digits end.
         let number = |at: usize, error: &str| match call.arg(at) {
@@ -87,6 +99,21 @@ fn leading_number(text: &str) -> Option<u32> {
     )
 }
 
+/// Returns the member of each bucket of the datapath's bonds, as Open vSwitch shows it.
+fn tables(bonds: &dyn datapath::Bonds) -> String {
+    let ids = bonds.ids();
+    let mut out = if ids.is_empty() { String::new() } else { "Bonds:\n".to_owned() };
+    for (id, table) in ids.into_iter().filter_map(|id| Some((id, bonds.table(id)?))) {
+        // A String takes all writes.
+        let _ = writeln!(out, "  bond-id {id}:");
+        for (bucket, member) in table.buckets.iter().enumerate() {
+            let member = member.unwrap_or(datapath::PortNo::NONE).0;
+            let _ = writeln!(out, "    bucket {bucket} - member {member}");
+        }
+    }
+    out
+}
+
 /// The bonds of all bridges.
 fn bonds(daemon: &Daemon) -> impl Iterator<Item = (&str, &Bond)> {
     daemon.switch.bridges().flat_map(|bridge| bridge.bonds())
@@ -100,8 +127,11 @@ fn text(daemon: &Daemon, name: &str, bond: &Bond) -> String {
          bond_mode: {}\n\
          bond may use recirculation: no, Recirc-ID : -1\n\
          bond-hash-basis: {}\n\
-         lb_output action: disabled, bond-id: -1\n",
-        settings.mode, settings.basis as i64
+         lb_output action: {}, bond-id: {}\n",
+        settings.mode,
+        settings.basis as i64,
+        if bond.datapath_id().is_some() { "enabled" } else { "disabled" },
+        bond.datapath_id().map_or(-1, i64::from),
     );
     // A String takes all writes.
     if settings.mode == Mode::BalanceSlb {

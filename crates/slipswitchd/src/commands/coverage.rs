@@ -214,6 +214,7 @@ refusal_counters! {
     CardOff => "card_off",
     TagsOpen => "tags_open",
     Qos => "qos",
+    Bond => "bond",
 }
 
 /// Past values of all counters, newest last.

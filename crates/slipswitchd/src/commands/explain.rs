@@ -80,6 +80,14 @@ fn place(out: &mut String, daemon: &Daemon, traced: &Traced) {
         if let Action::Output(port) = action {
             let _ = write!(out, "output to {}\n{}", name(*port), tiers::about(placed, *port));
         }
+        let bond = match action {
+            Action::LbOutput(id) => daemon.switch.datapath().bonds().and_then(|b| b.table(*id)),
+            _ => None,
+        };
+        for port in bond.iter().flat_map(|bond| &bond.members) {
+            let about = tiers::about(placed, *port);
+            let _ = write!(out, "output to {}, a member of a bond\n{about}", name(*port));
+        }
     }
 }
 

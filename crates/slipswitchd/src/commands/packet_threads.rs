@@ -5,7 +5,8 @@ use super::Commands;
 use datapath_userspace::{PmdStats, ThreadInfo};
 use std::fmt::Write as _;
 
-const NO_DATAPATH: &str = "please specify an existing datapath";
+/// The answer to a name that is no datapath's.
+pub(super) const NO_DATAPATH: &str = "please specify an existing datapath";
 const BLOCKING: &str = "packet threads sleep when there is nothing to do and count no cycles";
 
 /// `-pmd CORE`, `-secs N` and the datapath's name.
@@ -74,12 +75,6 @@ pub(super) fn register(commands: &Commands<'_>) {
         10,
         BLOCKING,
     );
-    commands.show("dpif-netdev/bond-show", "[dp]", 0, 1, |daemon, call| {
-        if call.arg(0).is_some_and(|name| name != daemon.switch.datapath().name()) {
-            return Err(NO_DATAPATH.to_owned());
-        }
-        Ok(String::new())
-    });
     for name in ["dpif-netdev/subtable-lookup-info-get", "dpif-netdev/subtable-lookup-prio-get"] {
         commands.show(name, "", 0, 0, |daemon, _| {
             let masks = daemon.switch.datapath().lookups().masks;

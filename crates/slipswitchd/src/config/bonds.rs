@@ -20,11 +20,6 @@ pub(super) fn bond(name: &str, row: &Row, remarks: &mut Vec<String>) -> Settings
         remarks.push(format!("port {name}: unknown bond_mode {text}, defaulting to {mode}"));
         mode
     });
-    if config.bool("lb-output-action", false) {
-        remarks.push(format!(
-            "port {name}: other_config:lb-output-action is ignored: this version does not support it"
-        ));
-    }
     match config.get("bond-detect-mode") {
         None | Some("carrier") => {}
         Some("miimon") => remarks.push(format!(
@@ -53,6 +48,7 @@ pub(super) fn bond(name: &str, row: &Row, remarks: &mut Vec<String>) -> Settings
         falls_back,
         primary: config.get("bond-primary").filter(|_| has_primary).map(str::to_owned),
         all_members_active: config.bool("all-members-active", false),
+        lb_output: config.bool("lb-output-action", true),
     }
 }
 
@@ -134,6 +130,8 @@ mod tests {
         assert_eq!((settings.updelay_ms, settings.downdelay_ms), (0, 200));
         assert_eq!((settings.rebalance_ms, settings.basis), (1_000, 7));
         assert!(remarks.is_empty(), "{remarks:?}");
+        let off = row(vec![("other_config", Datum::map([("lb-output-action", "false")]))]);
+        assert!(settings.lb_output && !bond("b", &off, &mut remarks).lb_output);
         let bad = row(vec![
             ("bond_mode", Datum::from("stable")),
             ("other_config", Datum::map([("bond-detect-mode", "miimon")])),

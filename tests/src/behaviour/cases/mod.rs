@@ -9,6 +9,7 @@
 use super::World;
 
 mod actions;
+mod bonds;
 mod connections;
 mod headers;
 mod lookup;
@@ -66,6 +67,11 @@ macro_rules! behaviour_cases {
                 jumbo_frames_are_edited_whole,
                 frames_cut_anywhere_are_survived,
                 frames_cut_anywhere_are_edited_or_dropped;
+            bonds:
+                a_bond_spreads_packets_of_one_megaflow,
+                a_bucket_moves_at_once,
+                a_bond_sends_packets_as_they_are_by_then,
+                a_bond_gets_copies;
             actions:
                 output_to_several_ports,
                 copies_are_equal,

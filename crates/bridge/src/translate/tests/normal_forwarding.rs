@@ -122,6 +122,28 @@ fn an_slb_bond_drops_what_the_other_end_sends_back() {
 }
 
 #[test]
+fn the_datapath_chooses_the_member_of_a_tcp_bond() {
+    let flow =
+        "in_port=1,tcp,dl_src=00:00:00:00:00:01,nw_src=10.0.0.1,nw_dst=10.0.0.2,tp_src=7,tp_dst=80";
+    let output = |mode, lacp, enabled: &[u32]| {
+        let view = BondView { output: Some(7), ..bond(mode, lacp, 2, enabled) };
+        bonded(view)
+    };
+    let w = output(Mode::BalanceTcp, LacpStatus::Negotiated, &[2, 3]);
+    assert_eq!(w.dp(flow), "lb_output(7),4", "the output after it goes to a port");
+    let t = w.translate(&key(flow));
+    let m = &t.mask.0;
+    assert_eq!((m.tp_src.get(), m.nw_src.get(), m.nw_proto), (0, 0, 0), "one for all connections");
+    assert!(!t.effects.iter().any(|e| matches!(e, Effect::Bond(..))), "the datapath counts");
+    let none = output(Mode::BalanceTcp, LacpStatus::Negotiated, &[]);
+    assert_eq!(none.dp(flow), "4");
+    let without = output(Mode::BalanceTcp, LacpStatus::Configured, &[2, 3]);
+    assert_eq!(without.dp(flow), "4");
+    let slb = output(Mode::BalanceSlb, LacpStatus::Off, &[2, 3]);
+    assert!(["2,4", "3,4"].contains(&&*slb.dp(flow)));
+}
+
+#[test]
 fn a_tcp_bond_needs_lacp_and_spreads_by_the_5_tuple() {
     let flow = |port: u32| {
         format!(

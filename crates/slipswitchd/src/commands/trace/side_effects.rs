@@ -13,6 +13,7 @@ fn without_output(action: &Action) -> Option<Action> {
     Some(match action {
         // A length is the next output's.
         Action::Output(_)
+        | Action::LbOutput(_)
         | Action::Trunc(_)
         | Action::Recirc(_)
         | Action::Drop(_)
