@@ -53,6 +53,7 @@ mod meter;
 mod miniflow;
 mod miss_queue;
 mod moved;
+mod nsh;
 mod ports;
 mod rxq;
 mod shared;

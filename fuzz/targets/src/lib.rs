@@ -27,6 +27,7 @@ mod kernel_datapath;
 mod lacp;
 mod lldp;
 mod netlink;
+mod nsh;
 mod odp_text;
 mod openflow;
 mod options;
@@ -159,6 +160,7 @@ pub const TARGETS: &[Target] = &[
         words: words::none,
         longest: 512,
     },
+    Target { name: "nsh", run: nsh::run, seeds: nsh::seeds, words: words::none, longest: 512 },
     Target { name: "bfd", run: bfd::run, seeds: bfd::seeds, words: words::none, longest: 2048 },
     Target { name: "ccm", run: ccm::run, seeds: ccm::seeds, words: words::none, longest: 2048 },
     Target {

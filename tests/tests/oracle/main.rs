@@ -30,5 +30,6 @@ mod megaflows;
 mod mirrors;
 mod multicast;
 mod normal;
+mod nsh;
 mod openflow;
 mod tunnels;

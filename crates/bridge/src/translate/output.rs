@@ -8,6 +8,7 @@ use crate::recirc::FrozenState;
 use crate::snapshot::{BridgeIndex, BridgeView, PortView};
 use crate::trace::Kind;
 use crate::translate::TranslationError;
+use crate::tunnel::PacketTypeMode;
 use ::export::netflow::Output;
 use datapath::{Action as DpAction, Userdata};
 use flow::{Field, Key, Tunnel};
@@ -118,6 +119,15 @@ impl<'a> Context<'a> {
         if self.is_protected(self.port(self.in_port())) && self.is_protected(Some(port)) {
             self.report(Kind::Warning, || {
                 "Flow is between protected ports, skipping output.".to_string()
+            });
+            return;
+        }
+        // Devices and other bridges take Ethernet packets only.
+        let mode = port.tunnel.as_ref().map_or(PacketTypeMode::LegacyL2, |config| config.mode);
+        if mode == PacketTypeMode::LegacyL2 && self.key.packet_type.get() != 0 {
+            self.report(Kind::Warning, || {
+                "Trying to send non-Ethernet packet through legacy L2 port. Dropping packet."
+                    .to_string()
             });
             return;
         }
