@@ -259,9 +259,9 @@ pub enum Set {
     /// Network Service Header (RFC 8300), after an Ethernet header or first in the packet. The flags
     /// have 2 bits, the TTL 6; higher bits are cut off.
     Nsh {
-        /// Flags.
+        /// 2: the packet is one of operations and management; 1 is unassigned.
         flags: Masked<u8>,
-        /// Time to live.
+        /// Number of service functions that the packet may still pass.
         ttl: Masked<u8>,
         /// Service path identifier (24 bits) and service index (8 bits), host integer.
         path: Masked<u32>,
