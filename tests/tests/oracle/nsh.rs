@@ -59,4 +59,21 @@ scenarios! {
         ofctl -O OpenFlow13 add-flow br0 'in_port=1,actions=encap(nsh),2'
         trace in_port=1,ip | tail -4
     "#;
+    packets_without_ethernet_between_bridges: r#"
+        vsctl add-br br1 -- set bridge br1 datapath_type=dummy fail_mode=secure -- add-port br1 q1 -- set interface q1 type=patch options:peer=q0 ofport_request=22 -- add-port br0 q0 -- set interface q0 type=patch options:peer=q1 ofport_request=21 -- add-port br1 p6 -- set interface p6 type=dummy ofport_request=6
+        ofctl -O OpenFlow13 add-flow br0 'in_port=1,actions=encap(nsh),set_field:5->nsh_spi,21'
+        ofctl -O OpenFlow13 add-flow br1 'packet_type=(1,0x894f),nsh_spi=5,actions=encap(ethernet),6'
+        trace in_port=1,ip
+        receive p1 50540000000250540000000388a8
+        ofctl dump-ports br1 6 | grep tx
+        ofctl -O OpenFlow13 add-flow br0 'in_port=21,actions=2'
+        ofctl -O OpenFlow13 add-flow br1 'in_port=6,actions=decap(),22'
+        appctl ofproto/trace br1 in_port=6,ip
+    "#;
+    normal_of_packets_without_ethernet: r#"
+        ofctl -O OpenFlow13 add-flow br0 'in_port=1,actions=encap(nsh),NORMAL'
+        trace in_port=1,ip,dl_src=50:54:00:00:00:03,dl_dst=50:54:00:00:00:04
+        receive p1 50540000000250540000000388a8
+        appctl fdb/show br0
+    "#;
 }

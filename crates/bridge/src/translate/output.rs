@@ -122,9 +122,10 @@ impl<'a> Context<'a> {
             });
             return;
         }
-        // Devices and other bridges take Ethernet packets only.
+        // Devices take Ethernet packets only; other bridges take all.
         let mode = port.tunnel.as_ref().map_or(PacketTypeMode::LegacyL2, |config| config.mode);
-        if mode == PacketTypeMode::LegacyL2 && self.key.packet_type.get() != 0 {
+        let is_legacy = mode == PacketTypeMode::LegacyL2 && !port.is_patch;
+        if is_legacy && self.key.packet_type.get() != 0 {
             self.report(Kind::Warning, || {
                 "Trying to send non-Ethernet packet through legacy L2 port. Dropping packet."
                     .to_string()

@@ -157,3 +157,16 @@ fn rules_for_ethernet_packets_match_no_others() {
     let text = w.dp(FRAMED);
     assert!(text.ends_with("3"), "{text}");
 }
+
+#[test]
+fn packets_without_an_ethernet_header_go_to_other_bridges() {
+    let mut w = World::new(4);
+    let br1 = w.add_bridge(4);
+    w.patch((BridgeIndex(0), 3), (br1, 3));
+    w.rule("in_port=1", of("encap(nsh),output:3,encap(ethernet),output:2"));
+    w.rule_on(br1, "packet_type=(1,0x894f)", of("encap(ethernet),output:4"));
+    let text = w.dp("in_port=1,ip");
+    assert!(text.starts_with("push_nsh("), "{text}");
+    assert_eq!(text.matches("push_nsh(").count(), 1, "{text}");
+    assert_eq!(text.matches("push_eth(").count(), 2, "{text}");
+}
