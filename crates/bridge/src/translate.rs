@@ -64,6 +64,7 @@ mod actions;
 mod commit;
 mod context;
 mod ct;
+mod encap;
 mod export;
 mod fields;
 mod finish;

@@ -34,6 +34,9 @@ pub enum TranslationError {
     /// More MPLS labels than a key holds.
     #[error("Too many MPLS labels")]
     TooManyMplsLabels,
+    /// An `encap` or `decap` that packets of this type cannot have.
+    #[error("Unsupported packet type")]
+    UnsupportedPacketType,
 }
 
 /// Result of a translation.

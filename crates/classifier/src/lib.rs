@@ -196,6 +196,12 @@ impl<R: Entry> Classifier<R> {
             if floor.is_some_and(|f| subtable.max_priority() <= f) {
                 break;
             }
+            if subtable.implies_ethernet() {
+                wc.0.packet_type.set(u32::MAX);
+                if key.packet_type.get() != 0 {
+                    continue;
+                }
+            }
             let Some(rules) = subtable.find_for(key) else {
                 missed.push(subtable);
                 continue;

@@ -32,6 +32,8 @@ struct Stage {
 #[derive(Debug)]
 pub(crate) struct Subtable<R> {
     mask: Arc<MiniMask>,
+    /// The rules match Ethernet packets only; see [`Mask::implies_ethernet`].
+    implies_ethernet: bool,
     /// Seed of the hashes.
     seed: u64,
     stages: Arc<[Stage]>,
@@ -51,6 +53,7 @@ impl<R> Clone for Subtable<R> {
     fn clone(&self) -> Self {
         Subtable {
             mask: Arc::clone(&self.mask),
+            implies_ethernet: self.implies_ethernet,
             seed: self.seed,
             stages: Arc::clone(&self.stages),
             width: self.width,
@@ -106,6 +109,7 @@ impl<R: Entry> Subtable<R> {
         };
         Subtable {
             mask: Arc::clone(mask),
+            implies_ethernet: full.implies_ethernet(),
             seed,
             width,
             bits: stages.iter().map(|_| width).sum(),
@@ -118,6 +122,11 @@ impl<R: Entry> Subtable<R> {
 
     pub fn mask(&self) -> &Arc<MiniMask> {
         &self.mask
+    }
+
+    /// Returns true when the rules match Ethernet packets only, by their fields.
+    pub fn implies_ethernet(&self) -> bool {
+        self.implies_ethernet
     }
 
     pub fn max_priority(&self) -> u32 {

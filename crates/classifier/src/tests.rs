@@ -87,6 +87,7 @@ fn a_packet_of_another_type_is_not_asked_for_its_addresses() {
             .is_none()
     );
     let mut expected = Mask::WILDCARD;
+    expected.set_exact(Field::PacketType);
     expected.set_exact(Field::EthType);
     assert_eq!(wc, expected);
 }
@@ -126,6 +127,7 @@ fn a_packet_pays_for_the_stages_that_some_rule_has() {
         wc
     };
     let mut expected = Mask::WILDCARD;
+    expected.set_exact(Field::PacketType);
     expected.set_exact(Field::InPortOxm);
     assert_eq!(price(&[(Field::InPortOxm, 10), IP]), expected);
     expected.set_exact(Field::EthType);
@@ -500,6 +502,7 @@ fn who_asks_for_ethernet_gets_what_says_so_by_its_fields() {
         rule(4, &[(Field::PacketType, 0, u128::MAX)]),
         rule(5, &[(Field::PacketType, 0x1_0800, u128::MAX)]),
         rule(6, &[(Field::InPort, 1, 0xffff), (Field::EthDst, 1, 0xff)]),
+        rule(7, &[(Field::PacketType, 0x1_0800, u128::MAX), (Field::IpTtl, 7, 0xff)]),
     ] {
         c.insert(rule);
     }
@@ -513,6 +516,36 @@ fn who_asks_for_ethernet_gets_what_says_so_by_its_fields() {
     };
     assert_eq!(within(&[(Field::PacketType, 0)]), [1, 2, 4, 6]);
     assert_eq!(within(&[(Field::PacketType, 0), (Field::InPort, 1)]), [6]);
-    assert_eq!(within(&[(Field::PacketType, 0x1_0800)]), [5]);
-    assert_eq!(within(&[]), [1, 2, 3, 4, 5, 6]);
+    assert_eq!(within(&[(Field::PacketType, 0x1_0800)]), [5, 7]);
+    assert_eq!(within(&[]), [1, 2, 3, 4, 5, 6, 7]);
+}
+
+#[test]
+fn fields_of_ethernet_packets_match_no_other_packets() {
+    let mut c: Classifier<Rule> = Classifier::new();
+    for rule in [
+        rule(1, &[]),
+        rule(2, &[(Field::PacketType, 0x1_0800, u128::MAX), (Field::IpTtl, 7, 0xff)]),
+        rule(3, &[(Field::EthType, 0x800, 0xffff), (Field::IpTtl, 7, 0xff)]),
+        rule(4, &[(Field::EthDst, 0, u128::MAX)]),
+        rule(5, &[(Field::PacketType, 0, u128::MAX), (Field::InPort, 9, 0xffff)]),
+    ] {
+        c.insert(rule);
+    }
+    let mut key = Key::ZERO;
+    key.dl_type.set(0x800);
+    key.nw_ttl = 7;
+    key.dl_dst = [1; 6];
+    let best = |key: &Key| {
+        let (mut key, mut wc) = (*key, Mask::WILDCARD);
+        let found = c.lookup(&mut key, &mut wc).map(|r| r.priority);
+        assert_eq!(wc.0.packet_type.get(), u32::MAX);
+        found
+    };
+    assert_eq!(best(&key), Some(3));
+    key.packet_type.set(0x1_0800);
+    key.dl_dst = [0; 6];
+    assert_eq!(best(&key), Some(2));
+    key.nw_ttl = 8;
+    assert_eq!(best(&key), Some(1));
 }

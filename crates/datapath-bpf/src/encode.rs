@@ -487,6 +487,8 @@ impl Writer {
             // Options are anywhere in a packet.
             Set::Nd { .. } | Set::NdExtensions { .. } => self.lasting = true,
             Set::Mpls(_) => self.mpls(),
+            // The programs do not find the header.
+            Set::Nsh { .. } => return REFUSED,
             // The checksum of a whole packet is no sum.
             Set::Sctp { .. } => self.flags |= FLOW_NO_GSO,
             _ => {}
@@ -509,7 +511,9 @@ fn changes(action: &Action) -> bool {
         | Action::PushVlan { .. }
         | Action::PopVlan
         | Action::PushMpls { .. }
-        | Action::PopMpls { .. } => true,
+        | Action::PopMpls { .. }
+        | Action::PushNsh(_)
+        | Action::PopNsh => true,
         Action::Ct(request) => request.nat.is_some(),
         Action::Output(_)
         | Action::LbOutput(_)

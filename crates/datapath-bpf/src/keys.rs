@@ -73,7 +73,7 @@ const PIECES: [Piece; 37] = [
 /// Fields that the tables do not have: those of the OpenFlow pipeline, those of tunnels that programs
 /// do not pop, and the packet type, which is always Ethernet. A match on one of them is refused, except
 /// on packet type 0. The options of Geneve have a form of their own ([`crate::options`]).
-const LEFT_OUT: [Field; 10] = [
+const LEFT_OUT: [Field; 20] = [
     Field::ActsetOutput,
     Field::ConjId,
     Field::Metadata,
@@ -84,6 +84,16 @@ const LEFT_OUT: [Field; 10] = [
     Field::TunErspanHwid,
     Field::TunGtpuFlags,
     Field::TunGtpuMsgtype,
+    Field::NshFlags,
+    Field::NshTtl,
+    Field::NshMdtype,
+    Field::NshNp,
+    Field::NshSpi,
+    Field::NshSi,
+    Field::NshC1,
+    Field::NshC2,
+    Field::NshC3,
+    Field::NshC4,
 ];
 
 /// Returns the number of first bytes of a field at `offset` of a [`Key`] that the tables do not have: a

@@ -161,6 +161,9 @@ fn write(bytes: &mut Vec<u8>, action: &Action, numbering: Numbering) -> Result<(
         Action::SetTunnel(_) | Action::PushEth { .. } | Action::PopEth => {
             return Err(Refused::action("tunnels are not encoded"));
         }
+        Action::PushNsh(_) | Action::PopNsh => {
+            return Err(Refused::action("NSH is not encoded"));
+        }
     }
     Ok(())
 }
@@ -234,6 +237,7 @@ fn write_set(bytes: &mut Vec<u8>, set: &Set) -> Result<(), Refused> {
         }
         Set::Icmp { .. } => return Err(Refused::action("the kernel does not set fields of ICMP")),
         Set::Arp { .. } => return Err(Refused::action("the kernel does not set fields of ARP")),
+        Set::Nsh { .. } => return Err(Refused::action("NSH is not encoded")),
         Set::Nd { .. } | Set::NdExtensions { .. } => {
             return Err(Refused::action("the kernel does not set fields of neighbour messages"));
         }

@@ -130,7 +130,9 @@ fn first_output(actions: &[Action]) -> Option<PortNo> {
         | Action::TunnelPop(_)
         | Action::SetTunnel(_)
         | Action::PushEth { .. }
-        | Action::PopEth => None,
+        | Action::PopEth
+        | Action::PushNsh(_)
+        | Action::PopNsh => None,
     })
 }
 

@@ -350,6 +350,35 @@ pub(crate) fn set(packet: &mut Packet, tags: usize, set: &Set) -> Edited {
                 }
             });
         }
+        Set::Nsh { flags, ttl, path, context } => {
+            let at = f.l3;
+            let first = be16(packet.data(), at).filter(|_| f.kind == 0x894f).ok_or(Malformed)?;
+            let (d, bytes) = (packet.data_mut(), usize::from(first & 0x3f) * 4);
+            let md_type = *d.get(at + 2).ok_or(Malformed)?;
+            let is_possible = match md_type {
+                1 => bytes == 24,
+                2 => bytes >= 8,
+                _ => true,
+            };
+            if first >> 14 != 0 || !is_possible || d.len() < at + bytes.max(8) {
+                return Err(Malformed);
+            }
+            let has_context = context.iter().any(|word| word.mask != 0);
+            if has_context && md_type != 1 {
+                return Err(Malformed);
+            }
+            let merge = |old: u16, m: Masked<u8>| old & !u16::from(m.mask) | u16::from(m.value);
+            let new_flags = merge(first >> 12 & 3, flags) & 3;
+            let new_ttl = merge(first >> 6 & 63, ttl) & 63;
+            let first = new_flags << 12 | new_ttl << 6 | first & 0x3f;
+            d[at..at + 2].copy_from_slice(&first.to_be_bytes());
+            put32(d, at + 4, path);
+            if has_context {
+                for (i, word) in context.into_iter().enumerate() {
+                    put32(d, at + 8 + 4 * i, word);
+                }
+            }
+        }
         Set::Mpls(lse) => {
             let at = label(packet.data(), &f)?;
             put32(packet.data_mut(), at, lse);

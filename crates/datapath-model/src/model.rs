@@ -235,6 +235,13 @@ impl Model {
                     Err(reason) => self.drop_packet(reason),
                 };
             }
+            if let Action::PushNsh(nsh) = action {
+                let rest = actions.get(i + 1..).unwrap_or_default();
+                return match push_nsh(p, nsh) {
+                    Some(pushed) => pushed.into_iter().for_each(|p| self.run(p, rest)),
+                    None => self.drop_packet(DropReason::Malformed),
+                };
+            }
             if let Err(reason) = self.run_action(&mut p, action) {
                 return self.drop_packet(reason);
             }
@@ -257,8 +264,10 @@ impl Model {
                 self.send(*port, copy);
             }
             Action::LbOutput(id) => self.lb_output(p, *id),
-            // `run` carries it out, as it may make several packets.
-            Action::TunnelPush { .. } => return Err(DropReason::UnsupportedAction),
+            // `run` carries them out, as they may make several packets.
+            Action::TunnelPush { .. } | Action::PushNsh(_) => {
+                return Err(DropReason::UnsupportedAction);
+            }
             Action::TunnelPop(port) => {
                 let mut copy = p.clone();
                 p.cut = None;
@@ -287,6 +296,27 @@ impl Model {
                 }
                 p.packet.remove_at(0, 14);
                 p.key.packet_type.set(Payload::Layer3(kind).packet_type());
+            }
+            Action::PopNsh => {
+                let data = p.packet.data();
+                let (Some(0x894f), Some(first)) = (p.layer3(), data.first_chunk::<8>()) else {
+                    return Err(DropReason::Malformed);
+                };
+                let bytes = usize::from(first[1] & 0x3f) * 4;
+                let is_possible = first[0] >> 6 == 0 && (8..=data.len()).contains(&bytes);
+                if !is_possible || first[2] == 1 && bytes != 24 {
+                    return Err(DropReason::Malformed);
+                }
+                let packet_type = match first[3] {
+                    1 => 0x1_0800,
+                    2 => 0x1_86dd,
+                    3 => 0,
+                    4 => 0x1_894f,
+                    _ => return Err(DropReason::Malformed),
+                };
+                p.packet.remove_at(0, bytes);
+                p.key.packet_type.set(packet_type);
+                p.tags = vlan_limit();
             }
             Action::PushVlan { .. }
             | Action::PopVlan
@@ -556,6 +586,48 @@ fn with_ethernet<R>(p: &mut InFlight, work: impl FnOnce(&mut InFlight) -> R) -> 
         p.packet.remove_at(0, 14);
     }
     result
+}
+
+/// Puts a Network Service Header in front of the packet, or of each segment of it.
+fn push_nsh(mut p: InFlight, nsh: &datapath::PushedNsh) -> Option<Vec<InFlight>> {
+    let bare = p.layer3();
+    let next = match bare {
+        Some(0x0800) => 1,
+        Some(0x86dd) => 2,
+        None if p.key.packet_type.get() == 0 => 3,
+        Some(0x894f) => 4,
+        _ => return None,
+    };
+    let flow::Nsh { flags, ttl, mdtype, path, context, .. } = nsh.fields;
+    let mut contexts = Vec::new();
+    match mdtype {
+        1 => context.iter().for_each(|word| contexts.extend(word.get().to_be_bytes())),
+        2 => contexts.clone_from(&nsh.metadata),
+        _ => {}
+    }
+    if contexts.len() > 244 || !contexts.len().is_multiple_of(4) {
+        return None;
+    }
+    let words = 2 + contexts.len() / 4;
+    let first = u16::from(flags & 3) << 12 | u16::from(ttl & 63) << 6 | words as u16;
+    let mut header = [&first.to_be_bytes()[..], &[mdtype, next]].concat();
+    header.extend(path.get().to_be_bytes());
+    header.extend(contexts);
+    if let Some(ethertype) = bare {
+        push_eth(&mut p.packet, [0; 6], [0; 6], ethertype);
+    }
+    let frames = netdev::finish::finish(&p.packet).ok()?;
+    let pushed = frames.into_iter().map(|mut packet| {
+        if bare.is_some() {
+            packet.remove_at(0, 14);
+        }
+        packet.insert_at(0, header.len());
+        packet.data_mut()[..header.len()].copy_from_slice(&header);
+        let mut each = InFlight { packet, ..p.clone() };
+        each.key.packet_type.set(0x1_894f);
+        each
+    });
+    Some(pushed.collect())
 }
 
 /// Puts an Ethernet header in front of a packet.

@@ -13,8 +13,8 @@ use flow::extract::{FRAG_LATER, Layers, extract};
 use packet::checksum;
 use packet::{
     ArpHeader, EthernetHeader, FromBytes, IcmpHeader, Ipv4Header, Ipv6Extensions, Ipv6Header,
-    MplsEntry, NdHeader, NdOption, NdOptions, Packet, SctpHeader, TcpHeader, UdpHeader, ethertype,
-    ip_proto,
+    MplsEntry, NdHeader, NdOption, NdOptions, NshHeader, Packet, SctpHeader, TcpHeader, UdpHeader,
+    ethertype, ip_proto,
 };
 
 /// The key and layers of a packet, for edits.
@@ -51,6 +51,54 @@ pub(crate) fn pop_eth(packet: &mut Packet) -> Option<u16> {
     }
     packet.remove_at(0, size_of::<EthernetHeader>());
     Some(kind)
+}
+
+/// Puts a Network Service Header in front of the packet. Its bytes name the packet's protocol.
+pub(crate) fn push_nsh(packet: &mut Packet, header: &[u8]) {
+    packet.insert_at(0, header.len());
+    if let Some(place) = packet.data_mut().get_mut(..header.len()) {
+        place.copy_from_slice(header);
+    }
+}
+
+/// Takes the Network Service Header off that the packet begins with, and returns the protocol that it
+/// names. Returns `None` when the header is not there or not possible.
+pub(crate) fn pop_nsh(packet: &mut Packet) -> Option<u8> {
+    let (header, _) = NshHeader::ref_from_prefix(packet.data()).ok()?;
+    let len = header.checked_len(packet.len()).filter(|len| *len >= size_of::<NshHeader>())?;
+    let next = header.next;
+    packet.remove_at(0, len);
+    Some(next)
+}
+
+/// Sets fields of the Network Service Header.
+fn set_nsh(
+    packet: &mut Packet,
+    parsed: &Parsed<'_>,
+    [flags, ttl]: [&Masked<u8>; 2],
+    path: &Masked<u32>,
+    context: &[Masked<u32>; 4],
+) -> Edited {
+    let bytes = l3(packet, parsed)?;
+    let available = bytes.len();
+    let (header, contexts) = NshHeader::mut_from_prefix(bytes).map_err(|_| MALFORMED)?;
+    if parsed.key.dl_type.get() != ethertype::NSH || header.checked_len(available).is_none() {
+        return Err(MALFORMED);
+    }
+    header.set_flags(merge8(header.flags(), flags));
+    header.set_ttl(merge8(header.ttl(), ttl));
+    header.path.set(merge32(header.path.get(), path));
+    if context.iter().all(|context| context.mask == 0) {
+        return Ok(());
+    }
+    if header.md_type != NshHeader::MD_TYPE_1 {
+        return Err(MALFORMED);
+    }
+    let (places, _) = contexts.as_chunks_mut::<4>();
+    for (place, context) in places.iter_mut().zip(context) {
+        *place = merge32(u32::from_be_bytes(*place), context).to_be_bytes();
+    }
+    Ok(())
 }
 
 /// Inserts a VLAN tag after the Ethernet addresses.
@@ -148,6 +196,9 @@ pub(crate) fn set(packet: &mut Packet, parsed: &Parsed<'_>, set: &Set) -> Edited
             *old_dst = merge_bytes(*old_dst, dst);
             *old_src = merge_bytes(*old_src, src);
             Ok(())
+        }
+        Set::Nsh { flags, ttl, path, context } => {
+            set_nsh(packet, parsed, [flags, ttl], path, context)
         }
         Set::Ipv4 { src, dst, tos, ttl } => set_ipv4(packet, parsed, src, dst, tos, ttl),
         Set::Ipv6 { src, dst, label, tclass, hlimit } => {

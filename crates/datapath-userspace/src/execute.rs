@@ -89,6 +89,8 @@ impl Engine {
                 Action::SetTunnel(tunnel) => {
                     batch.iter_mut().for_each(|work| work.key.tunnel = **tunnel);
                 }
+                Action::PushNsh(nsh) => self.push_nsh(shared, &mut batch, nsh),
+                Action::PopNsh => self.pop_nsh(shared, &mut batch),
                 Action::PushEth { .. }
                 | Action::PopEth
                 | Action::Set(_)
@@ -218,7 +220,11 @@ impl Engine {
     }
 
     /// Keeps the packets for which `keep` returns true, and returns the others.
-    fn retain(&mut self, batch: &mut Vec<Work>, mut keep: impl FnMut(&mut Work) -> bool) {
+    pub(crate) fn retain(
+        &mut self,
+        batch: &mut Vec<Work>,
+        mut keep: impl FnMut(&mut Work) -> bool,
+    ) {
         let dropped = batch.extract_if(.., |work| !keep(work));
         for work in dropped {
             self.pool.give(work.packet);
@@ -329,6 +335,7 @@ fn is_of_connection(set: &Set) -> bool {
         | Set::Arp { .. }
         | Set::Nd { .. }
         | Set::NdExtensions { .. }
+        | Set::Nsh { .. }
         | Set::Mpls(_)
         | Set::Priority(_)
         | Set::Mark(_) => false,

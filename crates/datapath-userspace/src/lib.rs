@@ -54,6 +54,7 @@ mod meter;
 mod miniflow;
 mod miss_queue;
 mod moved;
+mod nsh;
 mod ports;
 mod rxq;
 mod shared;

@@ -15,8 +15,9 @@
 //!   pseudo header's sum is updated.
 //! - An empty list drops the packet with [`DropReason::Flow`].
 //! - A packet without an Ethernet header has the namespace of Ethernet types in its packet type.
-//!   [`Action::Output`], [`Action::LbOutput`], and actions on Ethernet addresses, VLAN headers and MPLS labels, drop it as
-//!   [`DropReason::Malformed`]; an output drops only its copy.
+//!   [`Action::Output`], [`Action::LbOutput`], and actions on Ethernet addresses, VLAN headers and MPLS
+//!   labels, drop it as [`DropReason::Malformed`]; an output drops only its copy. So do the actions of
+//!   NSH with a packet of another type than each needs.
 
 use crate::{DropReason, PortNo};
 use std::sync::Arc;
@@ -142,6 +143,14 @@ pub enum Action {
     /// Take the Ethernet header off. The packet's type is then the header's Ethernet type. The
     /// packet must not have VLAN headers.
     PopEth,
+    /// Put a Network Service Header in front of the packet, whose type is then that of NSH. The packet
+    /// must be an Ethernet frame, IPv4, IPv6, or one of NSH: the header names which. A packet that is
+    /// to be segmented, or has an unfinished checksum, is finished before; the actions that follow run
+    /// for each segment.
+    PushNsh(Box<crate::PushedNsh>),
+    /// Take the Network Service Header off a packet whose type is that of NSH. The packet's type is
+    /// then what the header names.
+    PopNsh,
 }
 
 /// A value with the bits that count; the rest of the target stays.
@@ -252,6 +261,19 @@ pub enum Set {
         reserved: Masked<u32>,
         /// Type of the first link-layer address option; without one nothing is added.
         options_type: Masked<u8>,
+    },
+    /// Network Service Header (RFC 8300), after an Ethernet header or first in the packet. The flags
+    /// have 2 bits, the TTL 6; higher bits are cut off.
+    Nsh {
+        /// 2: the packet is one of operations and management; 1 is unassigned.
+        flags: Masked<u8>,
+        /// Number of service functions that the packet may still pass.
+        ttl: Masked<u8>,
+        /// Service path identifier (24 bits) and service index (8 bits), host integer.
+        path: Masked<u32>,
+        /// Contexts, host integers. A header with metadata of another type than 1 has none, and only
+        /// masks of zero suit it.
+        context: [Masked<u32>; 4],
     },
     /// Outermost MPLS label stack entry, host integer.
     Mpls(Masked<u32>),

@@ -4,12 +4,13 @@
 //! [`format()`] writes the same text as OVS for the same actions (order, separators and number
 //! bases were read off its output); [`parse()`] reads the same language, as `dpctl/add-flow` does.
 //! Parsing is total: any text gives actions or a [`ParseError`] with a place and a reason. The text
-//! from [`format()`] parses back to equal actions, with four exceptions: sampling probabilities
-//! (one decimal in the text), reasons of drops (the text is "drop"), masked MPLS entries whose
+//! from [`format()`] parses back to equal actions, with five exceptions: sampling probabilities
+//! (one decimal in the text), leading zeros of NSH's metadata, reasons of drops (the text is "drop"), masked MPLS entries whose
 //! mask is not a whole number of fields, and of tunnel headers the range of UDP source ports and the
 //! rule for flow labels.
 
 mod ct;
+mod nsh;
 mod parse;
 #[cfg(test)]
 mod tests;
@@ -160,6 +161,8 @@ fn push_action(out: &mut String, action: &Action, style: Style<'_>) {
             put!(out, "push_eth(src={},dst={})", Mac(*src), Mac(*dst));
         }
         Action::PopEth => out.push_str("pop_eth"),
+        Action::PushNsh(pushed) => nsh::push(out, pushed),
+        Action::PopNsh => out.push_str("pop_nsh()"),
     }
 }
 
@@ -357,6 +360,10 @@ fn set_text(out: &mut String, set: &Set) {
             let (value, mask) = (format_args!("0x{value:x}"), format_args!("0x{mask:x}"));
             p.part("nd_reserved", whole, any, value, mask);
             p.byte("nd_options_type", options_type);
+        }
+        Set::Nsh { flags, ttl, path, context } => {
+            let mut p = Parts::begin(out, "nsh");
+            nsh::set(&mut p, [flags, ttl], path, context);
         }
         Set::Mpls(m) if m.mask == u32::MAX => {
             out.push_str("mpls(");

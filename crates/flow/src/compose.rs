@@ -5,7 +5,8 @@ use crate::extract::{DL_TYPE_NONE, FRAG_ANY, FRAG_LATER};
 use crate::{Key, VLAN_CFI};
 use packet::build::Frame;
 use packet::{
-    IcmpHeader, Ipv4Header, Ipv6Header, MplsEntry, NdOption, Packet, ethertype, ip_proto,
+    IcmpHeader, IntoBytes, Ipv4Header, Ipv6Header, MplsEntry, NdOption, NshHeader, Packet,
+    ethertype, ip_proto,
 };
 use std::net::Ipv4Addr;
 use zerocopy::network_endian::{U16, U32};
@@ -60,6 +61,7 @@ pub fn compose(key: &Key, payload: &[u8]) -> Packet {
                 (key.arp_tha, key.nw_dst.get().into()),
             )
             .packet(),
+        ethertype::NSH => f.ethertype(dl_type).payload(&nsh(key)).packet(),
         _ if ethertype::is_mpls(dl_type) => {
             f = f.ethertype(dl_type);
             for entry in key.mpls.map(MplsEntry) {
@@ -72,6 +74,22 @@ pub fn compose(key: &Key, payload: &[u8]) -> Packet {
         }
         _ => f.ethertype(dl_type).packet(),
     }
+}
+
+/// Returns the bytes of the header, with the contexts of metadata type 1 and none of others.
+fn nsh(key: &Key) -> Vec<u8> {
+    let nsh = &key.nsh;
+    let has_contexts = nsh.mdtype == NshHeader::MD_TYPE_1;
+    let bytes = if has_contexts { NshHeader::MD_TYPE_1_BYTES } else { size_of::<NshHeader>() };
+    let first = U16::new(bytes as u16 / 4); // at most 24
+    let mut header = NshHeader { first, md_type: nsh.mdtype, next: nsh.np, path: nsh.path };
+    header.set_flags(nsh.flags);
+    header.set_ttl(nsh.ttl);
+    let mut out = header.as_bytes().to_vec();
+    if has_contexts {
+        out.extend_from_slice(nsh.context.as_bytes());
+    }
+    out
 }
 
 fn ipv4(f: Frame, key: &Key, payload: &[u8]) -> Packet {
@@ -252,6 +270,8 @@ mod tests {
             format!(",{v6},proto=44,tclass=0x70,hlimit=64,frag=later)"),
             format!(",{v6},proto=58,tclass=0,hlimit=255,frag=no),icmpv6(type=136,code=0),nd(target=::3,sll=00:00:00:00:00:01,tll=00:00:00:00:00:02),nd_ext(nd_reserved=0x60000000,nd_options_type=2)"),
             format!(",eth_type(0x88a8),vlan(vid=5,pcp=1),encap(eth_type(0x8100),vlan(vid=6,pcp=2),encap({v4},proto=1,tos=0,ttl=1,frag=no),icmp(type=3,code=4)))"),
+            ",eth_type(0x894f),nsh(flags=2,ttl=63,mdtype=1,np=3,spi=0x123456,si=255,c1=0x1,c2=0x2,c3=0x3,c4=0x4)".into(),
+            ",eth_type(0x894f),nsh(flags=0,ttl=1,mdtype=2,np=4,spi=0x1,si=1)".into(),
             ",eth_type(0x8035),arp(sip=1.2.3.4,tip=5.6.7.8,op=3,sha=00:0f:02:03:04:05,tha=00:00:00:00:00:01)".into(),
             ",eth_type(0x8848),mpls(label=100,tc=3,ttl=64,bos=0,label=1,tc=0,ttl=3,bos=0,label=7,tc=7,ttl=7,bos=1)".into(),
             String::new(),

@@ -4,7 +4,7 @@
 //! # Protocols
 //!
 //! Ethernet, up to two VLAN tags (0x8100, 0x88a8), LLC/SNAP, up to three MPLS labels, ARP and RARP,
-//! IPv4, IPv6 with its extension headers, TCP, UDP, SCTP, ICMP, IGMP, ICMPv6 and neighbour
+//! NSH, IPv4, IPv6 with its extension headers, TCP, UDP, SCTP, ICMP, IGMP, ICMPv6 and neighbour
 //! messages. The parser reads the same headers as OVS, by the same rules, so that a flow means the
 //! same packets here.
 //!
@@ -26,6 +26,7 @@
 //! | IPv4 with IHL below 5 or beyond the frame, or total length beyond the frame or below the header | L3 and L4 |
 //! | IPv6 with payload length beyond the frame | L3 and L4 |
 //! | IPv6 with a cut-off extension header | L3 but the addresses, L4 |
+//! | NSH of another version than 0, longer than the frame, or of a length that its metadata type does not have | L3 |
 //! | ARP not of IPv4 over Ethernet, or cut off | L3 |
 //! | ARP opcode above 255 | `nw_proto` |
 //! | later fragment | L4 |
@@ -39,14 +40,14 @@
 
 pub use crate::key::{FRAG_ANY, FRAG_LATER};
 
-use crate::{Key, MPLS_LABELS, VLAN_CFI, VLANS, Vlan};
+use crate::{Key, MPLS_LABELS, NAMESPACE_ETHERTYPE, VLAN_CFI, VLANS, Vlan};
 use packet::{
     ArpHeader, EthernetHeader, FromBytes, IcmpHeader, IgmpHeader, Ipv4Header, Ipv6Extensions,
-    Ipv6Header, LlcSnapHeader, MplsEntry, NdOption, NdOptions, SctpHeader, TcpHeader, UdpHeader,
-    VlanHeader, ethertype, ip_proto,
+    Ipv6Header, LlcSnapHeader, MplsEntry, NdOption, NdOptions, NshHeader, SctpHeader, TcpHeader,
+    UdpHeader, VlanHeader, ethertype, ip_proto,
 };
 use std::sync::atomic::{AtomicUsize, Ordering};
-use zerocopy::network_endian::U16;
+use zerocopy::network_endian::{U16, U32};
 
 /// [`Key::dl_type`] of frames that have no Ethernet type (`OFP_DL_TYPE_NOT_ETH_TYPE`).
 pub const DL_TYPE_NONE: u16 = 0x05ff;
@@ -107,7 +108,7 @@ pub fn extract_limited(data: &[u8], in_port: u32, vlan_limit: usize) -> (Key, La
 pub fn extract_layer3(data: &[u8], in_port: u32, ethertype: u16) -> (Key, Layers) {
     let mut key = Key::ZERO;
     key.in_port.set(in_port);
-    key.packet_type.set(1 << 16 | u32::from(ethertype));
+    key.packet_type.set(NAMESPACE_ETHERTYPE << 16 | u32::from(ethertype));
     let layers = parse_after_type(&mut key, data, data, ethertype);
     (key, layers)
 }
@@ -178,6 +179,10 @@ fn parse_after_type(key: &mut Key, data: &[u8], mut rest: &[u8], kind: u16) -> L
             arp(key, rest);
             None
         }
+        ethertype::NSH => {
+            nsh(key, rest);
+            None
+        }
         _ => None,
     };
     if let Some((header_len, payload)) = payload {
@@ -240,6 +245,26 @@ fn arp(key: &mut Key, bytes: &[u8]) {
     key.nw_proto = u8::try_from(arp.op.get()).unwrap_or(0);
     key.arp_sha = arp.sha;
     key.arp_tha = arp.tha;
+}
+
+/// The payload of NSH is not looked at: it has a key of its own once the header is off.
+fn nsh(key: &mut Key, bytes: &[u8]) {
+    let Ok((header, contexts)) = NshHeader::ref_from_prefix(bytes) else {
+        return;
+    };
+    if header.checked_len(bytes.len()).is_none() {
+        return;
+    }
+    key.nsh.flags = header.flags();
+    key.nsh.ttl = header.ttl();
+    key.nsh.mdtype = header.md_type;
+    key.nsh.np = header.next;
+    key.nsh.path = header.path;
+    if header.md_type == NshHeader::MD_TYPE_1
+        && let Ok((context, _)) = <[U32; 4]>::read_from_prefix(contexts)
+    {
+        key.nsh.context = context;
+    }
 }
 
 /// By protocol number alone, as in OVS: ICMP in IPv6 has its type and code in the key, too,

@@ -92,6 +92,7 @@ fields! {
     TcpSrc, TcpDst, TcpFlags, UdpSrc, UdpDst, SctpSrc, SctpDst,
     Icmpv4Type, Icmpv4Code, Icmpv6Type, Icmpv6Code,
     NdTarget, NdSll, NdTll, NdReserved, NdOptionsType,
+    NshFlags, NshTtl, NshMdtype, NshNp, NshSpi, NshSi, NshC1, NshC2, NshC3, NshC4,
 }
 
 const VID_MASK: u16 = 0x0fff;
@@ -493,10 +494,11 @@ impl Mask {
         mask
     }
 
-    /// True when it looks at a field that only Ethernet packets have.
-    pub fn says_ethernet(&self) -> bool {
+    /// True when it looks at a field that only Ethernet packets have, and not at the packet type,
+    /// which may name that header in a packet without an Ethernet header.
+    pub fn implies_ethernet(&self) -> bool {
         let says_it = |f: Field| f.prerequisite().is_of_ethernet() && f.load(&self.0) != 0;
-        Field::ALL.into_iter().any(says_it)
+        self.0.packet_type.get() == 0 && Field::ALL.into_iter().any(says_it)
     }
 
     /// True when no bit of `field` counts. Where a bit of an option counts, so does its presence.

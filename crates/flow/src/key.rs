@@ -20,6 +20,9 @@ pub const MPLS_LABELS: usize = 3;
 /// The bit of a [`Vlan::tci`] that says "this header is there" (the CFI/DEI bit's place, as
 /// in OXM's OFPVID_PRESENT).
 pub const VLAN_CFI: u16 = 0x1000;
+/// Namespace of [`Key::packet_type`], in its upper half, whose types are Ethernet types: the packet
+/// begins with the header that the type names (OFPHTN_ETHERTYPE; OpenFlow 1.5.1, 7.2.3.11).
+pub const NAMESPACE_ETHERTYPE: u32 = 1;
 /// Bit of [`Key::nw_frag`]: the packet is a fragment.
 pub const FRAG_ANY: u8 = 1;
 /// Bit of [`Key::nw_frag`]: the packet is a fragment but the first, so has no L4 header.
@@ -35,6 +38,26 @@ pub struct Vlan {
     pub tpid: U16,
     /// Priority (3 bits), [`VLAN_CFI`], VLAN id (12 bits).
     pub tci: U16,
+}
+
+/// The Network Service Header (RFC 8300). All zero when absent.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, FromBytes, IntoBytes, Immutable, KnownLayout,
+)]
+#[repr(C)]
+pub struct Nsh {
+    /// Flags: 2 bits on the wire.
+    pub flags: u8,
+    /// Time to live: 6 bits on the wire.
+    pub ttl: u8,
+    /// Metadata type.
+    pub mdtype: u8,
+    /// Protocol of the payload.
+    pub np: u8,
+    /// Service path identifier (24 bits), service index (8 bits).
+    pub path: U32,
+    /// The four words of metadata type 1. Zero with other types.
+    pub context: [U32; 4],
 }
 
 /// All fields of one packet; see the module's text.
@@ -135,6 +158,8 @@ pub struct Key {
     /// Padding up to the next field's alignment; always zero, as keys are compared and hashed
     /// whole.
     pub pad_l3: [u8; 2],
+    /// Network Service Header.
+    pub nsh: Nsh,
 
     // L4.
     /// TCP, UDP or SCTP source port, or ICMP type.
@@ -184,6 +209,16 @@ impl Default for Key {
 impl Key {
     /// The key with every field zero.
     pub const ZERO: Key = zerocopy::transmute!([0u64; WORDS]);
+
+    /// Returns the Ethernet type of what follows the Ethernet header, or of a packet without one, whose
+    /// packet type names it. In a match it may be required by either field.
+    pub fn ethertype(&self) -> u16 {
+        let packet_type = self.packet_type.get();
+        match packet_type >> 16 == NAMESPACE_ETHERTYPE {
+            true => packet_type as u16, // the lower half
+            false => self.dl_type.get(),
+        }
+    }
 
     /// The key as words; byte order within a word is that of memory.
     pub fn words(&self) -> &[u64; WORDS] {

@@ -24,7 +24,9 @@ mod tunnel;
 
 pub use compose::{PAYLOAD, compose};
 pub use field::{Field, FieldValue, Subfield};
-pub use key::{Key, MPLS_LABELS, STAGE_STARTS, VLAN_CFI, VLANS, Vlan, WORDS};
+pub use key::{
+    Key, MPLS_LABELS, NAMESPACE_ETHERTYPE, Nsh, STAGE_STARTS, VLAN_CFI, VLANS, Vlan, WORDS,
+};
 pub use mask::Mask;
 pub use matching::Match;
 pub use tlv_table::{OptionsError, TlvError, TlvMapping, TlvTable};

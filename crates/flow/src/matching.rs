@@ -179,7 +179,7 @@ impl Match {
     /// that only Ethernet packets have implies that the packets are Ethernet.
     pub fn beyond(&self, mask: &Mask) -> Match {
         let mut rest = *self;
-        if self.asks_for_ethernet() && mask.says_ethernet() {
+        if self.asks_for_ethernet() && mask.implies_ethernet() {
             rest.clear(Field::PacketType);
         }
         rest

@@ -9,6 +9,7 @@ mod check;
 pub mod codec;
 pub(crate) mod ct;
 mod decode;
+mod encap;
 mod encode;
 mod instruction;
 mod learn;
@@ -21,6 +22,7 @@ pub(crate) mod verify;
 pub use check::{CheckContext, check};
 pub use codec::Encoder;
 pub use ct::{Ct, CtZone, Nat, NatAddresses, NatSide};
+pub use encap::{Encap, EncapHeader, EncapProperty, USE_NEXT_PROTOCOL};
 pub use options::options;
 pub use traits::ActionSetSlot;
 
@@ -233,6 +235,16 @@ pub enum Action {
     Nat(Nat),
     /// `ct_clear`.
     CtClear,
+    /// `encap(...)`.
+    Encap(Box<Encap>),
+    /// `decap(...)`.
+    Decap {
+        /// Type of the packet below the header: namespace in the upper half, type in the lower;
+        /// [`USE_NEXT_PROTOCOL`] where the header names it.
+        packet_type: u32,
+    },
+    /// `dec_nsh_ttl`.
+    DecNshTtl,
     /// `check_pkt_larger(LEN)->DST`.
     CheckPktLarger {
         /// Greatest length that is not larger, in bytes with the Ethernet header.
@@ -363,6 +375,9 @@ impl Action {
             Action::Ct(_) => "ct",
             Action::Nat(_) => "nat",
             Action::CtClear => "ct_clear",
+            Action::Encap(_) => "encap",
+            Action::Decap { .. } => "decap",
+            Action::DecNshTtl => "dec_nsh_ttl",
             Action::CheckPktLarger { .. } => "check_pkt_larger",
             Action::Meter(_) => "meter",
             Action::ClearActions => "clear_actions",

@@ -17,8 +17,8 @@
 //! field's (OFPBMC_BAD_VALUE), the prerequisites came before it (OFPBMC_BAD_PREREQ) and the field
 //! did not (OFPBMC_DUP_FIELD).
 //!
-//! Fields that [`flow::Field`] does not have (NSH) are unknown here. The fields `tun_metadataN` have
-//! values of any length up to 124 bytes, as leading zeros may be left out.
+//! The fields `tun_metadataN` have values of any length up to 124 bytes, as leading zeros may be left
+//! out.
 
 mod fixed;
 mod header;

@@ -4,13 +4,14 @@
 //! [`format_actions`] writes the text that `ovs-ofctl dump-flows`, `bridge/dump-flows` and
 //! `ofproto/trace` print after `actions=`; [`parse_actions`] and [`parse_flow`] read the text that
 //! `ovs-ofctl add-flow` takes. Formatting parsed actions and parsing formatted ones both give the
-//! same actions.
+//! same actions, but for `tlv` of `encap`, whose value OVS shows without leading zeros.
 //!
 //! Ports are numbers unless the caller supplies names: formatting takes a function from number to
 //! name (`None`: print the number), parsing takes one from name to number. Both handle the reserved
 //! ports (`LOCAL`, `CONTROLLER`, ...) themselves.
 
 mod ct;
+mod encap;
 mod error;
 mod flow_line;
 mod format;

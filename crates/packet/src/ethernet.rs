@@ -22,6 +22,8 @@ pub mod ethertype {
     pub const MPLS_MULTICAST: u16 = 0x8848;
     /// 802.1ad service VLAN tag.
     pub const VLAN_SERVICE: u16 = 0x88a8;
+    /// Network Service Header (RFC 8300).
+    pub const NSH: u16 = 0x894f;
     /// The smallest value that is a type. A smaller value is an 802.3 length.
     pub const MIN: u16 = 0x0600;
 

@@ -20,6 +20,7 @@ mod icmp;
 mod ipv4;
 mod ipv6;
 mod mac;
+mod nsh;
 mod transport;
 
 pub use arp::ArpHeader;
@@ -29,5 +30,6 @@ pub use icmp::{IcmpHeader, IgmpHeader, NdHeader, NdOption, NdOptions};
 pub use ipv4::{Ipv4Header, ip_proto};
 pub use ipv6::{Ipv6Extensions, Ipv6FragmentHeader, Ipv6Header};
 pub use mac::{Mac, MacError};
+pub use nsh::NshHeader;
 pub use transport::{SctpHeader, TcpHeader, UdpHeader, tcp_flags};
 pub use zerocopy::{FromBytes, IntoBytes};

@@ -100,9 +100,11 @@ impl Eligibility {
                     let others = verdict.tiers.minus(TierSet::XDP_AND_TCX);
                     verdict.refuse(others, Refusal::UnsupportedAction);
                 }
-                Action::SetTunnel(_) | Action::PushEth { .. } | Action::PopEth => {
-                    verdict.refuse(verdict.tiers, Refusal::UnsupportedAction)
-                }
+                Action::SetTunnel(_)
+                | Action::PushEth { .. }
+                | Action::PopEth
+                | Action::PushNsh(_)
+                | Action::PopNsh => verdict.refuse(verdict.tiers, Refusal::UnsupportedAction),
                 Action::TunnelPop(port) => {
                     let pops = self.ports.get(port).map_or(TierSet::NONE, |port| port.pops);
                     verdict.refuse(verdict.tiers.minus(pops), Refusal::UnsupportedAction);

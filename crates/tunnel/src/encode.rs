@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The bytes of headers: constants, and encoding of [`HeaderParts`].
 
+use crate::ETHERTYPE_TEB;
 use crate::header::{Encapsulation, HeaderParts, OuterIp, Udp};
 use crate::metadata::{Erspan, Payload};
-use crate::{ETHERTYPE_NSH, ETHERTYPE_TEB};
 use packet::{EthernetHeader, IntoBytes, Ipv4Header, Ipv6Header, UdpHeader, checksum, ethertype};
 use zerocopy::network_endian::{U16, U32};
 
@@ -61,7 +61,7 @@ pub(crate) fn payload_of_gpe(protocol: u8) -> Option<Payload> {
         1 => Some(Payload::Layer3(ethertype::IPV4)),
         2 => Some(Payload::Layer3(ethertype::IPV6)),
         3 => Some(Payload::Ethernet),
-        4 => Some(Payload::Layer3(ETHERTYPE_NSH)),
+        4 => Some(Payload::Layer3(ethertype::NSH)),
         _ => None,
     }
 }

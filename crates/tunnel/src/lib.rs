@@ -58,5 +58,3 @@ pub use too_big::too_big;
 
 /// Ethernet type of Ethernet frames in a tunnel (IEEE 802: Transparent Ethernet Bridging).
 pub const ETHERTYPE_TEB: u16 = 0x6558;
-/// Ethernet type of NSH (RFC 8300).
-pub const ETHERTYPE_NSH: u16 = 0x894f;

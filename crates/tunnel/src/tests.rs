@@ -240,7 +240,7 @@ fn wanted_headers() -> Vec<Wanted> {
         Wanted::of(Kind::Srv6, v4),
         Wanted::of(Kind::Srv6, v6),
     ];
-    for payload in [Payload::Ethernet, v4, v6, Payload::Layer3(ETHERTYPE_NSH)] {
+    for payload in [Payload::Ethernet, v4, v6, Payload::Layer3(ethertype::NSH)] {
         all.push(Wanted { is_generic_protocol: true, ..Wanted::of(Kind::Vxlan, payload) });
     }
     let mut policy = Wanted::of(Kind::Vxlan, Payload::Ethernet);

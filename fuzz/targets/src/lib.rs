@@ -28,6 +28,7 @@ mod kernel_datapath;
 mod lacp;
 mod lldp;
 mod netlink;
+mod nsh;
 mod odp_text;
 mod openflow;
 mod options;
@@ -160,6 +161,7 @@ pub const TARGETS: &[Target] = &[
         words: words::none,
         longest: 512,
     },
+    Target { name: "nsh", run: nsh::run, seeds: nsh::seeds, words: words::none, longest: 512 },
     Target { name: "bfd", run: bfd::run, seeds: bfd::seeds, words: words::none, longest: 2048 },
     Target { name: "ccm", run: ccm::run, seeds: ccm::seeds, words: words::none, longest: 2048 },
     Target { name: "bpdu", run: bpdu::run, seeds: bpdu::seeds, words: words::none, longest: 4096 },

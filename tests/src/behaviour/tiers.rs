@@ -39,6 +39,7 @@ const SPLIT: &str = "a frame in several buffers is cut in userspace: kernels los
 const OF_SKB: &str = "priority and mark are an skb's";
 const NO_FLOW: &str = "no flow has the id: packets go up, from XDP by tcx";
 const HOURS: &str = "BPF has the kernel's clock, and the case waits for hours";
+const NO_NSH: &str = "no program finds a Network Service Header";
 
 const fn but(case: &'static str, not: Not, tiers: &'static [Tier], why: &'static str) -> Exception {
     Exception { case, tiers, not, why }
@@ -57,6 +58,16 @@ const EXCEPTIONS: &[Exception] = &[
         XDP,
         "before XDP the sender has cut what was to be segmented: four packets are counted",
     ),
+    but("nsh_comes_off_again", Not::InBpf, BOTH, NO_NSH),
+    but(
+        "nsh_comes_off_again",
+        Not::AllInBpf,
+        BOTH,
+        "the packet below the header is looked up where the header came off",
+    ),
+    but("nsh_fields_can_be_set", Not::InBpf, BOTH, NO_NSH),
+    but("nsh_suits_its_packets_only", Not::InBpf, BOTH, NO_NSH),
+    but("flows_match_the_fields_of_nsh", Not::InBpf, BOTH, NO_NSH),
     but("clone_is_isolated", Not::InBpf, BOTH, COPY),
     but("sample_always_and_never", Not::InBpf, BOTH, COPY),
     but("sample_takes_its_share", Not::AtXdp, XDP, UNEQUAL),

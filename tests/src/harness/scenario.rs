@@ -122,9 +122,6 @@ const ALLOWED: &[Allowed] = &[
         ours: "MPLS Label add: No",
         reason: "nothing needs add_mpls: there is no encap(mpls) yet",
     },
-    Allowed { real: " nsh_{flags,spi,si,c1...c4,ttl}", ours: "", reason: "there is no NSH yet" },
-    Allowed { real: " nsh_{flags,c1...c4}", ours: "", reason: "there is no NSH yet" },
-    Allowed { real: " nsh_{mdtype,np,spi,si,ttl}", ours: "", reason: "there is no NSH yet" },
     Allowed {
         real: "Megaflow: recirc_id=0,eth,mpls,in_port=2,mpls_ttl=64",
         ours: "Megaflow: recirc_id=0,eth,mpls,in_port=2,mpls_label=100,mpls_tc=0,mpls_ttl=64,mpls_bos=1",

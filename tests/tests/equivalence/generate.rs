@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Random megaflows, actions and packets.
 
-use datapath::{Action, Masked, Megaflow, PortNo, Set, Ufid, Userdata};
+use datapath::{Action, Masked, Megaflow, PortNo, PushedNsh, Set, Ufid, Userdata};
 use flow::extract::key_of;
-use flow::{Field, Match};
+use flow::{Field, Match, Nsh};
 use packet::build::Frame;
 use packet::{Gso, Ipv4Header, MplsEntry, Packet};
 use proptest::collection::vec;
@@ -93,6 +93,45 @@ pub fn leaf() -> impl Strategy<Value = Action> {
     ]
 }
 
+/// Headers in front of the whole packet. No program in the kernel knows them.
+fn outermost() -> impl Strategy<Value = Vec<Action>> {
+    let words = || any::<[u32; 4]>().prop_map(|words| words.map(Into::into));
+    let fields = (any::<u8>(), any::<u8>(), 0..4u8, any::<u32>(), words()).prop_map(
+        |(flags, ttl, mdtype, path, context)| Nsh {
+            flags,
+            ttl,
+            mdtype,
+            np: 3,
+            path: path.into(),
+            context,
+        },
+    );
+    let push = (fields, vec(any::<[u8; 4]>(), 0..64)).prop_map(|(fields, metadata)| {
+        Action::PushNsh(Box::new(PushedNsh { fields, metadata: metadata.concat() }))
+    });
+    let change = prop_oneof![
+        2 => push,
+        2 => nsh().prop_map(Action::Set),
+        1 => Just(Action::PopNsh),
+        1 => Just(Action::PopEth),
+    ];
+    vec(change, 1..5).prop_map(|mut actions| {
+        actions.push(Action::PushEth { src: A, dst: B });
+        actions
+    })
+}
+
+fn nsh() -> impl Strategy<Value = Set> {
+    let context =
+        prop_oneof![Just([Masked::default(); 4]).boxed(), [word(), word(), word(), word()].boxed()];
+    (byte(), byte(), word(), context).prop_map(|(flags, ttl, path, context)| Set::Nsh {
+        flags,
+        ttl,
+        path,
+        context,
+    })
+}
+
 pub fn actions() -> impl Strategy<Value = Vec<Action>> {
     let nested = leaf().prop_recursive(2, 12, 4, |inner| {
         let list = || vec(inner.clone(), 0..4);
@@ -107,7 +146,9 @@ pub fn actions() -> impl Strategy<Value = Vec<Action>> {
             }),
         ]
     });
-    (vec(nested, 0..7), 1..=PORTS as u32).prop_map(|(mut actions, port)| {
+    let outermost = prop_oneof![9 => Just(Vec::new()), 1 => outermost()];
+    (vec(nested, 0..7), outermost, 1..=PORTS as u32).prop_map(|(mut actions, outermost, port)| {
+        actions.extend(outermost);
         actions.push(Action::Output(PortNo(port)));
         actions
     })

@@ -30,6 +30,7 @@ mod megaflows;
 mod mirrors;
 mod multicast;
 mod normal;
+mod nsh;
 mod openflow;
 mod spanning_tree;
 mod tunnels;

@@ -151,12 +151,6 @@ pub const KNOWN: &[Known] = &[
         even: |_, real, ours| (unchanged(&real), ours),
     },
     Known {
-        name: "NSH in a trace",
-        reason: "OVS shows the fields of NSH, and those of IP that it then looks at, of any frame of \
-                 that type; there is no NSH here",
-        even: |_, real, ours| (without_nsh(&real), ours),
-    },
-    Known {
         name: "slow path in a trace",
         reason: "OVS says of a set of ICMP's type that its datapath cannot do it; here there is no \
                  slow path for it",
@@ -229,18 +223,6 @@ fn without_packet_type(text: &str) -> String {
     let line = |line: &str| {
         let split = line.split_once(",eth,").filter(|(before, _)| before.contains("recirc_id="));
         split.map_or_else(|| line.to_owned(), |(before, behind)| format!("{before},{behind}"))
-    };
-    each_line(text, line)
-}
-
-/// A trace's flows of NSH's type, without the fields after the type.
-fn without_nsh(text: &str) -> String {
-    const TYPE: &str = "dl_type=0x894f";
-    let line = |line: &str| match line.split_once(TYPE) {
-        Some((before, _)) if line.starts_with("Flow: ") || line.starts_with("Final flow: ") => {
-            format!("{before}{TYPE}")
-        }
-        _ => line.to_owned(),
     };
     each_line(text, line)
 }

@@ -139,7 +139,7 @@ fn many_seeds() {
 fn everything_is_generated() {
     let mut kinds = [0u32; generate::actions::KINDS];
     let mut fields = std::collections::BTreeSet::new();
-    for seed in 0..400 {
+    for seed in 0..600 {
         for step in generate::case(seed, 0).steps {
             let Step::Flow { change, .. } = step else { continue };
             change.actions.iter().for_each(|a| kinds[generate::actions::kind(a)] += 1);

@@ -67,6 +67,15 @@ enum Network {
         labels: Vec<(u32, bool, u8)>,
         ip: Option<(Ip, Transport)>,
     },
+    Nsh {
+        flags: u8,
+        ttl: u8,
+        md_type: u8,
+        next: u8,
+        spi: u32,
+        si: u8,
+        words: u8,
+    },
     /// An Ethernet type without a parser, or an 802.3 length.
     Other(u16),
 }
@@ -172,6 +181,10 @@ fn network() -> impl Strategy<Value = Network> {
             .prop_map(|(rarp, op, hosts, stations)| Network::Arp { rarp, op, hosts, stations }),
         2 => (any::<bool>(), vec(label, 0..6), prop::option::of((ip(), transport())))
             .prop_map(|(multicast, labels, ip)| Network::Mpls { multicast, labels, ip }),
+        2 => ((0..4u8, select(&[0u8, 1, 2, 63][..])), 0..4u8, 0..6u8, (0..3u32, 0..3u8), 0..9u8)
+            .prop_map(|((flags, ttl), md_type, next, (spi, si), words)| {
+                Network::Nsh { flags, ttl, md_type, next, spi, si, words }
+            }),
         1 => select(&[0x1234u16, 0x88cc, 40, 0x05ff, 0x0600, 0x8100, 0x9100][..]).prop_map(Network::Other),
     ]
 }
@@ -244,6 +257,20 @@ impl Spec {
                     None => f.payload(&payload).finish(),
                 };
                 (bytes, labels.len())
+            }
+            Network::Nsh { flags, ttl, md_type, next, spi, si, words } => {
+                let words = if *md_type == 1 && *words < 6 { 6 } else { *words };
+                let first = u16::from(*flags) << 12 | u16::from(*ttl) << 6 | u16::from(words);
+                let mut header = first.to_be_bytes().to_vec();
+                header.extend([*md_type, *next]);
+                header.extend((spi << 8 | u32::from(*si)).to_be_bytes());
+                header.resize(usize::from(words).max(2) * 4, *si);
+                let inner = match next {
+                    3 => Frame::ethernet(station(1), station(2)).ethertype(0x1234),
+                    _ => f.clone(),
+                };
+                header.extend(inner.payload(&payload).finish());
+                (f.ethertype(0x894f).payload(&header).finish(), 0)
             }
             Network::Other(kind) => (f.ethertype(*kind).payload(&payload).finish(), 0),
         };

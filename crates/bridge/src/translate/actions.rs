@@ -176,6 +176,13 @@ impl Context<'_> {
                     return ListProgress::Stop;
                 }
             }
+            Action::Encap(encap) => self.encap(encap),
+            Action::Decap { .. } => self.decap(),
+            Action::DecNshTtl => {
+                if self.dec_nsh_ttl() {
+                    return ListProgress::Stop;
+                }
+            }
             // The caller runs it, with the rest of the list.
             Action::CheckPktLarger { .. } => {}
             Action::SetField { field, value, mask, .. } => self.set_field(*field, *value, *mask),
@@ -332,6 +339,7 @@ impl Context<'_> {
             };
             let actions = on_stack(|| ctx.nested(run));
             ctx.key = key;
+            ctx.pending = None;
             (ctx.base, ctx.conntracked) = (base, conntracked);
             ctx.was_mpls = was_mpls;
             ctx.stack.clone_from(&stack);

@@ -8,8 +8,8 @@
 //! `Changes::set` is the table of the headers and their fields. It names each field once; a field
 //! that a variant of [`Set`] has and the table has not does not compile.
 //!
-//! Order: Ethernet addresses; MPLS when the stack goes away, so that L3 is there; L3; L4; MPLS;
-//! VLAN; metadata. After a stack that was popped, or below one that is there, L3 and L4 are unknown
+//! Order: the outermost header (`encap.rs`); Ethernet addresses; MPLS when the stack goes away, so that
+//! L3 is there; NSH; L3; L4; MPLS; VLAN; metadata. After a stack that was popped, or below one that is there, L3 and L4 are unknown
 //! and not compared.
 
 use super::context::Context;
@@ -19,7 +19,7 @@ use super::tunnel::ECN;
 use datapath::{Action as DpAction, Masked, Set};
 use flow::field::Prerequisite;
 use flow::{Key, VLAN_CFI, Vlan};
-use packet::{ethertype, ip_proto};
+use packet::{NshHeader, ethertype, ip_proto};
 use zerocopy::network_endian::{U16, U32};
 use zerocopy::transmute_mut;
 
@@ -38,6 +38,7 @@ enum Header {
     Icmpv6,
     NdExtensions,
     Nd,
+    Nsh,
     Priority,
     Mark,
 }
@@ -109,8 +110,37 @@ impl Changes<'_> {
                 sll: self.bytes(|k| &mut k.arp_sha),
                 tll: self.bytes(|k| &mut k.arp_tha),
             },
+            Header::Nsh => self.nsh(),
             Header::Priority => Set::Priority(self.whole_word(|k| &mut k.skb_priority)),
             Header::Mark => Set::Mark(self.word(|k| &mut k.pkt_mark)),
+        }
+    }
+
+    /// As in OVS, a set of one field sets all of the header's fields that are exact.
+    fn nsh(&mut self) -> Set {
+        self.byte(|k| &mut k.nsh.flags);
+        self.byte(|k| &mut k.nsh.ttl);
+        self.word(|k| &mut k.nsh.path);
+        let has_contexts = self.key.nsh.mdtype == NshHeader::MD_TYPE_1;
+        if has_contexts {
+            self.word(|k| &mut k.nsh.context[0]);
+            self.word(|k| &mut k.nsh.context[1]);
+            self.word(|k| &mut k.nsh.context[2]);
+            self.word(|k| &mut k.nsh.context[3]);
+        }
+        let (key, mask) = (&self.key.nsh, &self.mask.nsh);
+        let byte = |key: u8, mask: u8| Masked { value: key & mask, mask };
+        let word = |key: U32, mask: U32| Masked { value: (key & mask).get(), mask: mask.get() };
+        let mut context = [Masked::default(); 4];
+        if has_contexts {
+            let words = key.context.iter().zip(mask.context);
+            context.iter_mut().zip(words).for_each(|(to, (key, mask))| *to = word(*key, mask));
+        }
+        Set::Nsh {
+            flags: byte(key.flags, mask.flags),
+            ttl: byte(key.ttl, mask.ttl),
+            path: word(key.path, mask.path),
+            context,
         }
     }
 
@@ -201,7 +231,7 @@ impl Context<'_> {
 
     /// Emits the actions that make the datapath's packet equal to the key.
     pub(super) fn commit(&mut self) {
-        if self.key == self.base {
+        if self.key == self.base && self.pending.is_none() {
             return;
         }
         self.commit_packet_type();
@@ -211,6 +241,9 @@ impl Context<'_> {
         let early = is_mpls(&self.base) && !is_mpls(&self.key);
         if early {
             self.commit_mpls();
+        }
+        if self.key.dl_type == self.base.dl_type && self.key.dl_type.get() == ethertype::NSH {
+            self.commit_header(Header::Nsh);
         }
         if !is_mpls(&self.key) && !self.was_mpls && self.key.dl_type == self.base.dl_type {
             self.commit_network();
@@ -222,23 +255,6 @@ impl Context<'_> {
         self.commit_vlans();
         self.commit_header(Header::Priority);
         self.commit_header(Header::Mark);
-    }
-
-    /// Emits the actions that take the Ethernet header off, or put one on.
-    fn commit_packet_type(&mut self) {
-        if self.key.packet_type == self.base.packet_type {
-            return;
-        }
-        if self.base.packet_type.get() == 0 {
-            self.commit_vlans(); // the header goes with its tags
-            self.emit(DpAction::PopEth);
-            (self.base.dl_src, self.base.dl_dst) = ([0; 6], [0; 6]);
-        } else {
-            let (src, dst) = (self.key.dl_src, self.key.dl_dst);
-            self.emit(DpAction::PushEth { src, dst });
-            (self.base.dl_src, self.base.dl_dst) = (src, dst);
-        }
-        self.base.packet_type = self.key.packet_type;
     }
 
     /// Emits a set of those fields of `header` that changed. Returns false when none did.
@@ -392,7 +408,7 @@ impl Context<'_> {
         self.base.dl_type = self.key.dl_type;
     }
 
-    fn commit_vlans(&mut self) {
+    pub(super) fn commit_vlans(&mut self) {
         if self.key.vlans == self.base.vlans {
             return;
         }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The state of one translation, tables, and recursion.
 
+use super::encap::Pending;
 use super::export::{Outputs, SflowSample, mark_dropped};
 use super::finish::{final_mask, initial_mask, is_mpls, without_last_clone};
 use super::tunnel::ReceivedOuter;
@@ -130,6 +131,8 @@ pub(super) struct Context<'a> {
     pub in_group: bool,
     pub in_action_set: bool,
     pub in_packet_out: bool,
+    /// The header that the next commit puts on or takes off.
+    pub pending: Option<Pending>,
     /// The MPLS stack was popped, and the key does not have the headers below it yet.
     pub was_mpls: bool,
     /// The emitted actions include one that further actions cannot undo.
@@ -239,6 +242,7 @@ impl<'a> Context<'a> {
             in_group: false,
             in_action_set: false,
             in_packet_out: request.actions.is_some(),
+            pending: None,
             was_mpls: false,
             irreversible: false,
             hashed: false,
@@ -446,16 +450,21 @@ impl<'a> Context<'a> {
             }
             return;
         }
-        self.irreversible |= matches!(action, DpAction::Meter(_));
+        self.irreversible |=
+            matches!(action, DpAction::Meter(_) | DpAction::PushNsh(_) | DpAction::PopNsh);
         self.out.push(action);
     }
 
     /// Runs `inside`, whose changes to the packet are undone afterwards: by further actions, or in
     /// a datapath clone when `inside` made a change that cannot be undone.
     pub(super) fn isolated(&mut self, inside: impl FnOnce(&mut Self)) {
+        if self.pending.is_some() {
+            self.commit(); // else the copy and the packet would each get the header
+        }
         let (base, conntracked) = (self.base, self.conntracked);
         let outer = std::mem::take(&mut self.irreversible);
         let inner = self.nested(inside);
+        self.pending = None;
         if std::mem::replace(&mut self.irreversible, outer) {
             self.base = base;
             self.conntracked = conntracked;
@@ -472,6 +481,7 @@ impl<'a> Context<'a> {
         let (base, conntracked) = (self.base, self.conntracked);
         let irreversible = self.irreversible;
         let inner = self.nested(inside);
+        self.pending = None;
         self.base = base;
         self.conntracked = conntracked;
         self.irreversible = irreversible;

@@ -215,6 +215,8 @@ fn has_output(actions: &[DpAction]) -> bool {
         | DpAction::SetTunnel(_)
         | DpAction::PushEth { .. }
         | DpAction::PopEth
+        | DpAction::PushNsh(_)
+        | DpAction::PopNsh
         | DpAction::Userspace(_)
         | DpAction::Sample { .. }
         | DpAction::CheckPktLen { .. } => false,
@@ -249,6 +251,8 @@ fn mark(actions: &mut [DpAction]) {
             | DpAction::SetTunnel(_)
             | DpAction::PushEth { .. }
             | DpAction::PopEth
+            | DpAction::PushNsh(_)
+            | DpAction::PopNsh
             | DpAction::Userspace(_)
             | DpAction::LbOutput(_)
             | DpAction::Output(_) => {}

@@ -389,7 +389,7 @@ fn ruled_out(need: Prerequisite, key: &Key) -> bool {
     let later = is_ip(key) && key.nw_frag & FRAG_LATER != 0;
     match need {
         None | Ethernet | Vlan | Ct => false,
-        Arp | Mpls | Ipv4 | Ipv6 | IpAny => !need.holds(key),
+        Arp | Mpls | Nsh | Ipv4 | Ipv6 | IpAny => !need.holds(key),
         Tcp | Udp | Sctp => !is_ip(key) || later,
         Icmpv4 => dl_type != ethertype::IPV4 || later,
         Icmpv6 | Nd | NdSolicit | NdAdvert => dl_type != ethertype::IPV6 || later,

@@ -28,7 +28,7 @@ enum Payload {
 fn payload_of(need: Prerequisite) -> Payload {
     use Prerequisite::*;
     match need {
-        None | Ethernet | Vlan | Arp | Mpls | Ipv4 | Ipv6 | IpAny | Ct => Payload::None,
+        None | Ethernet | Vlan | Arp | Mpls | Nsh | Ipv4 | Ipv6 | IpAny | Ct => Payload::None,
         Tcp | Udp | Sctp | Icmpv4 | Icmpv6 => Payload::Transport,
         Nd | NdSolicit | NdAdvert => Payload::Neighbour,
     }
@@ -99,6 +99,9 @@ pub(super) fn final_mask(mut mask: Mask, key: &Key) -> Mask {
     if !is_mpls(key) {
         m.mpls = Default::default();
     }
+    if key.ethertype() != ethertype::NSH {
+        m.nsh = flow::Nsh::default();
+    }
     // Without a header all of its bits are zero: a part of a TCI means nothing without knowing
     // that the header is there. One that is there has a TPID: revalidation, which sees only the
     // bits in the mask, must see it as whole.
@@ -123,9 +126,13 @@ pub(super) fn final_mask(mut mask: Mask, key: &Key) -> Mask {
 /// Returns the actions without a clone at their end: no action follows that the clone would
 /// protect.
 pub(super) fn without_last_clone(mut actions: Vec<DpAction>) -> Vec<DpAction> {
-    match actions.pop() {
-        Some(DpAction::Clone(inner)) => actions.extend(inner),
-        last => actions.extend(last),
+    while let Some(last) = actions.pop() {
+        if let DpAction::Clone(inner) = last {
+            actions.extend(inner);
+        } else {
+            actions.push(last);
+            break;
+        }
     }
     actions
 }

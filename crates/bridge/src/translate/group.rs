@@ -98,8 +98,10 @@ impl Context<'_> {
         self.key = key;
         self.was_mpls = was_mpls;
         self.exit = false;
-        // Too many labels do not end it either; limits of the whole translation do.
-        self.error = self.error.filter(|e| *e != TranslationError::TooManyMplsLabels);
+        // Too many labels, or a header that does not suit, do not end it either; limits of the whole
+        // translation do.
+        use TranslationError::{TooManyMplsLabels, UnsupportedPacketType};
+        self.error = self.error.filter(|e| !matches!(e, TooManyMplsLabels | UnsupportedPacketType));
     }
 
     fn bucket_is_live(&mut self, group: &Group, bucket: usize) -> bool {

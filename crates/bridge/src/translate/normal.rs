@@ -8,6 +8,7 @@ use crate::bond::{Choice, Verdict, source_hash};
 use crate::effect::Effect;
 use crate::snapshot::{BundleView, PortView, PriorityTags};
 use crate::trace::Kind;
+use crate::tunnel::PacketTypeMode;
 use ::export::netflow::Output;
 use datapath::Action as DpAction;
 use flow::{Field, VLAN_CFI, VLANS, Vlan};
@@ -123,7 +124,13 @@ impl Context<'_> {
             });
             return;
         }
-        if let Input::Bundle(_, b) = &input {
+        // Packets of a layer-3 port have addresses of zeros; others without an Ethernet header, none.
+        let is_layer3 = port.and_then(|p| p.tunnel.as_ref()).map(|config| config.mode)
+            == Some(PacketTypeMode::LegacyL3);
+        if let Input::Bundle(_, b) = &input
+            && self.key.packet_type.get() == 0
+            && !is_layer3
+        {
             self.learn_source(b, vid, in_port, gratuitous);
         }
 

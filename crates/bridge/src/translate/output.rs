@@ -9,6 +9,7 @@ use crate::snapshot::{BridgeIndex, BridgeView, PortView};
 use crate::spanning_tree::is_bpdu;
 use crate::trace::Kind;
 use crate::translate::TranslationError;
+use crate::tunnel::PacketTypeMode;
 use ::export::netflow::Output;
 use datapath::{Action as DpAction, Userdata};
 use flow::{Field, Key, Tunnel};
@@ -173,6 +174,16 @@ impl<'a> Context<'a> {
 
     /// Outputs to a port that allows it.
     fn output_allowed(&mut self, port: &'a PortView, truncate: Option<u32>) {
+        // Devices take Ethernet packets only; other bridges take all.
+        let mode = port.tunnel.as_ref().map_or(PacketTypeMode::LegacyL2, |config| config.mode);
+        let is_legacy = mode == PacketTypeMode::LegacyL2 && !port.is_patch;
+        if is_legacy && self.key.packet_type.get() != 0 {
+            self.report(Kind::Warning, || {
+                "Trying to send non-Ethernet packet through legacy L2 port. Dropping packet."
+                    .to_string()
+            });
+            return;
+        }
         if port.is_patch {
             if let Some((peer_bridge, peer_port)) = port.peer {
                 self.output_patch(port, peer_bridge, peer_port);

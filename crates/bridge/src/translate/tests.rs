@@ -4,6 +4,7 @@
 
 mod connections;
 mod controllers;
+mod encap;
 mod export;
 mod fragments;
 mod headers;

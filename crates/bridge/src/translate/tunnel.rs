@@ -369,17 +369,17 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// Takes the Ethernet header off for a layer-3 vport, or gives a packet without one a header of
-    /// zeros for a layer-2 vport.
+    /// Takes the Ethernet header off for a layer-3 vport. [`Context::output_port`] keeps packets without
+    /// one from layer-2 vports.
     fn leave_layer2(&mut self, config: &Config) {
         let is_ethernet = self.key.packet_type.get() == ETHERNET;
         match config.mode {
             PacketTypeMode::LegacyL3 if is_ethernet => {
+                self.pending = None; // a header that is not there yet
                 self.expose_vlans(); // each tag is taken off
                 self.key.packet_type.set(ETHERTYPES | u32::from(self.key.dl_type.get()));
                 self.key.vlans = [Vlan::default(); flow::VLANS];
             }
-            PacketTypeMode::LegacyL2 if !is_ethernet => self.add_empty_ethernet(),
             PacketTypeMode::LegacyL2 | PacketTypeMode::LegacyL3 | PacketTypeMode::Aware => {}
         }
     }

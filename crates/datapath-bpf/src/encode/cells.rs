@@ -184,6 +184,8 @@ impl Cells {
                 let a = u16::from(options_type.value) | u16::from(options_type.mask) << 8;
                 self.op(Op::SetNdExt, a, 0, &[long(reserved)])
             }
+            // The encoder refuses it before.
+            Set::Nsh { .. } => Err(Refusal::UnsupportedAction),
             Set::Mpls(entry) => self.op(Op::SetMpls, 0, 0, &[long(entry)]),
             Set::Priority(priority) => self.op(Op::SetPriority, 0, *priority, &[]),
             Set::Mark(m) => {

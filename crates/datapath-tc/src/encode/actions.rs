@@ -116,7 +116,7 @@ impl Encoder<'_> {
             Action::TunnelPush { .. } | Action::TunnelPop(_) | Action::SetTunnel(_) => {
                 Err(no_action("tunnels are not encoded for TC"))
             }
-            Action::PushEth { .. } | Action::PopEth => {
+            Action::PushEth { .. } | Action::PopEth | Action::PushNsh(_) | Action::PopNsh => {
                 Err(no_action("TC's packets have an Ethernet header"))
             }
             Action::Set(_) => Ok(()),
@@ -203,6 +203,7 @@ impl Encoder<'_> {
             Set::Sctp { .. } => return Err(no_action("TC does not compute the checksum of SCTP")),
             Set::Icmp { .. } => return Err(no_action("TC does not set type and code of ICMP")),
             Set::Arp { .. } => return Err(no_action("TC does not set fields of ARP")),
+            Set::Nsh { .. } => return Err(no_action("TC does not set fields of NSH")),
             Set::Nd { .. } | Set::NdExtensions { .. } => {
                 return Err(no_action("TC does not set fields of neighbour messages"));
             }

@@ -50,7 +50,7 @@ pub(super) struct Item<'a> {
     pub(super) at: usize,
     pub(super) name: &'a str,
     pub(super) value: &'a str,
-    mask: Option<&'a str>,
+    pub(super) mask: Option<&'a str>,
 }
 
 impl<'a> Parser<'a> {
@@ -186,6 +186,11 @@ impl<'a> Parser<'a> {
             "tnl_push" => self.tunnel_push(),
             "tnl_pop" => Ok(Action::TunnelPop(self.one_port()?)),
             "push_eth" => self.push_eth(),
+            "push_nsh" => self.push_nsh(),
+            "pop_nsh" => {
+                self.expect("()")?;
+                Ok(Action::PopNsh)
+            }
             "pop_mpls" => {
                 let mut ethertype = None;
                 for item in self.items()? {
@@ -534,7 +539,7 @@ impl<'a> Parser<'a> {
                 return Ok(Set::Mark(mark));
             }
             "eth" | "ipv4" | "ipv6" | "tcp" | "udp" | "sctp" | "icmp" | "icmpv6" | "arp" | "nd"
-            | "nd_ext" | "mpls" => {}
+            | "nd_ext" | "mpls" | "nsh" => {}
             _ => {
                 self.at = at;
                 return self.fail(format!("cannot set \"{name}\""));
@@ -549,6 +554,7 @@ impl<'a> Parser<'a> {
             "arp" => self.set_arp(&items),
             "nd" => self.set_nd(&items),
             "nd_ext" => self.set_nd_extensions(&items),
+            "nsh" => self.set_nsh(&items),
             "mpls" => {
                 let mut lse = Masked::default();
                 for item in &items {
@@ -677,7 +683,7 @@ impl<'a> Parser<'a> {
     }
 
     /// A number of which `full` are the bits, with its mask; no mask is `full`.
-    fn bits(&self, item: &Item<'_>, full: u32) -> Result<Masked<u32>> {
+    pub(super) fn bits(&self, item: &Item<'_>, full: u32) -> Result<Masked<u32>> {
         let value: u32 = self.convert(item.at, item.value)?;
         let mask: u32 = match item.mask {
             None => full,
@@ -692,7 +698,7 @@ impl<'a> Parser<'a> {
         Ok(Masked { value: value & mask, mask })
     }
 
-    fn byte(&self, item: &Item<'_>) -> Result<Masked<u8>> {
+    pub(super) fn byte(&self, item: &Item<'_>) -> Result<Masked<u8>> {
         let m = self.bits(item, 0xff)?;
         Ok(Masked { value: m.value as u8, mask: m.mask as u8 }) // at most 0xff by `bits`
     }

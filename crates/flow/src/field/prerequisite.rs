@@ -4,7 +4,7 @@
 use super::Field;
 use crate::key::FRAG_LATER;
 use crate::{Key, Mask, VLAN_CFI, ct_state};
-use packet::ethertype::{self, ARP, IPV4, IPV6, RARP};
+use packet::ethertype::{self, ARP, IPV4, IPV6, NSH, RARP};
 use packet::{IcmpHeader, ip_proto};
 
 /// A field's prerequisite (ovs-fields(7), "Prerequisites"; OpenFlow 1.5.1 table 12).
@@ -26,6 +26,8 @@ pub enum Prerequisite {
     IpAny,
     /// An MPLS header.
     Mpls,
+    /// A Network Service Header.
+    Nsh,
     /// TCP, no later fragment.
     Tcp,
     /// UDP, no later fragment.
@@ -50,7 +52,8 @@ pub enum Prerequisite {
 const OF_CONNECTION: u8 = ct_state::NEW | ct_state::EST | ct_state::RPL;
 
 impl Prerequisite {
-    /// True for the conditions that only Ethernet packets meet.
+    /// True for the conditions that only Ethernet packets meet, unless the packet type names the
+    /// header itself.
     pub fn is_of_ethernet(self) -> bool {
         !matches!(self, Prerequisite::None | Prerequisite::Ct)
     }
@@ -59,7 +62,7 @@ impl Prerequisite {
     /// with this key.
     pub fn holds(self, key: &Key) -> bool {
         use Prerequisite::*;
-        let dl_type = key.dl_type.get();
+        let dl_type = key.ethertype();
         let ip = matches!(dl_type, IPV4 | IPV6);
         let l4 = |ip: bool, proto: u8| ip && key.nw_proto == proto && key.nw_frag & FRAG_LATER == 0;
         let nd = |types: &[u8]| {
@@ -77,6 +80,7 @@ impl Prerequisite {
             Ipv6 => dl_type == IPV6,
             IpAny => ip,
             Mpls => ethertype::is_mpls(dl_type),
+            Nsh => dl_type == NSH,
             Tcp => l4(ip, ip_proto::TCP),
             Udp => l4(ip, ip_proto::UDP),
             Sctp => l4(ip, ip_proto::SCTP),
@@ -101,7 +105,7 @@ impl Prerequisite {
                 m.vlans[0].tci.set(tci | VLAN_CFI);
             }
             Ct => m.ct_state |= OF_CONNECTION,
-            Arp | Ipv4 | Ipv6 | IpAny | Mpls => m.dl_type.set(u16::MAX),
+            Arp | Ipv4 | Ipv6 | IpAny | Mpls | Nsh => m.dl_type.set(u16::MAX),
             Tcp | Udp | Sctp | Icmpv4 | Icmpv6 | Nd | NdSolicit | NdAdvert => {
                 m.dl_type.set(u16::MAX);
                 m.nw_proto = u8::MAX;

@@ -114,6 +114,8 @@ const OXM_PKT_REG: u16 = 0x8001;
 const EXPERIMENTER: u16 = 0xffff;
 const ONF: u32 = 0x4f4e_4600;
 const NICIRA: u32 = 0x0000_2320;
+/// The experimenter of NSH's fields in Open vSwitch.
+const NSH: u32 = 0x005a_d650;
 
 impl Definition {
     const fn alias(mut self, alias: &'static str) -> Self {
@@ -177,6 +179,16 @@ impl Definition {
             class: EXPERIMENTER,
             number,
             experimenter: Some(NICIRA),
+            since: 0,
+        })
+    }
+    /// An experimenter's number in the class of NSH, which goes into NXM lists, too.
+    const fn nxnsh(self, name: &'static str, number: u8) -> Self {
+        self.number(OxmNumber {
+            name,
+            class: EXPERIMENTER,
+            number,
+            experimenter: Some(NSH),
             since: 0,
         })
     }
@@ -461,6 +473,27 @@ pub(super) static TABLE: [Definition; COUNT] = {
             .needs(P::Nd).eric("ERICOXM_OF_ICMPV6_ND_RESERVED", 1),
         row(Field::NdOptionsType, "nd_options_type", Decimal, offset_of!(Key, nd_options_type), 1)
             .needs(P::Nd).eric("ERICOXM_OF_ICMPV6_ND_OPTIONS_TYPE", 2),
+
+        row(Field::NshFlags, "nsh_flags", Decimal, offset_of!(Key, nsh.flags), 1).masked()
+            .needs(P::Nsh).nxnsh("NXOXM_NSH_FLAGS", 1),
+        row(Field::NshTtl, "nsh_ttl", Decimal, offset_of!(Key, nsh.ttl), 1)
+            .needs(P::Nsh).nxnsh("NXOXM_NSH_TTL", 10),
+        row(Field::NshMdtype, "nsh_mdtype", Decimal, offset_of!(Key, nsh.mdtype), 1).read_only()
+            .needs(P::Nsh).nxnsh("NXOXM_NSH_MDTYPE", 2),
+        row(Field::NshNp, "nsh_np", Decimal, offset_of!(Key, nsh.np), 1).read_only()
+            .needs(P::Nsh).nxnsh("NXOXM_NSH_NP", 3),
+        row(Field::NshSpi, "nsh_spi", Hexadecimal, offset_of!(Key, nsh.path), 4).part(8, 24).alias("nsp")
+            .needs(P::Nsh).nxnsh("NXOXM_NSH_SPI", 4),
+        row(Field::NshSi, "nsh_si", Decimal, offset_of!(Key, nsh.path), 4).part(0, 8).oxm_bytes(1).alias("nsi")
+            .needs(P::Nsh).nxnsh("NXOXM_NSH_SI", 5),
+        row(Field::NshC1, "nsh_c1", Hexadecimal, offset_of!(Key, nsh.context), 4).alias("nshc1").masked()
+            .needs(P::Nsh).nxnsh("NXOXM_NSH_C1", 6),
+        row(Field::NshC2, "nsh_c2", Hexadecimal, offset_of!(Key, nsh.context) + 4, 4).alias("nshc2").masked()
+            .needs(P::Nsh).nxnsh("NXOXM_NSH_C2", 7),
+        row(Field::NshC3, "nsh_c3", Hexadecimal, offset_of!(Key, nsh.context) + 8, 4).alias("nshc3").masked()
+            .needs(P::Nsh).nxnsh("NXOXM_NSH_C3", 8),
+        row(Field::NshC4, "nsh_c4", Hexadecimal, offset_of!(Key, nsh.context) + 12, 4).alias("nshc4").masked()
+            .needs(P::Nsh).nxnsh("NXOXM_NSH_C4", 9),
     ]
 };
 
@@ -495,6 +528,7 @@ const fn class_slot(class: u16, experimenter: Option<u32>) -> Option<usize> {
         (OXM_PKT_REG, None) => Some(4),
         (EXPERIMENTER, Some(ONF)) => Some(5),
         (EXPERIMENTER, Some(NICIRA)) => Some(6),
+        (EXPERIMENTER, Some(NSH)) => Some(7),
         _ => None,
     }
 }
@@ -503,8 +537,8 @@ const fn class_slot(class: u16, experimenter: Option<u32>) -> Option<usize> {
 const NO_FIELD: u8 = u8::MAX;
 
 /// Row of the table by class and number: decoders look here for every field of every rule.
-static INDEX: [[u8; 128]; 7] = {
-    let mut index = [[NO_FIELD; 128]; 7];
+static INDEX: [[u8; 128]; 8] = {
+    let mut index = [[NO_FIELD; 128]; 8];
     let mut i = 0;
     while i < COUNT {
         let mut n = 0;
@@ -557,6 +591,7 @@ pub(super) const SENT: &[Field] = {
         TunMetadata48, TunMetadata49, TunMetadata50, TunMetadata51, TunMetadata52, TunMetadata53, TunMetadata54, TunMetadata55,
         TunMetadata56, TunMetadata57, TunMetadata58, TunMetadata59, TunMetadata60, TunMetadata61, TunMetadata62, TunMetadata63,
         TunErspanIdx, TunErspanVer, TunErspanDir, TunErspanHwid, TunGtpuFlags, TunGtpuMsgtype,
+        NshFlags, NshTtl, NshMdtype, NshNp, NshSpi, NshSi, NshC1, NshC2, NshC3, NshC4,
         Reg0, Reg1, Reg2, Reg3, Reg4, Reg5, Reg6, Reg7,
         Reg8, Reg9, Reg10, Reg11, Reg12, Reg13, Reg14, Reg15,
         Xreg0, Xreg1, Xreg2, Xreg3, Xreg4, Xreg5, Xreg6, Xreg7,

@@ -35,7 +35,7 @@ fn unknown_numbers_lead_nowhere() {
     let mut known = 0;
     for class in [0, 1, 2, 0x1000, 0x8000, 0x8001, 0xffff] {
         for number in 0..=255 {
-            for experimenter in [None, Some(0x4f4e_4600), Some(0x2320)] {
+            for experimenter in [None, Some(0x4f4e_4600), Some(0x2320), Some(0x5a_d650)] {
                 known += usize::from(Field::from_oxm(class, number, experimenter).is_some());
             }
         }
@@ -215,6 +215,7 @@ fn packet_with(need: Prerequisite) -> Key {
         Prerequisite::Vlan => "dl_type=0x1234,vlan_tci=0x1005",
         Prerequisite::Arp => "arp,arp_op=1",
         Prerequisite::Mpls => "mpls,mpls_bos=1",
+        Prerequisite::Nsh => "dl_type=0x894f,nsh_mdtype=1",
         Prerequisite::Ipv4 | Prerequisite::IpAny | Prerequisite::Tcp => "tcp",
         Prerequisite::Ipv6 => "tcp6",
         Prerequisite::Ct => "tcp,ct_state=est|trk,ct_nw_proto=6",
@@ -285,6 +286,8 @@ fn fields_of(need: Prerequisite) -> &'static [Field] {
         | Prerequisite::Ipv4
         | Prerequisite::Ipv6
         | Prerequisite::IpAny => &[Field::EthType],
+        // OVS writes contexts only with the type of metadata that has them.
+        Prerequisite::Nsh => &[Field::EthType, Field::NshMdtype],
         Prerequisite::Tcp
         | Prerequisite::Udp
         | Prerequisite::Sctp

@@ -8,8 +8,8 @@ use crate::field::value::{
     CHex, ethernet_text, frag_text, ipv4_text, ipv6_text, packet_type_text, port_text,
 };
 use crate::tun_metadata::{FIELDS, Wide};
-use crate::{Field, Key, Mask, Match, Tunnel, VLAN_CFI};
-use packet::{ethertype, ip_proto};
+use crate::{Field, Key, Mask, Match, Nsh, Tunnel, VLAN_CFI};
+use packet::{NshHeader, ethertype, ip_proto};
 use std::fmt::{Display, Write};
 
 /// Fields joined by commas.
@@ -45,6 +45,24 @@ impl List {
             self.field(name, value);
         } else if mask != 0 {
             self.field(name, format_args!("{value:#x}/{mask:#x}"));
+        }
+    }
+
+    /// A byte of NSH.
+    fn nsh_byte(&mut self, name: &str, value: u8, mask: u8) {
+        match mask {
+            0 => {}
+            u8::MAX => self.field(name, value),
+            _ => self.field(name, format_args!("{value:#04x}/{mask:#04x}")),
+        }
+    }
+
+    /// A number of 32 bits of NSH.
+    fn nsh_word(&mut self, name: &str, value: u32, mask: u32) {
+        match mask {
+            0 => {}
+            u32::MAX => self.field(name, format_args!("{value:#x}")),
+            _ => self.field(name, format_args!("{value:#x}/{mask:#x}")),
         }
     }
 
@@ -150,7 +168,7 @@ fn format_as(
     out.ethernet("dl_src", &k.dl_src, &m.dl_src);
     out.ethernet("dl_dst", &k.dl_dst, &m.dl_dst);
     if protocol.is_none() && m.dl_type.get() != 0 {
-        out.field("dl_type", format_args!("{:#06x}", k.dl_type.get()));
+        out.field("dl_type", format_args!("{:#06x}", k.ethertype()));
     }
     l3(&mut out, k, m, protocol.is_some_and(|p| p.1));
     l4(&mut out, k, m, if megaflow { u16::MAX } else { 0xff });
@@ -260,8 +278,26 @@ fn vlan(out: &mut List, i: usize, tci: u16, mask: u16) {
 /// Returns the Ethernet type that decides about the names of fields; 0 where it is a wildcard. The
 /// packet type of a packet without an Ethernet header names it, too.
 fn known_type(k: &Key, m: &Key) -> u16 {
-    let is_known = m.dl_type.get() != 0 || k.packet_type.get() != 0;
-    if is_known { k.dl_type.get() } else { 0 }
+    let is_known = m.dl_type.get() != 0 || m.packet_type.get() != 0 && k.packet_type.get() != 0;
+    if is_known { k.ethertype() } else { 0 }
+}
+
+/// Writes the fields of NSH. As in OVS, contexts are shown only with metadata type 1.
+fn nsh(out: &mut List, k: &Nsh, m: &Nsh) {
+    out.nsh_byte("nsh_flags", k.flags, m.flags);
+    out.nsh_byte("nsh_ttl", k.ttl, m.ttl);
+    out.nsh_byte("nsh_mdtype", k.mdtype, m.mdtype);
+    out.nsh_byte("nsh_np", k.np, m.np);
+    let (path, mask) = (k.path.get(), m.path.get());
+    let all_of_path = if mask >> 8 == 0xff_ffff { u32::MAX } else { mask >> 8 };
+    out.nsh_word("nsh_spi", path >> 8, all_of_path);
+    out.nsh_byte("nsh_si", path as u8, mask as u8); // the low byte
+    if m.mdtype == u8::MAX && k.mdtype == NshHeader::MD_TYPE_1 {
+        let names = ["nsh_c1", "nsh_c2", "nsh_c3", "nsh_c4"];
+        for (name, (k, m)) in names.iter().zip(k.context.iter().zip(&m.context)) {
+            out.nsh_word(name, k.get(), m.get());
+        }
+    }
 }
 
 fn l3(out: &mut List, k: &Key, m: &Key, proto_named: bool) {
@@ -276,6 +312,8 @@ fn l3(out: &mut List, k: &Key, m: &Key, proto_named: bool) {
         } else if mask != 0 {
             out.field("ipv6_label", format_args!("{label:#07x}/{mask:#07x}"));
         }
+    } else if dl_type == ethertype::NSH {
+        nsh(out, &k.nsh, &m.nsh);
     } else {
         let names = if arp { ("arp_spa", "arp_tpa") } else { ("nw_src", "nw_dst") };
         out.ipv4(names.0, k.nw_src.get(), m.nw_src.get());
@@ -498,6 +536,8 @@ pub fn packet_mask(key: &Key) -> Mask {
             m.arp_tha = all.arp_tha;
             return mask;
         }
+        // As in OVS, the fields of IP are set in the mask, too; they are zero.
+        ethertype::NSH => m.nsh = all.nsh,
         t if ethertype::is_mpls(t) => {
             for (m, k) in m.mpls.iter_mut().zip(key.mpls) {
                 m.set(u32::MAX);

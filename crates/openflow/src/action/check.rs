@@ -11,10 +11,12 @@
 
 use super::operand::{mpls_ethertype, output_port};
 use super::verify;
-use super::{Action, Ct, CtZone, Learn, LearnSource, LearnSpec, LearnTarget, NatAddresses};
+use super::{
+    Action, Ct, CtZone, EncapHeader, Learn, LearnSource, LearnSpec, LearnTarget, NatAddresses,
+};
 use crate::{OfError, PortNo, Version};
 use flow::field::Prerequisite;
-use flow::{Field, FieldValue, Match, Subfield, VLAN_CFI, ct_state};
+use flow::{Field, FieldValue, Match, NAMESPACE_ETHERTYPE, Subfield, VLAN_CFI, ct_state};
 use packet::ip_proto;
 
 /// Highest meter number (OFPM13_MAX).
@@ -77,8 +79,8 @@ fn learned_parts(spec: &LearnSpec) -> Result<(), OfError> {
     }
 }
 
-/// Packet types of this namespace are Ethernet types (OFPHTN_ETHERTYPE).
-const NAMESPACE_ETHERTYPE: u32 = 1;
+/// A packet type that is no packet's.
+const UNKNOWN_PACKET_TYPE: u32 = 0xffff;
 
 /// The packet as it is known to be.
 struct Walk<'a> {
@@ -237,6 +239,40 @@ impl<'a> Walk<'a> {
                 self.needs(Prerequisite::Ethernet);
                 self.needs(Prerequisite::Mpls);
                 self.has_type(*ethertype);
+                Ok(())
+            }
+            // No datapath puts labels in front of an Ethernet header.
+            Action::Encap(encap)
+                if matches!(encap.header, EncapHeader::Mpls | EncapHeader::MplsMulticast) =>
+            {
+                Err(OfError::NXBAC_BAD_HEADER_TYPE)
+            }
+            Action::Encap(encap) => {
+                self.packet.set(Field::PacketType, encap.header.packet_type().into());
+                if let Some(ethertype) = encap.header.ethertype() {
+                    self.packet.set(Field::EthType, ethertype.into());
+                }
+                if !self.holds(Prerequisite::IpAny) {
+                    self.packet.clear(Field::IpProto);
+                }
+                Ok(())
+            }
+            Action::Decap { .. } => {
+                let key = self.packet.key();
+                let (packet_type, ethertype) = match key.packet_type.get() {
+                    0 => (
+                        NAMESPACE_ETHERTYPE << 16 | u32::from(key.dl_type.get()),
+                        key.dl_type.get(),
+                    ),
+                    // The header below is known only once the packet is looked up again.
+                    _ => (UNKNOWN_PACKET_TYPE, u16::MAX),
+                };
+                self.packet.set(Field::PacketType, packet_type.into());
+                self.packet.set(Field::EthType, ethertype.into());
+                Ok(())
+            }
+            Action::DecNshTtl => {
+                self.needs(Prerequisite::Nsh);
                 Ok(())
             }
             Action::FinTimeout { .. } => {

@@ -11,8 +11,8 @@
 
 use super::nicira as nx;
 use super::{
-    Action, Bundle, Controller, Multipath, PopSpelling, SetSpelling, TunnelSpelling, ct, learn,
-    loads,
+    Action, Bundle, Controller, Multipath, PopSpelling, SetSpelling, TunnelSpelling, ct, encap,
+    learn, loads,
 };
 use crate::nxm::{encode_header, ones, put_entry, put_option};
 use crate::wire::Put;
@@ -316,6 +316,12 @@ impl Encoder {
             // From here on, actions that are Nicira's in every version.
             Action::Nat(nat) => Self::nicira(nx::NAT, out, |out| ct::encode_nat(nat, out)),
             Action::CtClear => Self::nicira(nx::CT_CLEAR, out, |_| {}),
+            Action::Encap(encap) => Self::nicira(nx::ENCAP, out, |out| encap::encode(encap, out)),
+            Action::Decap { packet_type } => Self::nicira(nx::DECAP, out, |out| {
+                out.put_zeros(2);
+                out.put_u32(*packet_type);
+            }),
+            Action::DecNshTtl => Self::nicira(nx::DEC_NSH_TTL, out, |_| {}),
             Action::DeleteField(field) => Self::nicira(nx::DELETE_FIELD, out, |out| {
                 let header = out.len();
                 encode_header(*field, false, 0, out);

@@ -8,7 +8,7 @@ use super::operand::{
 };
 use super::{
     Action, Bundle, BundleAlgorithm, Controller, HashFields, Multipath, MultipathAlgorithm,
-    SampleDirection, TunnelSpelling, ct, learn, verify,
+    SampleDirection, TunnelSpelling, ct, encap, learn, verify,
 };
 use crate::nxm::pull_header;
 use crate::wire::Reader;
@@ -59,6 +59,9 @@ pub(super) const CLONE: u16 = 42;
 pub(super) const CT_CLEAR: u16 = 43;
 pub(super) const RESUBMIT_TABLE_CT: u16 = 44;
 pub(super) const LEARN2: u16 = 45;
+pub(super) const ENCAP: u16 = 46;
+pub(super) const DECAP: u16 = 47;
+pub(super) const DEC_NSH_TTL: u16 = 48;
 pub(super) const CHECK_PKT_LARGER: u16 = 49;
 pub(super) const DELETE_FIELD: u16 = 50;
 
@@ -69,6 +72,7 @@ pub(super) fn is_known(version: Version, subtype: u16) -> bool {
         SET_QUEUE | DEC_TTL | PUSH_MPLS | POP_MPLS | SET_MPLS_TTL | DEC_MPLS_TTL
         | SET_MPLS_LABEL | SET_MPLS_TC | GROUP => version == Version::V10,
         REG_MOVE | REG_LOAD | REG_LOAD2 => version < Version::V15,
+        ENCAP | DECAP | DEC_NSH_TTL => version >= Version::V13,
         RESUBMIT | POP_QUEUE | NOTE | MULTIPATH | BUNDLE | BUNDLE_LOAD | RESUBMIT_TABLE
         | OUTPUT_REG | LEARN | EXIT | FIN_TIMEOUT | CONTROLLER | DEC_TTL_CNT_IDS
         | WRITE_METADATA | STACK_PUSH | STACK_POP | SAMPLE | OUTPUT_REG2 | CONJUNCTION
@@ -87,7 +91,7 @@ fn body_len(subtype: u16) -> Result<usize, usize> {
         OUTPUT_REG | OUTPUT_REG2 | DELETE_FIELD => Ok(14),
         MULTIPATH | WRITE_METADATA | SAMPLE2 | SAMPLE3 => Ok(22),
         REG_MOVE | NOTE | BUNDLE | BUNDLE_LOAD | LEARN | LEARN2 | DEC_TTL_CNT_IDS | REG_LOAD2
-        | CONTROLLER2 | CLONE | CHECK_PKT_LARGER | CT | NAT => Err(match subtype {
+        | CONTROLLER2 | CLONE | CHECK_PKT_LARGER | CT | NAT | ENCAP | DECAP => Err(match subtype {
             CT => 14,
             REG_MOVE | CHECK_PKT_LARGER => 14,
             BUNDLE | BUNDLE_LOAD | LEARN => 22,
@@ -243,6 +247,9 @@ pub(super) fn decode(
         CT => Action::Ct(Box::new(ct::decode(r, nested)?)),
         NAT => Action::Nat(ct::decode_nat(r)?),
         CT_CLEAR => Action::CtClear,
+        ENCAP => Action::Encap(Box::new(encap::decode(r)?)),
+        DECAP => Action::Decap { packet_type: encap::decode_decap(r)? },
+        DEC_NSH_TTL => Action::DecNshTtl,
         CHECK_PKT_LARGER => {
             let (len, start) = (r.u16()?, r.u16()?);
             let field = pull_header(r)?;

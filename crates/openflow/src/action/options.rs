@@ -71,6 +71,9 @@ fn of_action(action: &Action) -> u64 {
         | Action::Sample { .. }
         | Action::Nat(_)
         | Action::CtClear
+        | Action::Encap(_)
+        | Action::Decap { .. }
+        | Action::DecNshTtl
         | Action::Meter(_)
         | Action::ClearActions
         | Action::WriteMetadata { .. }

@@ -250,6 +250,8 @@ const TO_14: RangeInclusive<Version> = Version::V10..=Version::V14;
 const FROM_11: RangeInclusive<Version> = Version::V11..=Version::V15;
 const FROM_12: RangeInclusive<Version> = Version::V12..=Version::V15;
 
+const FROM_13: RangeInclusive<Version> = Version::V13..=Version::V15;
+
 const NONE: RangeInclusive<Version> = Version::V15..=Version::V10;
 
 fn tunnel(id: u64, spelled: TunnelSpelling) -> Action {
@@ -331,6 +333,10 @@ fn learning(limit: u32) -> Action {
             spec(port, LearnTarget::Output),
         ],
     }))
+}
+
+fn encap(header: EncapHeader, properties: Vec<EncapProperty>) -> Action {
+    Action::Encap(Box::new(Encap { header, header_bytes: 0, properties }))
 }
 
 fn sampling(sampling_port: PortNo, direction: SampleDirection) -> Action {
@@ -415,6 +421,17 @@ examples! {
     ]));
     Action::Nat(_) => (Version::V11..=Version::V10, Action::Nat(NAT));
     Action::CtClear => (ALL, Action::CtClear);
+    Action::Encap(_) =>
+        (FROM_13, encap(EncapHeader::Nsh, vec![
+            EncapProperty::MetadataType(2),
+            EncapProperty::Tlv { class: 0x1000, kind: 10, value: vec![0x12; 9] },
+        ])),
+        (FROM_13, encap(EncapHeader::Ethernet, vec![])),
+        (FROM_13, encap(EncapHeader::Mpls, vec![])),
+        (FROM_13, encap(EncapHeader::MplsMulticast, vec![]));
+    Action::Decap { .. } => (FROM_13, Action::Decap { packet_type: USE_NEXT_PROTOCOL }),
+        (FROM_13, Action::Decap { packet_type: 0x1_0800 });
+    Action::DecNshTtl => (FROM_13, Action::DecNshTtl);
     Action::CheckPktLarger { .. } => (ALL, Action::CheckPktLarger { len: 1000, dst: BIT });
     Action::Meter(_) => (Version::V13..=Version::V15, Action::Meter(5));
     Action::ClearActions => (FROM_11, Action::ClearActions);
@@ -828,4 +845,45 @@ fn instructions_out_of_place_are_told_in_order() {
     assert_eq!(error(&[write.clone(), conjunction.clone()]), out_of_place);
     assert_eq!(error(&[conjunction.clone(), write]), Err(OfError::NXBAC_BAD_CONJUNCTION));
     assert_eq!(error(&[Action::Note(vec![]), conjunction]), Ok(()));
+}
+
+#[test]
+fn bad_properties_of_encap_are_refused() {
+    let read = |hex: &str| {
+        let bytes: Vec<u8> = (0..hex.len() / 2)
+            .map(|i| u8::from_str_radix(&hex[2 * i..2 * i + 2], 16).unwrap())
+            .collect();
+        decode_actions(&bytes, Version::V13).unwrap_err()
+    };
+    let encap = |len: &str, rest: &str| read(&format!("ffff00{len}00002320002e0000{rest}"));
+    assert_eq!(encap("10", "00010806"), OfError::NXBAC_BAD_HEADER_TYPE);
+    assert_eq!(encap("18", "0001894f0004030501000000"), OfError::NXBAC_UNKNOWN_ED_PROP);
+    assert_eq!(encap("18", "0001894f0003010501000000"), OfError::NXBAC_UNKNOWN_ED_PROP);
+    assert_eq!(encap("18", "0001894f0004010301000000"), OfError::OFPBAC_BAD_LEN);
+    assert_eq!(encap("18", "0001894f0004010901000000"), OfError::OFPBAC_BAD_LEN);
+    assert_eq!(encap("20", "0001894f00040109010000000000000000000000"), OfError::NXBAC_BAD_ED_PROP);
+    assert_eq!(encap("20", "0001894f0004021010000a090000000000000000"), OfError::NXBAC_BAD_ED_PROP);
+    assert_eq!(
+        read("ffff001800002320002f00000000fffe0000000000000000"),
+        OfError::NXBAC_UNKNOWN_ED_PROP
+    );
+}
+
+#[test]
+fn texts_of_encap_and_decap_are_checked_as_in_ovs_ofctl() {
+    for (text, error) in [
+        ("encap()", "Missing encap hdr: "),
+        ("encap(gre)", "Encap hdr not supported: "),
+        ("encap(ethernet(md_type=1))", "Invalid property: md_type"),
+        ("encap(nsh(what=1))", "Invalid property: what"),
+        ("encap(nsh(md_type=3))", "invalid md_type"),
+        ("encap(nsh(tlv(10,1,0x00)))", "Invalid NSH TLV header: 10,1,0x00"),
+        ("decap(what)", "Invalid decap argument: what"),
+        ("decap(packet_type(type=0))", "Missing packet_type attribute ns"),
+        ("decap(packet_type(ns=5,type=0))", "Unsupported ns value: 5"),
+        ("decap(packet_type(ns=0))", "Missing packet_type attribute type"),
+    ] {
+        let read = crate::text::parse_actions(text, Version::V13, &flow::text::no_numbers);
+        assert_eq!(read.unwrap_err().to_string(), error, "{text}");
+    }
 }

@@ -47,6 +47,10 @@ pub enum ActionSetSlot {
     PopVlan,
     /// `pop_mpls`, the last one written.
     PopMpls,
+    /// `decap`, the last one written.
+    Decap,
+    /// `encap`, the last one written.
+    Encap,
     /// `push_mpls`, the last one written.
     PushMpls,
     /// `push_vlan`, the last one written.
@@ -55,6 +59,8 @@ pub enum ActionSetSlot {
     DecTtl,
     /// `dec_mpls_ttl`, the last one written.
     DecMplsTtl,
+    /// `dec_nsh_ttl`, the last one written.
+    DecNshTtl,
     /// Sets of fields and, as in OVS, of queues: all of them, in the order in which they were
     /// written.
     Set,
@@ -70,13 +76,16 @@ pub enum ActionSetSlot {
 
 impl ActionSetSlot {
     /// The slots that hold one action each and come before the sets, in order.
-    pub const BEFORE_SETS: [ActionSetSlot; 6] = [
+    pub const BEFORE_SETS: [ActionSetSlot; 9] = [
         ActionSetSlot::PopVlan,
         ActionSetSlot::PopMpls,
+        ActionSetSlot::Decap,
+        ActionSetSlot::Encap,
         ActionSetSlot::PushMpls,
         ActionSetSlot::PushVlan,
         ActionSetSlot::DecTtl,
         ActionSetSlot::DecMplsTtl,
+        ActionSetSlot::DecNshTtl,
     ];
 
     /// The slots of actions that end a set, in order of precedence. A set without any of them
@@ -203,6 +212,10 @@ impl Action {
             Action::PushMpls { .. } => PLAIN.in_action_set(Slot::PushMpls),
             Action::DecTtl { .. } => PLAIN.in_action_set(Slot::DecTtl).uses_rule(),
             Action::DecMplsTtl => PLAIN.in_action_set(Slot::DecMplsTtl).uses_rule(),
+
+            Action::Decap { .. } => PLAIN.in_action_set(Slot::Decap).irreversible(),
+            Action::Encap(_) => PLAIN.in_action_set(Slot::Encap).irreversible(),
+            Action::DecNshTtl => PLAIN.in_action_set(Slot::DecNshTtl).irreversible().uses_rule(),
 
             Action::DeleteField(_)
             | Action::StackPush(_)

@@ -169,6 +169,8 @@ pub(crate) fn value_is_valid(field: Field, value: FieldValue) -> bool {
         Field::VlanVid => 0x1fff,
         Field::IpDscp => 0xfc,
         Field::ArpOp => 0xff,
+        Field::NshTtl => 0x3f,
+        Field::NshMdtype => return (1..=2).contains(&value),
         Field::TunFlags => Tunnel::OPENFLOW_FLAGS.into(),
         _ => ones(field.bits()),
     };

@@ -89,12 +89,14 @@ pub(super) fn decode(
         if !field.prerequisite().holds_for_match(&out.matching) {
             return Err(OfError::OFPBMC_BAD_PREREQ);
         }
-        // A field of Ethernet packets implies that the packet type is Ethernet.
+        // A field of Ethernet packets implies that the packet type is Ethernet, unless the packet
+        // type names the header.
         let said = field == Field::PacketType && ethernet;
         if said || field.load(&out.matching.mask().0) != 0 {
             return Err(OfError::OFPBMC_DUP_FIELD);
         }
-        if field.prerequisite().is_of_ethernet() {
+        let is_bare = out.matching.key().packet_type.get() != 0;
+        if field.prerequisite().is_of_ethernet() && !is_bare {
             ethernet = true;
             says_ethernet |= mask & field.all_ones() != 0;
         }

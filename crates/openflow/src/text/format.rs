@@ -2,7 +2,9 @@
 //! Actions as text.
 
 use super::operand::c_hex;
-use super::{BUNDLE_ALGORITHMS, HASH_FIELDS, MULTIPATH_ALGORITHMS, REASONS, ct, learn, name_of};
+use super::{
+    BUNDLE_ALGORITHMS, HASH_FIELDS, MULTIPATH_ALGORITHMS, REASONS, ct, encap, learn, name_of,
+};
 use crate::PortNo;
 use crate::action::{Action, Bundle, Controller, SampleDirection, SetSpelling, loads};
 use packet::Mac;
@@ -183,6 +185,14 @@ fn put(action: &Action, ports: Ports<'_>, out: &mut String) {
             ct::put(action, |nested, out| put_list(nested, ports, out), out);
             Ok(())
         }
+        Action::Encap(action) => {
+            encap::put(action, out);
+            Ok(())
+        }
+        Action::Decap { packet_type } => {
+            encap::put_decap(*packet_type, out);
+            Ok(())
+        }
         Action::Nat(nat) => write!(out, "{}", ct::nat_text(nat)),
         Action::Clone(nested) | Action::WriteActions(nested) => {
             let _ = write!(out, "{}(", action.keyword());
@@ -201,6 +211,7 @@ fn put(action: &Action, ports: Ports<'_>, out: &mut String) {
         Action::GotoTable(table) => write!(out, "goto_table:{table}"),
         Action::PopVlan { .. }
         | Action::DecMplsTtl
+        | Action::DecNshTtl
         | Action::PopQueue
         | Action::Exit
         | Action::CtClear

@@ -4,7 +4,9 @@
 use super::error::{TextError, err};
 use super::operand::{number, read_only};
 use super::token::{Token, Tokens};
-use super::{BUNDLE_ALGORITHMS, HASH_FIELDS, MULTIPATH_ALGORITHMS, REASONS, by_name, ct, learn};
+use super::{
+    BUNDLE_ALGORITHMS, HASH_FIELDS, MULTIPATH_ALGORITHMS, REASONS, by_name, ct, encap, learn,
+};
 use crate::action::{
     Action, Bundle, Controller, Multipath, PopSpelling, SampleDirection, TunnelSpelling, verify,
 };
@@ -287,6 +289,9 @@ fn parse_action(
         }
         "nat" => Action::Nat(ct::parse_nat(value)?),
         "ct_clear" => Action::CtClear,
+        "encap" => encap::parse(value)?,
+        "decap" => encap::parse_decap(value)?,
+        "dec_nsh_ttl" => Action::DecNshTtl,
         "check_pkt_larger" => {
             let Some(target) = token.target else {
                 return err(format!("{value}: missing `->'"));

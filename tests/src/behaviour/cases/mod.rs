@@ -13,6 +13,7 @@ mod bonds;
 mod connections;
 mod headers;
 mod lookup;
+mod nsh;
 mod ports;
 mod tunnels;
 mod upcalls;
@@ -133,6 +134,9 @@ macro_rules! behaviour_cases {
                 packets_without_an_ethernet_header,
                 lengths_and_cuts_with_outer_headers,
                 packets_too_long_for_the_path_do_not_vanish, a_report_quotes_the_packet_as_it_came;
+            nsh:
+                nsh_comes_off_again, nsh_fields_can_be_set, nsh_suits_its_packets_only,
+                flows_match_the_fields_of_nsh;
             ports:
                 ports_are_listed_added_and_removed,
                 output_to_a_removed_port_is_counted,

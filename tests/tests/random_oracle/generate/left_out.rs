@@ -33,6 +33,8 @@ struct Facts {
     fin_timeout: bool,
     /// Packets are truncated.
     truncates: bool,
+    /// Ports are protected from each other.
+    protected: bool,
     /// Packets are branched on by their length.
     branches: bool,
     /// Tables are gone to with an action set.
@@ -202,6 +204,13 @@ pub const LEFT_OUT: &[LeftOut] = &[
         of: |facts, step| facts.truncates && frame(step).is_some_and(|f| f.len() > LONG),
     },
     LeftOut {
+        name: "truncated packets between protected ports",
+        reason: "OVS sends nothing to the port, and truncates what it sends next",
+        of: |facts, step| {
+            facts.protected && any_action(step, &|a| matches!(a, Action::OutputTrunc { .. }))
+        },
+    },
+    LeftOut {
         name: "labels and classes that are too large",
         reason: "OVS takes labels of more than 20 bits and classes of more than 3, and encodes them \
                  as no controller can read",
@@ -262,6 +271,7 @@ impl Facts {
             ipv4: fields || any(&["SetIpv4"]),
             fin_timeout: lowers_timeouts(steps),
             truncates: any(&["OutputTrunc"]),
+            protected: any(&["protected=true"]),
             branches: any(&["CheckPktLarger"]),
             set_waits: steps.iter().any(goes_on_with_a_set)
                 || steps.iter().any(branches_after_tables)

@@ -68,7 +68,7 @@ fn require(m: &mut Match, p: Prerequisite, key: &flow::Key) {
         None | Ethernet => {}
         Ct => m.set_masked(Field::CtState, 1, 1),
         Vlan => m.set_masked(Field::VlanTci, 0x1000, 0x1000),
-        Arp | Ipv4 | Ipv6 | IpAny | Mpls => exact(Field::EthType),
+        Arp | Ipv4 | Ipv6 | IpAny | Mpls | Nsh => exact(Field::EthType),
         Tcp | Udp | Sctp | Icmpv4 | Icmpv6 => {
             exact(Field::EthType);
             exact(Field::IpProto);

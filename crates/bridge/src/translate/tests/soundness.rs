@@ -15,6 +15,7 @@ use datapath::{Action as Dp, TunnelKind};
 use flow::extract::DL_TYPE_NONE;
 use flow::{Field, Key, Match, Vlan};
 use openflow::PortNo;
+use openflow::action::EncapHeader;
 use openflow::action::{
     Bundle, BundleAlgorithm, Controller, Ct, CtZone, HashFields, Learn, LearnSource, LearnSpec,
     LearnTarget, Multipath, MultipathAlgorithm, Nat,
@@ -98,7 +99,7 @@ fn spec() -> impl Strategy<Value = Spec> {
         )
     };
     let link =
-        (1..5u32, (0..4u8, 0..6u8), [vlan(), vlan()], 0..7u8, [0..3u32, 0..3u32, 0..3u32], 0..5u8);
+        (1..5u32, (0..4u8, 0..6u8), [vlan(), vlan()], 0..8u8, [0..3u32, 0..3u32, 0..3u32], 0..5u8);
     let network = (
         (0..3u8, 0..3u8),
         select(&[0u8, 1, 0x20, 0xfc][..]),
@@ -200,12 +201,20 @@ impl Spec {
             }
             *v = Vlan { tpid: tpid.into(), tci: (vid | pcp << 13 | 0x1000).into() };
         }
-        let dl_type =
-            [0x1234u16, 0x800, 0x800, 0x86dd, 0x806, 0x8847, 0x8100][usize::from(self.kind)];
+        let dl_type = [0x1234u16, 0x800, 0x800, 0x86dd, 0x806, 0x8847, 0x8100, 0x894f]
+            [usize::from(self.kind)];
         // Frames of the spanning tree have no Ethernet type.
         let dl_type = if (self.kind, self.macs.1) == (0, 4) { DL_TYPE_NONE } else { dl_type };
         k.dl_type.set(dl_type);
         match dl_type {
+            0x894f => {
+                (k.nsh.ttl, k.nsh.flags) = (self.ttl.min(63), self.depth & 3);
+                (k.nsh.mdtype, k.nsh.np) = (1 + self.proto % 2, self.proto);
+                k.nsh.path.set(u32::from(self.addresses.0) << 8 | u32::from(self.addresses.1));
+                if k.nsh.mdtype == 1 {
+                    k.nsh.context[0].set(self.ports.0.into());
+                }
+            }
             0x8847 => {
                 // Up to four labels, of which three are in the key.
                 for (i, (lse, n)) in k.mpls.iter_mut().zip(self.labels).enumerate() {
@@ -430,6 +439,12 @@ fn simple_action() -> impl Strategy<Value = Action> {
         2 => Just(Action::PushMpls { ethertype: 0x8847 }),
         3 => select(&[0x8847u16, 0x800][..]).prop_map(|ethertype| Action::PopMpls { ethertype }),
         1 => Just(Action::DecMplsTtl),
+        1 => Just(Action::DecNshTtl),
+        2 => Just(Action::Decap { packet_type: openflow::action::USE_NEXT_PROTOCOL }),
+        2 => select(&[EncapHeader::Ethernet, EncapHeader::Nsh][..]).prop_map(|header| {
+            let encap = openflow::action::Encap { header, header_bytes: 0, properties: vec![] };
+            Action::Encap(Box::new(encap))
+        }),
         2 => Just(Action::DecTtl { controllers: vec![0] }),
         1 => Just(Action::SetQueue(3)),
         1 => Just(Action::PopQueue),

@@ -12,6 +12,7 @@ fn packet_with(need: Prerequisite) -> &'static str {
         Prerequisite::Vlan => "in_port=1,dl_type=0x1234,vlan_tci=0x1005",
         Prerequisite::Arp => "in_port=1,arp,arp_op=1,arp_spa=10.0.0.1",
         Prerequisite::Mpls => "in_port=1,dl_type=0x8847,mpls_label=7,mpls_bos=1,mpls_ttl=9",
+        Prerequisite::Nsh => "in_port=1,dl_type=0x894f,nsh_mdtype=1,nsh_ttl=9",
         Prerequisite::Ipv4 | Prerequisite::IpAny => "in_port=1,tcp,nw_src=10.0.0.1,nw_ttl=9",
         Prerequisite::Ipv6 => "in_port=1,tcp6,nw_ttl=9",
         Prerequisite::Tcp => "in_port=1,tcp,tp_src=9",

@@ -72,6 +72,26 @@ impl Attribute {
         self.field(name, CHex(value), mask.into(), all.into(), &CHex(mask & all));
     }
 
+    /// A byte of NSH.
+    fn nsh_byte(&mut self, name: &str, value: u8, mask: u8) {
+        self.counts |= mask != 0;
+        match mask {
+            0 => {}
+            u8::MAX => self.put(name, value, None),
+            _ => self.put(name, format_args!("{value:#04x}"), Some(&format_args!("{mask:#04x}"))),
+        }
+    }
+
+    /// A number of 32 bits of NSH.
+    fn nsh_word(&mut self, name: &str, value: u32, mask: u32) {
+        self.counts |= mask != 0;
+        match mask {
+            0 => {}
+            u32::MAX => self.put(name, format_args!("{value:#x}"), None),
+            _ => self.put(name, format_args!("{value:#x}"), Some(&format_args!("{mask:#010x}"))),
+        }
+    }
+
     pub(super) fn ipv4(&mut self, name: &str, value: u32, mask: u32) {
         let shown = Ipv4Addr::from_bits(mask);
         self.field(name, Ipv4Addr::from_bits(value), mask.into(), u32::MAX.into(), &shown);
@@ -297,9 +317,29 @@ fn payload(out: &mut List, k: &Key, m: &Key) {
                 a.ethernet("tha", &k.arp_tha, &m.arp_tha);
             });
         }
+        ethertype::NSH => nsh(out, k, m),
         t if ethertype::is_mpls(t) => mpls(out, k, m),
         _ => {}
     }
+}
+
+/// As in OVS, fields of wildcards are left out also where others are shown with their masks.
+fn nsh(out: &mut List, k: &Key, m: &Key) {
+    let (k, m) = (&k.nsh, &m.nsh);
+    out.attribute("nsh", |a| {
+        a.nsh_byte("flags", k.flags, m.flags);
+        a.nsh_byte("ttl", k.ttl, m.ttl);
+        a.nsh_byte("mdtype", k.mdtype, m.mdtype);
+        a.nsh_byte("np", k.np, m.np);
+        let (path, mask) = (k.path.get(), m.path.get());
+        let all_of_path = if mask >> 8 == 0xff_ffff { u32::MAX } else { mask >> 8 };
+        a.nsh_word("spi", path >> 8, all_of_path);
+        a.nsh_byte("si", path as u8, mask as u8); // the low byte
+        for (name, (k, m)) in ["c1", "c2", "c3", "c4"].iter().zip(k.context.iter().zip(&m.context))
+        {
+            a.nsh_word(name, k.get(), m.get());
+        }
+    });
 }
 
 fn frag(a: &mut Attribute, k: &Key, m: &Key) {

@@ -5,13 +5,10 @@ use crate::extract::DL_TYPE_NONE;
 use crate::field::Prerequisite;
 use crate::field::flags::Flags;
 use crate::field::value::{ethernet, integer};
-use crate::{Field, Key, Mask, Match, VLAN_CFI, VLANS};
+use crate::{Field, Key, Mask, Match, NAMESPACE_ETHERTYPE, VLAN_CFI, VLANS};
 use packet::{MplsEntry, ethertype};
 use std::net::{Ipv4Addr, Ipv6Addr};
 use zerocopy::network_endian::{U16, U32};
-
-/// Packet types of this namespace are Ethernet types (OpenFlow 1.5.1, 7.2.3.11).
-const ETHERTYPES: u32 = 1;
 
 /// Most bytes of a netlink attribute without its header: the length, with the header, has 16 bits.
 const MOST_ATTRIBUTE: usize = 0xffff - 4;
@@ -306,6 +303,16 @@ impl<'a> Parser<'a> {
                 ("nd", "tll") => Field::NdTll,
                 ("nd_ext", "nd_reserved") => Field::NdReserved,
                 ("nd_ext", "nd_options_type") => Field::NdOptionsType,
+                ("nsh", "flags") => Field::NshFlags,
+                ("nsh", "ttl") => Field::NshTtl,
+                ("nsh", "mdtype") => Field::NshMdtype,
+                ("nsh", "np") => Field::NshNp,
+                ("nsh", "spi") => Field::NshSpi,
+                ("nsh", "si") => Field::NshSi,
+                ("nsh", "c1") => Field::NshC1,
+                ("nsh", "c2") => Field::NshC2,
+                ("nsh", "c3") => Field::NshC3,
+                ("nsh", "c4") => Field::NshC4,
                 ("ipv4", "tos") | ("ipv6", "tclass") => {
                     let (v, m) = masked(value, 0xff)?;
                     // both values fit a byte
@@ -366,6 +373,7 @@ impl<'a> Parser<'a> {
                 | "icmpv6"
                 | "nd"
                 | "nd_ext"
+                | "nsh"
                 | "packet_type"
         )
         .then_some(())
@@ -426,6 +434,7 @@ impl<'a> Parser<'a> {
                 "ipv6" => Prerequisite::Ipv6,
                 "arp" => Prerequisite::Arp,
                 "mpls" => Prerequisite::Mpls,
+                "nsh" => Prerequisite::Nsh,
                 "tcp" | "tcp_flags" => Prerequisite::Tcp,
                 "udp" => Prerequisite::Udp,
                 "sctp" => Prerequisite::Sctp,
@@ -449,7 +458,7 @@ impl<'a> Parser<'a> {
     /// `None` when the flow names none, or an `eth_type()`.
     fn type_of_bare_packet(&self) -> Option<u16> {
         let (value, mask) = (self.key.packet_type.get(), self.mask.0.packet_type.get());
-        let is_named = value >> 16 == ETHERTYPES && mask == u32::MAX;
+        let is_named = value >> 16 == NAMESPACE_ETHERTYPE && mask == u32::MAX;
         (is_named && !self.seen.contains(&"eth_type")).then_some(value as u16) // the lower half
     }
 

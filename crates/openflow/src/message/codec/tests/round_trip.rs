@@ -462,8 +462,7 @@ fn table_features_read_back() {
     }
 }
 
-/// OVS's tables can do what ours can, and have tunnels and conntrack besides (which the decoder
-/// leaves out, as it does not know them).
+/// OVS's tables can do what ours can.
 #[test]
 fn full_table_features_are_those_of_ovs() {
     for line in super::vectors::lines(include_str!("table_features.txt")) {
