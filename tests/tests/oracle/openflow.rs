@@ -66,8 +66,11 @@ scenarios! {
         ofctl mod-port br0 p4 no-forward
         ofctl show br0
         ofctl add-flow br0 actions=FLOOD
+        # Open vSwitch takes changes of ports over in its next round.
+        appctl revalidator/wait
         trace in_port=1,ip
         ofctl mod-port br0 p1 no-receive
+        appctl revalidator/wait
         trace in_port=1,ip
         ofctl mod-port br0 p2 up
         ofctl -O OpenFlow13 mod-port br0 p4 forward
