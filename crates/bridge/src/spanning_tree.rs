@@ -2,7 +2,7 @@
 //! The spanning tree of a bridge: joins the machine of the crate `protocols` with ports.
 //!
 //! The machine runs on the thread of the control protocols ([`crate::protocol`]). The control thread
-//! configures it, and takes over the states of its ports ([`SpanningTree::take_changes`]): only
+//! configures it, and takes over the states of its ports (`SpanningTree::take_changes`): only
 //! then do packets see them. A port without a place in the tree is as on a bridge without a tree,
 //! except that BPDUs end at it.
 
