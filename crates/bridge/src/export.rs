@@ -4,8 +4,10 @@
 //! The crate `export` has the protocols. The objects here join them with the switch: snapshots share
 //! them, packet threads and the revalidator add to them, and the control thread takes datagrams out.
 
+mod egress;
 mod ipfix;
 
+pub(crate) use egress::{Egress, is_single_output};
 pub(crate) use ipfix::sample as sample_ipfix;
 pub use ipfix::{BridgeSampler, Ipfix, IpfixView, SetSampler};
 
@@ -71,14 +73,14 @@ impl Sflow {
         self.agent().dropped().into()
     }
 
-    /// Adds a packet that came in with this key.
+    /// Adds a packet that came in with this key, by the interface with the index `input`.
     pub(crate) fn sample(
         &self,
         key: &Key,
         packet: &packet::Packet,
         input: u32,
-        tci_out: u16,
-        output: u32,
+        (tci_out, output): (u16, u32),
+        egress: &Egress,
     ) {
         let outer = &key.tunnel;
         let is_udp = outer.tp_dst.get() != 0;
@@ -92,9 +94,17 @@ impl Sflow {
             vni: (outer.flags.get() & flow::Tunnel::KEY != 0).then(|| outer.id.get() as u32),
         });
         let [outermost, _] = key.vlans;
-        let (frame, size) = (packet.data(), packet.len());
-        let tci_in = outermost.tci.get();
-        let sampled = sflow::Packet { frame, size, input, output, tci_in, tci_out, tunnel };
+        let sampled = sflow::Packet {
+            frame: packet.data(),
+            size: packet.len(),
+            input,
+            output,
+            tci_in: outermost.tci.get(),
+            tci_out,
+            tunnel,
+            tunnel_out: egress.tunnel,
+            labels_out: &egress.labels,
+        };
         self.agent().sample(&sampled);
     }
 

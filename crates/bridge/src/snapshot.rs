@@ -18,7 +18,7 @@ use crate::rule::Rule;
 use crate::spanning_tree::PortState as TreeState;
 use crate::tunnel::{self, Tunnels};
 use classifier::Classifier;
-use datapath::{PortNo as DpPort, QueueNumbering};
+use datapath::{PortNo as DpPort, QueueNumbering, TunnelKind};
 use hashbrown::HashMap;
 use openflow::PortNo;
 use openflow::message::PortConfig;
@@ -57,6 +57,13 @@ impl Snapshot {
             .iter()
             .enumerate()
             .find_map(|(i, b)| b.as_ref().filter(|b| b.name == name).map(|b| (BridgeIndex(i), b)))
+    }
+
+    /// Returns the kind of the tunnel ports that have this number in the datapath. Looks at all ports.
+    pub(crate) fn tunnel_kind(&self, number: DpPort) -> Option<TunnelKind> {
+        let ports = self.bridges.iter().flatten().flat_map(|bridge| bridge.ports.values());
+        let mut tunnels = ports.filter(|port| port.dp_port == Some(number));
+        tunnels.find_map(|port| port.tunnel.as_ref().map(|config| config.kind))
     }
 }
 

@@ -11,7 +11,7 @@ mod seen_filter;
 
 use crate::effect::{self, Effect};
 use crate::event::Event;
-use crate::export;
+use crate::export::{self, Egress, is_single_output};
 use crate::intern::RecentInterner;
 use crate::megaflows::Entry;
 use crate::recirc::RecircRef;
@@ -335,13 +335,22 @@ impl Handler {
     fn sflow(&mut self, upcall: &Upcall<'_>, tci_out: u16, output: u32) {
         let snapshot = self.snapshot.read();
         let Ok(place) = translate::locate(snapshot, upcall.key, &self.slow.recirc) else { return };
-        if let Some(bridge) = snapshot.bridge(place.bridge)
-            && let Some(sflow) = &bridge.exports.sflow
-        {
-            let in_port = OfPort(place.key.in_port.get());
-            let input = bridge.ports.get(&in_port).map_or(0, |port| port.ifindex);
-            sflow.agent.sample(&place.key, upcall.packet, input, tci_out, output);
-        }
+        let Some(bridge) = snapshot.bridge(place.bridge) else { return };
+        let Some(sflow) = &bridge.exports.sflow else { return };
+        let in_port = OfPort(place.key.in_port.get());
+        let input = bridge.ports.get(&in_port).map_or(0, |port| port.ifindex);
+        // Only a packet that leaves once has headers to report.
+        let egress = match is_single_output(output) {
+            true => {
+                let now = self.slow.clock.now();
+                let translation =
+                    self.slow.translate(snapshot, upcall.key, Some(upcall.packet), now);
+                let actions = translation.map_or(Vec::new(), |translation| translation.actions);
+                Egress::of(&actions, upcall.key, |port| snapshot.tunnel_kind(port))
+            }
+            false => Egress::default(),
+        };
+        sflow.agent.sample(&place.key, upcall.packet, input, (tci_out, output), &egress);
     }
 
     /// Samples a packet for IPFIX.

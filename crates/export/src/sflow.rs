@@ -35,7 +35,10 @@ mod format {
     pub const COUNTERS_SAMPLE: u32 = 2;
     pub const RAW_HEADER: u32 = 1;
     pub const EXTENDED_SWITCH: u32 = 1001;
+    pub const MPLS: u32 = 1006;
+    pub const IPV4_TUNNEL_EGRESS: u32 = 1023;
     pub const IPV4_TUNNEL_INGRESS: u32 = 1024;
+    pub const VNI_EGRESS: u32 = 1029;
     pub const VNI_INGRESS: u32 = 1030;
     pub const INTERFACE: u32 = 1;
     pub const ETHERNET: u32 = 2;
@@ -66,7 +69,7 @@ pub struct Settings {
     pub polling_seconds: u32,
 }
 
-/// Outer header of the tunnel that a packet came out of. Integers are host integers.
+/// Outer header of a tunnel, of a packet that came out of it or that goes into it. Integers are host integers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tunnel {
     /// Source address.
@@ -102,6 +105,10 @@ pub struct Packet<'a> {
     pub tci_out: u16,
     /// The tunnel that it came out of.
     pub tunnel: Option<Tunnel>,
+    /// The tunnel that it goes into.
+    pub tunnel_out: Option<Tunnel>,
+    /// The stack of MPLS labels with which it leaves, outermost first: whole entries, host integers.
+    pub labels_out: &'a [u32],
 }
 
 /// Counters of an interface. `None` for a counter that it does not have.
@@ -214,20 +221,28 @@ impl Agent {
         put(&mut body, self.dropped);
         put(&mut body, packet.input);
         put(&mut body, packet.output);
-        let mut records = Vec::new();
-        if let Some(tunnel) = &packet.tunnel {
-            if let Some(vni) = tunnel.vni {
-                records.push((format::VNI_INGRESS, vni.to_be_bytes().to_vec()));
-            }
-            records.push((format::IPV4_TUNNEL_INGRESS, tunnel_record(tunnel)));
-        }
         let mut switch = Vec::new();
         for tci in [packet.tci_in, packet.tci_out] {
             put(&mut switch, u32::from(tci & 0x0fff));
             put(&mut switch, u32::from(tci >> 13));
         }
-        records.push((format::EXTENDED_SWITCH, switch));
-        records.push((format::RAW_HEADER, header_record(packet, settings.header_bytes)));
+        // The records have the order of Open vSwitch.
+        let mut records = vec![
+            (format::EXTENDED_SWITCH, switch),
+            (format::RAW_HEADER, header_record(packet, settings.header_bytes)),
+        ];
+        if !packet.labels_out.is_empty() {
+            records.push((format::MPLS, mpls_record(packet.labels_out)));
+        }
+        let out = (&packet.tunnel_out, format::VNI_EGRESS, format::IPV4_TUNNEL_EGRESS);
+        let into = (&packet.tunnel, format::VNI_INGRESS, format::IPV4_TUNNEL_INGRESS);
+        for (tunnel, with_vni, with_addresses) in [out, into] {
+            let Some(tunnel) = tunnel else { continue };
+            if let Some(vni) = tunnel.vni {
+                records.push((with_vni, vni.to_be_bytes().to_vec()));
+            }
+            records.push((with_addresses, tunnel_record(tunnel)));
+        }
         put(&mut body, records.len() as u32);
         for (kind, record) in &records {
             part(&mut body, *kind, record);
@@ -362,6 +377,17 @@ fn header_record(packet: &Packet<'_>, most: usize) -> Vec<u8> {
     out
 }
 
+fn mpls_record(labels_out: &[u32]) -> Vec<u8> {
+    const IPV4: u32 = 1;
+    let mut out = Vec::new();
+    put(&mut out, IPV4);
+    put(&mut out, 0); // the next hop is not known
+    put(&mut out, 0); // no labels of the packet as it came in
+    put(&mut out, labels_out.len() as u32); // at most some dozens
+    labels_out.iter().for_each(|label| put(&mut out, *label));
+    out
+}
+
 fn tunnel_record(tunnel: &Tunnel) -> Vec<u8> {
     let mut out = Vec::with_capacity(32);
     put(&mut out, 0); // the length of the outer packet is not known
@@ -375,7 +401,6 @@ fn tunnel_record(tunnel: &Tunnel) -> Vec<u8> {
     out
 }
 
-/// The generic counters (RFC 2233): unknown ones are all ones.
 /// Stands for a counter that there is not.
 const UNKNOWN: u32 = u32::MAX;
 
@@ -413,6 +438,7 @@ fn lacp_record(lacp: &Lacp) -> Vec<u8> {
     out
 }
 
+/// The generic counters (RFC 2233).
 fn interface_record(interface: &Interface) -> Vec<u8> {
     const ETHERNET: u32 = 6;
     let wide = |n: Option<u64>| n.unwrap_or(u64::MAX).to_be_bytes();
@@ -457,7 +483,17 @@ mod tests {
 
     fn packet(frame: &[u8]) -> Packet<'_> {
         let size = frame.len();
-        Packet { frame, size, input: 7, output: 8, tci_in: 0x6005, tci_out: 0, tunnel: None }
+        Packet {
+            frame,
+            size,
+            input: 7,
+            output: 8,
+            tci_in: 0x6005,
+            tci_out: 0,
+            tunnel: None,
+            tunnel_out: None,
+            labels_out: &[],
+        }
     }
 
     #[test]
@@ -491,11 +527,20 @@ mod tests {
             tos: 0,
             vni: Some(99),
         };
-        agent.sample(&Packet { tunnel: Some(tunnel), ..packet(&[0; 64]) });
+        let tunnel_out = Some(Tunnel { src: [3; 4], proto: 47, tp_dst: 0, vni: None, ..tunnel });
+        agent.sample(&Packet {
+            tunnel: Some(tunnel),
+            tunnel_out,
+            labels_out: &[11 << 12, 12 << 12 | 256],
+            ..packet(&[0; 64])
+        });
         let sent = words(&agent.take(Millis(0))[0]);
-        assert_eq!(sent[16..20], [4, 1030, 4, 99]);
-        let outer = [1024, 32, 0, 17, 0x01010101, 0x02020202, 5, 4789, 0, 0];
-        assert_eq!(sent[20..30], outer);
+        assert_eq!((sent[16], sent[17], sent[23]), (6, 1001, 1), "the packet comes first");
+        let sent = &sent[34..];
+        assert_eq!(sent[..8], [1006, 24, 1, 0, 0, 2, 11 << 12, 12 << 12 | 256]);
+        assert_eq!(sent[8..18], [1023, 32, 0, 47, 0x03030303, 0x02020202, 5, 0, 0, 0]);
+        assert_eq!(sent[18..21], [1030, 4, 99]);
+        assert_eq!(sent[21..], [1024, 32, 0, 17, 0x01010101, 0x02020202, 5, 4789, 0, 0]);
     }
 
     #[test]

@@ -86,11 +86,41 @@ scenarios! {
          interface q2 type=dummy ofport_request=22 other_config:lacp-aggregation-key=3333\n",
         "python3 ",
         env!("CARGO_MANIFEST_DIR"),
-        "/tests/oracle/sflow_collector.py > /dev/null 2>&1 &\n",
+        "/tests/oracle/sflow_collector.py 2 7 > /dev/null 2>&1 &\n",
         "for i in $(seq 200); do test -s port && break; sleep 0.05; done\n",
         "vsctl set bridge br0 sflow=@s -- --id=@s create sflow targets=\\\"127.0.0.1:$(cat port)\\\" \
          agent=127.0.0.1 sampling=1 polling=1 > /dev/null\n",
         "for i in $(seq 200); do test -s got && break; appctl time/warp 1000 100 > /dev/null; sleep 0.05; done\n",
+        "cat got\n",
+    );
+    // The labels with which packets leave.
+    sflow_of_labels: concat!(
+        "for i in 1 2; do vsctl set interface p$i options:ifindex=100$i; done\n",
+        "ofctl add-flow br0 in_port=1,actions=push_mpls:0x8847,set_mpls_label:789,set_mpls_tc:4,set_mpls_ttl:32,2\n",
+        "python3 ",
+        env!("CARGO_MANIFEST_DIR"),
+        "/tests/oracle/sflow_collector.py 1 1006 > /dev/null 2>&1 &\n",
+        "for i in $(seq 200); do test -s port && break; sleep 0.05; done\n",
+        "vsctl set bridge br0 sflow=@s -- --id=@s create sflow targets=\\\"127.0.0.1:$(cat port)\\\" \
+         agent=127.0.0.1 sampling=1 polling=0 > /dev/null\n",
+        "receive p1 'in_port(1),eth(src=50:54:00:00:00:09,dst=50:54:00:00:00:0a),eth_type(0x8847),mpls(label=11,tc=3,ttl=64,bos=1)'\n",
+        "for i in $(seq 200); do test -s got && break; appctl time/warp 100 > /dev/null; sleep 0.05; done\n",
+        "cat got\n",
+    );
+    // The tunnel into which packets go.
+    sflow_of_a_tunnel: concat!(
+        "for i in 1 2; do vsctl set interface p$i options:ifindex=100$i; done\n",
+        "appctl dpif/set-dp-features br0 tnl_push_pop false > /dev/null\n",
+        "vsctl add-port br0 g3 -- set interface g3 type=gre options:remote_ip=1.1.1.1 options:key=456 ofport_request=30\n",
+        "ofctl add-flow br0 in_port=1,actions=30\n",
+        "python3 ",
+        env!("CARGO_MANIFEST_DIR"),
+        "/tests/oracle/sflow_collector.py 1 1023 > /dev/null 2>&1 &\n",
+        "for i in $(seq 200); do test -s port && break; sleep 0.05; done\n",
+        "vsctl set bridge br0 sflow=@s -- --id=@s create sflow targets=\\\"127.0.0.1:$(cat port)\\\" \
+         agent=127.0.0.1 sampling=1 polling=0 > /dev/null\n",
+        "receive p1 'in_port(1),eth(src=50:54:00:00:00:09,dst=50:54:00:00:00:0a),eth_type(0x0800),ipv4(src=10.10.10.2,dst=10.10.10.1,proto=1,tos=1,ttl=128,frag=no),icmp(type=8,code=0)'\n",
+        "for i in $(seq 200); do test -s got && break; appctl time/warp 100 > /dev/null; sleep 0.05; done\n",
         "cat got\n",
     );
     ipfix_actions: r#"
