@@ -42,7 +42,7 @@ static __always_inline __u8 tuple_arp_op(hook_ctx *ctx, __u32 l3)
 static __always_inline void tuple_ipv6(hook_ctx *ctx, __u32 l3, struct tuple *t)
 {
 	__u32 behind = data_length(ctx) - l3, payload;
-	__be64 a[4];
+	__be64 a[2]; /* one address: the stack of a chain of calls is short */
 	__be16 length;
 
 	t->words = 2;
@@ -53,10 +53,12 @@ static __always_inline void tuple_ipv6(hook_ctx *ctx, __u32 l3, struct tuple *t)
 		return;
 	if (edit_load(ctx, l3 + 8, a, sizeof(a)))
 		return;
-	for (int i = 0; i < 2; i++) {
-		t->src.address[i] = bpf_be64_to_cpu(a[i]);
-		t->dst.address[i] = bpf_be64_to_cpu(a[2 + i]);
-	}
+	t->src.address[0] = bpf_be64_to_cpu(a[0]);
+	t->src.address[1] = bpf_be64_to_cpu(a[1]);
+	if (edit_load(ctx, l3 + 24, a, sizeof(a)))
+		return;
+	t->dst.address[0] = bpf_be64_to_cpu(a[0]);
+	t->dst.address[1] = bpf_be64_to_cpu(a[1]);
 }
 
 /**
