@@ -131,8 +131,10 @@ fn works(cloud: &Cloud, containers: &Containers, at_client1: usize) {
         (web2, "172.16.0.1"),
         (outside, "172.16.0.50"),
     ] {
-        assert!(from.reaches(to, SOON), "{} to {to}: {}", from.name(), cloud.story());
-        assert_eq!(from.ping(to, 5), 5, "{} to {to}: {}", from.name(), cloud.story());
+        // Until the flow for a learned address is there, ovn-controller holds packets back, and loses
+        // some: the first answer does not show that all packets pass.
+        let passes = wait_until(SOON, || from.ping(to, 5) == 5);
+        assert!(passes, "{} to {to}: {}", from.name(), cloud.story());
     }
     let fetched =
         |host: &Host, address: &str| said(host, &format!("curl -sS http://{address}/name"));
