@@ -20,8 +20,8 @@
 mod bpdu;
 mod port;
 
-pub use crate::spanning_tree::{BridgeId, PortState, Role};
-pub use bpdu::{Bpdu, BpduError, Message};
+pub use crate::spanning_tree::{BpduError, BridgeId, PortState, Role};
+pub use bpdu::{Bpdu, Message};
 pub use port::Port;
 
 use crate::spanning_tree::{bridge_id, bridge_parts};

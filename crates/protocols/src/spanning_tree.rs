@@ -1,5 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Values that STP and RSTP share: states and roles of ports, and identifiers.
+//! Parts that STP and RSTP share: states and roles of ports, identifiers, and the beginning of BPDUs.
+
+pub(crate) mod bpdu;
+
+pub use bpdu::BpduError;
 
 /// Destination of BPDUs: the Bridge Group Address (IEEE 802.1D-2004, 7.12.3).
 pub const DESTINATION: [u8; 6] = [0x01, 0x80, 0xc2, 0, 0, 0];

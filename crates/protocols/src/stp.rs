@@ -17,8 +17,8 @@
 
 mod bpdu;
 
-pub use crate::spanning_tree::{BridgeId, PortState, Role};
-pub use bpdu::{Bpdu, BpduError, Config};
+pub use crate::spanning_tree::{BpduError, BridgeId, PortState, Role};
+pub use bpdu::{Bpdu, Config};
 
 use crate::spanning_tree::bridge_id;
 use clock::Millis;

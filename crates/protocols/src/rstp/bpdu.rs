@@ -3,14 +3,11 @@
 //! them.
 
 use super::{Times, Vector};
-use crate::spanning_tree::Role;
+use crate::spanning_tree::bpdu::{CONFIG, Fields, LLC, NOTIFICATION};
+use crate::spanning_tree::{BpduError, Role};
 
-/// LLC header of BPDUs (9.2).
-const LLC: [u8; 3] = [0x42, 0x42, 0x03];
-/// Types (9.3).
-const CONFIG: u8 = 0x00;
+/// The type that RSTP adds (9.3.3).
 const RAPID: u8 = 0x02;
-const NOTIFICATION: u8 = 0x80;
 /// Versions (9.3).
 const STP_VERSION: u8 = 0;
 const RSTP_VERSION: u8 = 2;
@@ -57,38 +54,10 @@ pub struct Message {
     pub times: Times,
 }
 
-/// Reason why a BPDU is ignored.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum BpduError {
-    /// Too few bytes for its type.
-    #[error("the BPDU is cut off")]
-    Short,
-    /// Another LLC header or protocol.
-    #[error("not a BPDU of the spanning tree protocol")]
-    Protocol,
-    /// Unknown type, or a version that does not have the type.
-    #[error("unknown BPDU type {0}")]
-    Type(u8),
-    /// The message is as old as it may be, or older (9.3.4).
-    #[error("the BPDU is too old")]
-    Old,
-}
-
-/// Reads big-endian fields one after the other.
-struct Fields<'a>(&'a [u8]);
-
-impl Fields<'_> {
-    fn take<const N: usize>(&mut self) -> Result<[u8; N], BpduError> {
-        let (field, rest) = self.0.split_first_chunk::<N>().ok_or(BpduError::Short)?;
-        self.0 = rest;
-        Ok(*field)
-    }
-
-    /// A time in whole seconds: the low byte has parts of 1/256 s.
-    fn seconds(&mut self) -> Result<u8, BpduError> {
-        let [seconds, _] = self.take()?;
-        Ok(seconds)
-    }
+/// A time in whole seconds: the low byte has parts of 1/256 s.
+fn seconds(fields: &mut Fields<'_>) -> Result<u8, BpduError> {
+    let [seconds, _] = fields.take()?;
+    Ok(seconds)
 }
 
 impl Bpdu {
@@ -97,11 +66,7 @@ impl Bpdu {
     /// # Errors
     /// The BPDU must be ignored, with the reason.
     pub fn decode(payload: &[u8]) -> Result<Bpdu, BpduError> {
-        let mut fields = Fields(payload);
-        if fields.take::<3>()? != LLC || fields.take::<2>()? != [0, 0] {
-            return Err(BpduError::Protocol);
-        }
-        let [version, kind] = fields.take()?;
+        let (mut fields, version, kind) = Fields::open(payload)?;
         match kind {
             NOTIFICATION => return Ok(Bpdu::TopologyChange),
             CONFIG => {}
@@ -114,10 +79,10 @@ impl Bpdu {
         let bridge = u64::from_be_bytes(fields.take()?);
         let bridge_port = u16::from_be_bytes(fields.take()?);
         let times = Times {
-            message_age: fields.seconds()?,
-            max_age: fields.seconds()?,
-            hello_time: fields.seconds()?,
-            forward_delay: fields.seconds()?,
+            message_age: seconds(&mut fields)?,
+            max_age: seconds(&mut fields)?,
+            hello_time: seconds(&mut fields)?,
+            forward_delay: seconds(&mut fields)?,
         };
         let is_rapid = kind == RAPID;
         if is_rapid {

@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Bridge protocol data units of STP (IEEE 802.1D-1998, clause 9).
 
-/// LLC header of BPDUs (9.2): both service access points are 0x42, and the frame is unnumbered.
-const LLC: [u8; 3] = [0x42, 0x42, 0x03];
+use crate::spanning_tree::BpduError;
+use crate::spanning_tree::bpdu::{CONFIG, Fields, LLC, NOTIFICATION};
+
 /// Bytes of a configuration, LLC header included.
 const CONFIG_LEN: usize = 38;
 /// Bytes of a notification, LLC header included.
 const NOTIFICATION_LEN: usize = 7;
-/// Types (9.3): configuration and notification.
-const CONFIG: u8 = 0x00;
-const NOTIFICATION: u8 = 0x80;
 /// Flags of a configuration (9.3.1).
 const CHANGING: u8 = 0x01;
 const ACKNOWLEDGES: u8 = 0x80;
@@ -48,33 +46,9 @@ pub struct Config {
     pub forward_delay: u32,
 }
 
-/// Reason why a BPDU is ignored.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum BpduError {
-    /// Too few bytes for its type.
-    #[error("the BPDU is cut off")]
-    Short,
-    /// Another LLC header, protocol or version.
-    #[error("not a BPDU of the spanning tree protocol")]
-    Protocol,
-    /// Unknown type.
-    #[error("unknown BPDU type {0}")]
-    Type(u8),
-}
-
-/// Reads big-endian fields one after the other.
-struct Fields<'a>(&'a [u8]);
-
-impl Fields<'_> {
-    fn take<const N: usize>(&mut self) -> Result<[u8; N], BpduError> {
-        let (field, rest) = self.0.split_first_chunk::<N>().ok_or(BpduError::Short)?;
-        self.0 = rest;
-        Ok(*field)
-    }
-
-    fn time(&mut self) -> Result<u32, BpduError> {
-        Ok(u32::from(u16::from_be_bytes(self.take()?)) * 1000 / 256)
-    }
+/// A time in milliseconds.
+fn time(fields: &mut Fields<'_>) -> Result<u32, BpduError> {
+    Ok(u32::from(u16::from_be_bytes(fields.take()?)) * 1000 / 256)
 }
 
 impl Bpdu {
@@ -83,11 +57,7 @@ impl Bpdu {
     /// # Errors
     /// The BPDU must be ignored, with the reason.
     pub fn decode(payload: &[u8]) -> Result<Bpdu, BpduError> {
-        let mut fields = Fields(payload);
-        if fields.take::<3>()? != LLC || fields.take::<2>()? != [0, 0] {
-            return Err(BpduError::Protocol);
-        }
-        let [_version, kind] = fields.take()?;
+        let (mut fields, _version, kind) = Fields::open(payload)?;
         match kind {
             NOTIFICATION => return Ok(Bpdu::TopologyChange),
             CONFIG => {}
@@ -101,10 +71,10 @@ impl Bpdu {
             root_cost: u32::from_be_bytes(fields.take()?),
             bridge: u64::from_be_bytes(fields.take()?),
             port: u16::from_be_bytes(fields.take()?),
-            message_age: fields.time()?,
-            max_age: fields.time()?,
-            hello_time: fields.time()?,
-            forward_delay: fields.time()?,
+            message_age: time(&mut fields)?,
+            max_age: time(&mut fields)?,
+            hello_time: time(&mut fields)?,
+            forward_delay: time(&mut fields)?,
         }))
     }
 
