@@ -7,4 +7,5 @@ mod flood;
 mod masks;
 mod memory;
 mod syns;
+mod timers;
 mod tools;

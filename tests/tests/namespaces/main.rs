@@ -2,6 +2,7 @@
 //! Real packets between network namespaces on plain veth pairs, nothing switched on or off by
 //! hand but where XDP is asked for (`xdp`). Needs root; without it each test says SKIPPED.
 
+mod bfd;
 mod bonds;
 mod connectivity;
 mod conntrack;
