@@ -186,14 +186,14 @@ fn dummy_mode_has_no_threads_and_counts_as_main() {
     for _ in 0..3 {
         dp.inject(Packet::from_slice(&udp(1)), PortNo(1));
     }
-    let threads = dp.threads();
+    let threads = dp.threads(Duration::ZERO);
     assert_eq!(threads.len(), 1);
     assert_eq!((threads[0].core, threads[0].queues.len()), (None, 0));
     let stats = threads[0].stats;
     assert_eq!((stats.received, stats.megaflow_hits, stats.cache_hits), (3, 1, 2));
     assert_eq!(stats.passes_per_packet(), 1.0);
     dp.clear_thread_stats();
-    assert_eq!(dp.threads()[0].stats.received, 0);
+    assert_eq!(dp.threads(Duration::ZERO)[0].stats.received, 0);
     assert_eq!(dp.lookups().hits, 3, "the datapath's own counters go on");
 }
 
@@ -206,7 +206,7 @@ fn threads_move_while_packets_flow() {
         let mut sent = 0;
         for cores in [vec![], vec![0], vec![0, 1], vec![]] {
             dp.reconfigure(Config { cores: cores.clone(), ..Config::default() });
-            let threads = dp.threads();
+            let threads = dp.threads(Duration::ZERO);
             assert_eq!(threads.len(), cores.len().max(1));
             assert_eq!(threads.iter().map(|t| t.queues.len()).sum::<usize>(), PORTS);
             assert_eq!(threads.iter().filter_map(|t| t.core).collect::<Vec<_>>(), cores);

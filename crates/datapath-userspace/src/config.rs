@@ -13,6 +13,44 @@ pub struct UpcallShare {
     pub uses_idle_cpu: bool,
 }
 
+/// The rule by which receive queues are assigned to packet threads (`other_config:pmd-rxq-assign`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum RxqAssign {
+    /// The busiest first, up and down the list of threads.
+    #[default]
+    Cycles,
+    /// By name and number, whatever their load.
+    RoundRobin,
+    /// The busiest first, each to the thread with the least load.
+    Group,
+}
+
+impl RxqAssign {
+    /// All rules.
+    pub const ALL: [RxqAssign; 3] = [RxqAssign::Cycles, RxqAssign::RoundRobin, RxqAssign::Group];
+
+    /// Returns the word of the setting.
+    pub fn name(self) -> &'static str {
+        match self {
+            RxqAssign::Cycles => "cycles",
+            RxqAssign::RoundRobin => "roundrobin",
+            RxqAssign::Group => "group",
+        }
+    }
+}
+
+/// When receive queues are assigned again by themselves (`other_config:pmd-auto-lb`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AutoBalance {
+    /// The time between two attempts (`pmd-auto-lb-rebal-interval`).
+    pub interval: Duration,
+    /// The load of a thread from which an attempt is made, in percent (`pmd-auto-lb-load-threshold`).
+    pub load: u8,
+    /// The improvement of the variance of loads from which queues are moved, in percent
+    /// (`pmd-auto-lb-improvement-threshold`).
+    pub improvement: u8,
+}
+
 /// The configuration of a [`crate::UserspaceDatapath`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
@@ -24,8 +62,16 @@ pub struct Config {
     /// room for those too.
     pub max_masks: usize,
     /// Cores of the packet threads, one pinned thread each (`other_config:pmd-cpu-mask`). Empty:
-    /// one thread that runs on any core.
+    /// threads that run on any core, as many as the load needs.
     pub cores: Vec<usize>,
+    /// The number of threads without a core, at most; 0 means 1.
+    pub max_threads: usize,
+    /// The rule by which receive queues are assigned again.
+    pub rxq_assign: RxqAssign,
+    /// A thread that serves a queue of `pmd-rxq-affinity` serves no other queues.
+    pub rxq_isolate: bool,
+    /// When queues are assigned again by themselves to threads with cores. `None`: never.
+    pub auto_balance: Option<AutoBalance>,
     /// Number of receive queues of a device that can have several and whose port has no
     /// `options:n_rxq`; 0 means 1. Applies to ports added later.
     pub n_rxq: usize,
@@ -54,6 +100,10 @@ impl Default for Config {
             max_flows: 1 << 20,
             max_masks: 960,
             cores: Vec::new(),
+            max_threads: 1,
+            rxq_assign: RxqAssign::Cycles,
+            rxq_isolate: true,
+            auto_balance: None,
             n_rxq: 1,
             upcall_share: UpcallShare::default(),
             ct_upcall_share: UpcallShare::default(),

@@ -5,6 +5,7 @@ use crate::bond::Bond;
 use crate::config::Config;
 use crate::engine_pool::EnginePool;
 use crate::flow_log;
+use crate::load::INTERVAL;
 use crate::meter::Meter;
 use crate::miss_queue::{MissSource, MissSourceId};
 use crate::ports::{self, Port, RxQueue};
@@ -12,6 +13,7 @@ use crate::rxq::{self, Assignment, ThreadInfo};
 use crate::shared::Shared;
 use crate::stats::PmdStats;
 use crate::table::MOVED_AT_ONCE;
+use crate::thread::PacketThread;
 use crate::tracking::ConnectionTable;
 use crate::underlay::SharedPorts;
 use clock::Clock;
@@ -141,7 +143,8 @@ impl UserspaceDatapath {
     }
 
     /// Applies a new configuration to the running datapath. When `cores` changed, packet threads
-    /// are replaced; packets wait in their sockets meanwhile. Changes of `max_flows`, `max_masks`,
+    /// are replaced; packets wait in their sockets meanwhile. When a rule of assignment changed, queues
+    /// are assigned again. Changes of `max_flows`, `max_masks`,
     /// `cache_entries` and `seed` are ignored; `n_rxq` applies to ports added later.
     pub fn reconfigure(&self, config: Config) {
         self.shared.set_upcall_share(UpcallAccount::Misses, config.upcall_share);
@@ -149,9 +152,24 @@ impl UserspaceDatapath {
         let threads = {
             let mut control = self.control();
             let moved = control.config.cores != config.cores;
+            let rules = |config: &Config| (config.rxq_assign, config.rxq_isolate);
+            let is_assigned_again = rules(&control.config) != rules(&config);
             control.config = config;
-            if moved { control.assignment.take() } else { Vec::new() }
+            if moved {
+                control.assignment.take()
+            } else {
+                if is_assigned_again {
+                    control.assignment.assign(&control.config);
+                }
+                Vec::new()
+            }
         };
+        self.end_threads(threads);
+    }
+
+    /// Ends packet threads, and gives their queues to others. The caller does not hold the control lock: a
+    /// thread may be in an upcall that waits for it.
+    fn end_threads(&self, threads: Vec<Arc<PacketThread>>) {
         let queues = rxq::join(threads, &self.shared);
         let mut control = self.control();
         let Control { config, assignment, .. } = &mut *control;
@@ -165,28 +183,39 @@ impl UserspaceDatapath {
         }
     }
 
-    /// Returns the packet threads. If other threads processed packets (of dummy ports,
-    /// packet-outs), the last entry, without core and queues, stands for them.
-    pub fn threads(&self) -> Vec<ThreadInfo> {
+    /// Assigns receive queues again to packet threads, by their load (`dpif-netdev/pmd-rxq-rebalance`).
+    pub fn rebalance(&self) {
         let control = self.control();
-        let mut infos: Vec<ThreadInfo> = control
-            .assignment
-            .threads()
-            .iter()
-            .map(|t| ThreadInfo {
-                core: t.core,
-                stats: t.stats.since_cleared(),
-                queues: t
-                    .queues()
-                    .iter()
-                    .filter(|q| !q.is_miss_queue())
-                    .map(|q| (q.port_name.clone(), q.number))
-                    .collect(),
-            })
-            .collect();
+        control.assignment.assign(&control.config);
+    }
+
+    /// Measures the load of receive queues, and adapts to it: without cores, the number of packet threads, else,
+    /// where [`Config::auto_balance`] asks for it, the assignment of queues. It is to be called every five
+    /// seconds; earlier it does nothing. The caller is no packet thread.
+    pub fn adapt_threads(&self, now: Instant) {
+        let mut control = self.control();
+        let Control { config, assignment, .. } = &mut *control;
+        let ended = assignment.adapt(&self.shared, config, now);
+        drop(control);
+        self.end_threads(ended.into_iter().collect());
+    }
+
+    /// Returns the packet threads, with the load of queues in the last `over`, rounded up to
+    /// five seconds. If other threads processed packets (of dummy ports,
+    /// packet-outs), the last entry, without core and queues, stands for them.
+    pub fn threads(&self, over: Duration) -> Vec<ThreadInfo> {
+        let control = self.control();
+        let intervals = over.as_secs().div_ceil(INTERVAL.as_secs());
+        let intervals = usize::try_from(intervals).unwrap_or(usize::MAX);
+        let mut infos = control.assignment.infos(&control.config, intervals);
         let inline = self.shared.inline_stats.since_cleared();
         if infos.is_empty() || inline != PmdStats::default() {
-            infos.push(ThreadInfo { core: None, stats: inline, queues: Vec::new() });
+            infos.push(ThreadInfo {
+                core: None,
+                stats: inline,
+                is_isolated: false,
+                queues: Vec::new(),
+            });
         }
         infos
     }

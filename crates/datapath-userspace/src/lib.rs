@@ -37,6 +37,7 @@
 //! only.
 #![forbid(unsafe_code)]
 
+mod balance;
 mod bond;
 mod cache;
 mod cleaner;
@@ -49,6 +50,7 @@ mod engine_pool;
 mod execute;
 mod flow_log;
 mod idle_cpu;
+mod load;
 mod megaflow;
 mod meter;
 mod miniflow;
@@ -67,10 +69,10 @@ mod tunnel;
 mod underlay;
 mod upcall_limiter;
 
-pub use config::{Config, UpcallShare};
+pub use config::{AutoBalance, Config, RxqAssign, UpcallShare};
 pub use datapath::UserspaceDatapath;
 pub use miss_queue::{MissSource, MissSourceId, MissedPacket};
-pub use rxq::ThreadInfo;
+pub use rxq::{QueueInfo, ThreadInfo};
 pub use stats::PmdStats;
 pub use tracking::{ConnectionTable, Makers};
 

@@ -2,6 +2,7 @@
 //! Ports: open devices or tunnels, their queues, and the token buckets that limit their upcalls.
 
 use crate::config::Config;
+use crate::load::RxLoad;
 use crate::miss_queue::MissSource;
 use crate::upcall_limiter::TokenBucket;
 use datapath::offload::UpcallAccount;
@@ -127,7 +128,12 @@ pub(crate) struct RxQueue {
     pub(crate) number: usize,
     /// The core that `other_config:pmd-rxq-affinity` names.
     pub(crate) wanted_core: Option<usize>,
+    /// The share of its thread's time that it takes.
+    pub(crate) load: RxLoad,
     source: Mutex<Option<Source>>,
+    /// Held while a thread processes a batch: a queue that has moved to another thread waits for
+    /// the last batch of the earlier one, so that packets keep their order.
+    turn: Mutex<()>,
     failed: AtomicBool,
 }
 
@@ -140,7 +146,9 @@ impl RxQueue {
             port_name: "miss queue".to_owned(),
             number: 0,
             wanted_core: None,
+            load: RxLoad::default(),
             source: Mutex::new(Some(Source::Misses(source))),
+            turn: Mutex::default(),
             failed: AtomicBool::new(false),
         }
     }
@@ -153,6 +161,11 @@ impl RxQueue {
         // After a panic of its user the queue serves the next batch as it is: devices keep
         // themselves consistent.
         self.source.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Begins a batch. The caller has no lock for which an upcall could wait.
+    pub(crate) fn begin_turn(&self) -> MutexGuard<'_, ()> {
+        self.turn.lock().unwrap_or_else(PoisonError::into_inner) // it protects no data
     }
 
     /// Returns true when there is a descriptor to wait for.
@@ -270,7 +283,9 @@ impl Port {
                 port_name: info.name.clone(),
                 number,
                 wanted_core: affinity.get(&number).copied(),
+                load: RxLoad::default(),
                 source: Mutex::new(Some(Source::Queue(queue))),
+                turn: Mutex::default(),
                 failed: AtomicBool::new(false),
             })
         });

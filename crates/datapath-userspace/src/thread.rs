@@ -198,11 +198,16 @@ impl PacketThread {
         }
         state.events = events;
         let ready = std::mem::take(&mut state.ready);
+        let mut begin = if ready.is_empty() { None } else { Some(Instant::now()) };
         for queue in &ready {
             if self.stop.load(Ordering::Acquire) {
                 break;
             }
             self.serve(shared, engine, queue, state);
+            let end = Instant::now();
+            if let Some(begin) = begin.replace(end) {
+                queue.load.add(end.saturating_duration_since(begin));
+            }
         }
         state.ready = ready;
         state.ready.clear();
@@ -211,6 +216,7 @@ impl PacketThread {
     }
 
     fn serve(&self, shared: &Shared, engine: &mut Engine, queue: &Arc<RxQueue>, state: &mut Loop) {
+        let _turn = queue.begin_turn();
         let received = match &mut *queue.lock() {
             Some(Source::Queue(q)) => {
                 q.recv(&mut state.packets, &mut engine.pool, BATCH).map(|_| 0)

@@ -164,7 +164,10 @@ fn missed(port: u32, number: u8) -> MissedPacket {
 #[test]
 fn packets_are_processed_in_order_and_done_when_sent() {
     let bed = bed("hand-a");
-    assert!(bed.dp.threads().iter().all(|t| t.queues.is_empty()), "it is no port's queue");
+    assert!(
+        bed.dp.threads(Duration::ZERO).iter().all(|t| t.queues.is_empty()),
+        "it is no port's queue"
+    );
     bed.tier.pass((0..20).map(|i| missed(2 + u32::from(i % 2), i)).collect());
     assert_eq!(bed.wait_done(), (vec![(PortNo(2), 10), (PortNo(3), 10)], 20));
     let keys = bed.recorder.0.lock().expect("no panic");

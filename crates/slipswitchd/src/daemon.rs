@@ -27,7 +27,7 @@ use placement::PlacedDatapath;
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::sync::{Notify, mpsc};
 use underlay::Underlay;
 
@@ -309,6 +309,9 @@ impl Daemon {
         let is_lost = has_statistics && config::has_lost_device(&self.switch);
         // Dummies change by command. Devices report changes (`links_changed`), except for speed and
         // the like.
+        if has_statistics {
+            self.userspace.adapt_threads(Instant::now());
+        }
         if has_statistics || self.dummy != DummyLevel::Off {
             self.refresh_ports();
         }

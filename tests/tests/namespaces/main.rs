@@ -28,6 +28,7 @@ mod snooping;
 mod spanning_tree;
 mod survival;
 mod taps;
+mod threads;
 mod tools;
 mod traffic;
 mod tunnel_helper;

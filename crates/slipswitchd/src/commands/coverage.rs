@@ -274,7 +274,7 @@ fn memory(daemon: &Daemon) -> String {
     let switch = &daemon.switch;
     let sum =
         |each: &dyn Fn(&bridge::bridge::Bridge) -> usize| switch.bridges().map(each).sum::<usize>();
-    let threads = daemon.userspace.threads();
+    let threads = daemon.userspace.threads(std::time::Duration::ZERO);
     let counts = [
         ("handlers", threads.len().max(1)),
         ("idl-cells-Open_vSwitch", database_cells(daemon)),

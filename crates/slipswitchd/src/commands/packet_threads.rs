@@ -2,8 +2,9 @@
 //! Packet threads (OVS: PMD threads): `dpif-netdev/`.
 
 use super::Commands;
-use datapath_userspace::{PmdStats, ThreadInfo};
+use datapath_userspace::{PmdStats, QueueInfo, ThreadInfo};
 use std::fmt::Write as _;
+use std::time::Duration;
 
 /// The answer to a name that is no datapath's.
 pub(super) const NO_DATAPATH: &str = "please specify an existing datapath";
@@ -14,6 +15,13 @@ const BLOCKING: &str = "packet threads sleep when there is nothing to do and cou
 struct Options {
     core: Option<usize>,
     seconds: Option<u64>,
+}
+
+impl Options {
+    /// Returns the seconds over which loads are shown.
+    fn seconds(&self) -> u64 {
+        self.seconds.filter(|s| (5..=60).contains(s)).unwrap_or(60)
+    }
 }
 
 /// Reads options as OVS does: unknown words are ignored.
@@ -32,7 +40,7 @@ fn options(args: &[String]) -> Options {
 
 pub(super) fn register(commands: &Commands<'_>) {
     commands.show("dpif-netdev/pmd-stats-show", "[-pmd core] [dp]", 0, 3, |daemon, call| {
-        Ok(stats_text(&daemon.userspace.threads(), options(call.args).core))
+        Ok(stats_text(&daemon.userspace.threads(Duration::ZERO), options(call.args).core))
     });
     commands.show("dpif-netdev/pmd-stats-clear", "[-pmd core] [dp]", 0, 3, |daemon, _| {
         daemon.userspace.clear_thread_stats();
@@ -43,17 +51,18 @@ pub(super) fn register(commands: &Commands<'_>) {
         "[-pmd core] [-secs secs] [dp]",
         0,
         5,
-        |daemon, call| Ok(queues_text(&daemon.userspace.threads(), &options(call.args))),
+        |daemon, call| {
+            let options = options(call.args);
+            let over = Duration::from_secs(options.seconds());
+            Ok(queues_text(&daemon.userspace.threads(over), &options))
+        },
     );
     commands.show("dpif-netdev/pmd-rxq-rebalance", "[dp]", 0, 1, |daemon, call| {
         if call.arg(0).is_some_and(|name| name != daemon.switch.datapath().name()) {
             return Err(NO_DATAPATH.to_owned());
         }
-        super::unsupported(
-            call.command,
-            "each receive queue stays with the thread that had fewest when it was added; \
-             set other_config:pmd-rxq-affinity to place one by hand",
-        )
+        daemon.userspace.rebalance();
+        Ok(String::new())
     });
     commands.show(
         "dpif-netdev/pmd-perf-show",
@@ -62,7 +71,7 @@ pub(super) fn register(commands: &Commands<'_>) {
         8,
         |daemon, call| {
             // OVS, too, prints nothing when there are no pinned threads.
-            if daemon.userspace.threads().iter().all(|t| t.core.is_none()) {
+            if daemon.userspace.threads(Duration::ZERO).iter().all(|t| t.core.is_none()) {
                 return Ok(String::new());
             }
             super::unsupported(call.command, BLOCKING)
@@ -171,8 +180,7 @@ fn counters(out: &mut String, stats: &PmdStats) {
 }
 
 fn queues_text(threads: &[ThreadInfo], options: &Options) -> String {
-    let seconds = options.seconds.filter(|s| (5..=60).contains(s)).unwrap_or(60);
-    let mut out = format!("Displaying last {seconds} seconds pmd usage %\n");
+    let mut out = format!("Displaying last {} seconds pmd usage %\n", options.seconds());
     for thread in threads {
         if thread.queues.is_empty() && thread.core.is_none() {
             continue;
@@ -181,11 +189,13 @@ fn queues_text(threads: &[ThreadInfo], options: &Options) -> String {
             continue;
         }
         out.push_str(&title(thread.core));
-        out.push_str("  isolated : false\n");
-        for (port, queue) in &thread.queues {
+        let _ = writeln!(out, "  isolated : {}", thread.is_isolated);
+        for QueueInfo { port, number, share } in &thread.queues {
+            let usage = share
+                .map_or_else(|| "NOT AVAIL".to_owned(), |share| format!("{:2.0} %", 100.0 * share));
             let _ = writeln!(
                 out,
-                "  port: {port:<16}  queue-id: {queue:2} (enabled)   pmd usage: NOT AVAIL"
+                "  port: {port:<16}  queue-id: {number:2} (enabled)   pmd usage: {usage}"
             );
         }
     }
@@ -222,7 +232,7 @@ mod tests {
             sent_batches: 3,
             ..PmdStats::default()
         };
-        let main = ThreadInfo { core: None, stats, queues: Vec::new() };
+        let main = ThreadInfo { core: None, stats, is_isolated: false, queues: Vec::new() };
         let text = "main thread:\n\
             \x20 packets received: 11\n\
             \x20 packet recirculations: 1\n\
@@ -247,15 +257,17 @@ mod tests {
 
     #[test]
     fn queues_of_pinned_threads() {
-        let queues = vec![("p0".to_owned(), 0), ("p0".to_owned(), 1)];
-        let thread = ThreadInfo { core: Some(1), stats: PmdStats::default(), queues };
+        let queue = |number, share| QueueInfo { port: "p0".to_owned(), number, share };
+        let queues = vec![queue(0, None), queue(1, Some(0.076))];
+        let stats = PmdStats::default();
+        let thread = ThreadInfo { core: Some(1), stats, is_isolated: true, queues };
         assert_eq!(
             queues_text(&[thread], &Options { core: Some(1), seconds: Some(0) }),
             "Displaying last 60 seconds pmd usage %\n\
              pmd thread numa_id 0 core_id 1:\n\
-             \x20 isolated : false\n\
+             \x20 isolated : true\n\
              \x20 port: p0                queue-id:  0 (enabled)   pmd usage: NOT AVAIL\n\
-             \x20 port: p0                queue-id:  1 (enabled)   pmd usage: NOT AVAIL\n"
+             \x20 port: p0                queue-id:  1 (enabled)   pmd usage:  8 %\n"
         );
     }
 }

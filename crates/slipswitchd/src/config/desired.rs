@@ -23,6 +23,7 @@ use bridge::connection::RateLimit;
 use bridge::multicast_table::MulticastSettings;
 use bridge::pipeline::EvictionConfig;
 use bridge::snapshot::BundleView;
+use datapath_userspace::{AutoBalance, RxqAssign};
 use flow::Subfield;
 use netdev::Policing;
 use openflow::Version;
@@ -30,6 +31,7 @@ use openflow::message::Versions;
 use ovsdb::{Replica, Row, StringMap, Uuid};
 use packet::Mac;
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 /// OVS's defaults of MAC tables: entries, and seconds.
 const MAC_TABLE_SIZE: usize = 8192;
@@ -74,6 +76,12 @@ pub(super) struct Tunables {
     /// prolong.
     pub max_revalidator: Option<u64>,
     pub pmd_cpu_mask: Option<String>,
+    /// `pmd-rxq-assign`.
+    pub rxq_assign: RxqAssign,
+    /// `pmd-rxq-isolate`.
+    pub rxq_isolate: bool,
+    /// `pmd-auto-lb` and its like.
+    pub auto_balance: Option<AutoBalance>,
     /// Milliseconds between writes of statistics.
     pub stats_interval: u64,
     pub flow_restore_wait: bool,
@@ -143,6 +151,9 @@ impl Default for Tunables {
             max_idle: 10_000,
             max_revalidator: None,
             pmd_cpu_mask: None,
+            rxq_assign: RxqAssign::Cycles,
+            rxq_isolate: true,
+            auto_balance: None,
             stats_interval: MIN_STATS_INTERVAL,
             flow_restore_wait: false,
             vlan_limit: 1,
@@ -406,6 +417,47 @@ impl OtherConfigReader<'_> {
         self.map.bool(key, default)
     }
 
+    /// Returns the rule of `pmd-rxq-assign`.
+    fn rxq_assign(&mut self) -> RxqAssign {
+        let Some(text) = self.map.get("pmd-rxq-assign") else { return RxqAssign::default() };
+        let mut all = RxqAssign::ALL.into_iter();
+        all.find(|rule| rule.name() == text).unwrap_or_else(|| {
+            self.remarks.push(format!(
+                "other_config:pmd-rxq-assign \"{text}\" is not one of cycles, roundrobin and group, \
+                 cycles is taken"
+            ));
+            RxqAssign::Cycles
+        })
+    }
+
+    /// Returns the settings of `pmd-auto-lb`; `None` when it is off.
+    fn auto_balance(&mut self) -> Option<AutoBalance> {
+        if !self.switch("pmd-auto-lb", false) {
+            return None;
+        }
+        let minutes = self.within("pmd-auto-lb-rebal-interval", 0, 20_000, 1);
+        Some(AutoBalance {
+            // As in Open vSwitch, 0 is one minute.
+            interval: Duration::from_secs(60 * minutes.max(1)),
+            load: self.within("pmd-auto-lb-load-threshold", 0, 100, 95) as u8,
+            improvement: self.within("pmd-auto-lb-improvement-threshold", 0, 100, 25) as u8,
+        })
+    }
+
+    /// Returns a number in a range; `default` where it is not.
+    fn within(&mut self, key: &str, least: u64, most: u64, default: u64) -> u64 {
+        match self.number(key) {
+            Some(number) if (least..=most).contains(&number) => number,
+            Some(number) => {
+                self.remarks.push(format!(
+                    "other_config:{key} {number} is not from {least} to {most}, {default} is taken"
+                ));
+                default
+            }
+            None => default,
+        }
+    }
+
     /// Returns true when `system-datapath` asks for the kernel's.
     fn system_datapath(&mut self) -> bool {
         match self.map.get("system-datapath") {
@@ -430,6 +482,9 @@ fn tunables(root: &Row, remarks: &mut Vec<String>) -> Tunables {
         max_idle: other.number("max-idle").map_or(defaults.max_idle, |ms| ms.max(MIN_MAX_IDLE)),
         max_revalidator: other.number("max-revalidator").filter(|ms| *ms >= 100),
         pmd_cpu_mask: map.get("pmd-cpu-mask").map(str::to_owned),
+        rxq_assign: other.rxq_assign(),
+        rxq_isolate: other.switch("pmd-rxq-isolate", true),
+        auto_balance: other.auto_balance(),
         stats_interval: other
             .number("stats-update-interval")
             .map_or(MIN_STATS_INTERVAL, |ms| ms.max(MIN_STATS_INTERVAL)),
@@ -802,6 +857,40 @@ mod tests {
             tunables(&row, &mut Vec::new()).max_idle
         };
         assert_eq!([of("100"), of("500"), of("60000"), of("x")], [500, 500, 60_000, 10_000]);
+    }
+
+    #[test]
+    fn rules_of_receive_queues_are_read_and_bad_values_are_told() {
+        let of = |pairs: &[(&str, &str)]| {
+            let mut remarks = Vec::new();
+            let row = row(vec![("other_config", Datum::map(pairs.iter().copied()))]);
+            let read = tunables(&row, &mut remarks);
+            (read.rxq_assign, read.rxq_isolate, read.auto_balance, remarks)
+        };
+        let by_default =
+            AutoBalance { interval: Duration::from_secs(60), load: 95, improvement: 25 };
+        assert_eq!(of(&[]), (RxqAssign::Cycles, true, None, vec![]));
+        let all = [
+            ("pmd-rxq-assign", "group"),
+            ("pmd-rxq-isolate", "false"),
+            ("pmd-auto-lb", "true"),
+            ("pmd-auto-lb-rebal-interval", "0"),
+        ];
+        assert_eq!(of(&all), (RxqAssign::Group, false, Some(by_default), vec![]));
+        let bad = [
+            ("pmd-rxq-assign", "best"),
+            ("pmd-auto-lb", "true"),
+            ("pmd-auto-lb-load-threshold", "101"),
+            ("pmd-auto-lb-improvement-threshold", "70"),
+        ];
+        let (assign, isolate, auto, remarks) = of(&bad);
+        assert_eq!((assign, isolate), (RxqAssign::Cycles, true));
+        assert_eq!(auto, Some(AutoBalance { improvement: 70, ..by_default }));
+        let told = [
+            "other_config:pmd-rxq-assign \"best\" is not one of cycles, roundrobin and group, cycles is taken",
+            "other_config:pmd-auto-lb-load-threshold 101 is not from 0 to 100, 95 is taken",
+        ];
+        assert_eq!(remarks, told);
     }
 
     #[test]

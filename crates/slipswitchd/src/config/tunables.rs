@@ -39,7 +39,9 @@ pub(super) fn sync(context: &mut Context<'_>, state: &mut SwitchState, wanted: &
         let limit = usize::try_from(new.flow_limit).unwrap_or(usize::MAX);
         context.switch.slow_path().flow_limit.store(limit, Ordering::Relaxed);
     }
+    let rules = |of: &Tunables| (of.rxq_assign, of.rxq_isolate, of.auto_balance);
     if new.pmd_cpu_mask != state.tunables.pmd_cpu_mask
+        || rules(new) != rules(&state.tunables)
         || new.upcall_cpu_percent != state.tunables.upcall_cpu_percent
         || new.ct_upcall_cpu_percent != state.tunables.ct_upcall_cpu_percent
     {
@@ -116,6 +118,10 @@ pub(super) fn packet_threads(context: &Context<'_>, state: &mut SwitchState, new
                 .get_or_insert_with(|| super::offload::owner(context.directories).into());
             context.userspace.reconfigure(Config {
                 cores,
+                max_threads: available,
+                rxq_assign: new.rxq_assign,
+                rxq_isolate: new.rxq_isolate,
+                auto_balance: new.auto_balance,
                 persistent_internal: is_placed.then(|| owner.clone()),
                 open_muted: is_placed,
                 upcall_share: upcall_share(context.dummy, new.upcall_cpu_percent),
