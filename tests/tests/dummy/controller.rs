@@ -100,6 +100,29 @@ fn port_status_is_sent_on_changes() {
     monitored(&switch, "DEL: 9(p9)");
 }
 
+/// A new port is not live at first, and live then: versions that show it get a message for each.
+#[test]
+fn a_new_port_becomes_live() {
+    let switch = Switch::dummy(1);
+    monitor(&switch, "65534 -O OpenFlow13");
+    switch.vsctl("add-port br0 p9 -- set interface p9 type=dummy ofport_request=9");
+    let text = monitored(&switch, "MOD: 9(p9)");
+    let states: Vec<&str> = text
+        .split("OFPT_PORT_STATUS")
+        .filter(|message| message.contains("9(p9)"))
+        .flat_map(|message| message.lines().filter(|line| line.contains("state:")))
+        .map(|line| line.trim().trim_start_matches("state:").trim())
+        .collect();
+    assert_eq!(states, ["0", "LIVE"], "{text}");
+    // OpenFlow 1.0 cannot show it.
+    let switch = Switch::dummy(1);
+    monitor(&switch, "65534");
+    switch.vsctl("add-port br0 p9 -- set interface p9 type=dummy ofport_request=9");
+    switch.vsctl("del-port p9");
+    let text = monitored(&switch, "DEL: 9(p9)");
+    assert!(text.contains("ADD: 9(p9)") && !text.contains("MOD: 9(p9)"), "{text}");
+}
+
 /// Starts a learning controller.
 fn start_controller(switch: &Switch) {
     switch.run("ovs-testcontroller --detach --no-chdir --pidfile=controller.pid --unixctl=controller.ctl --log-file=controller.log -vconsole:off punix:controller.sock");

@@ -23,6 +23,7 @@ use bridge::tunnel;
 use datapath::{PortKind, PortSpec};
 use datapath_kernel::NUMBERING;
 use openflow::PortNo;
+use openflow::message::PortState;
 use packet::Mac;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -293,8 +294,13 @@ fn added(context: &mut Context<'_>, index: BridgeIndex, number: PortNo, form: &F
             port.status.mac = of_name(&name, &port.name).0;
         }
     }
-    let desc = port.desc();
-    context.connections.port_status(index, PortEvent::Added(&desc));
+    // As with Open vSwitch a port is there first, and live then.
+    let after = port.desc();
+    let mut before = after.clone();
+    before.state.remove(PortState::LIVE);
+    context.connections.port_status(index, PortEvent::Added(&before));
+    let event = PortEvent::Modified { before: &before, after: &after };
+    context.connections.port_status(index, event);
 }
 
 /// Applies the settings of open ports: options of dummies, addresses, MTU, policing.
