@@ -6,7 +6,7 @@
 
 use super::actions::{decode_actions, encode_actions};
 use super::header::{Encoded, Later, begin_later, finish};
-use super::property::{self, Kind, NTR_VENDOR};
+use super::property::{self, Kind, NTR_OLD_VENDOR, NTR_VENDOR};
 use super::*;
 use crate::wire::{Put, Reader, Result};
 use crate::{PortNo, nxm};
@@ -165,7 +165,7 @@ fn decode_properties(mut r: Reader<'_>, may_select: bool) -> Result<GroupPropert
     while !r.is_empty() {
         let prop = property::next(&mut r)?;
         match prop.kind {
-            Kind::Experimenter(NTR_VENDOR, SELECTION_METHOD) => {
+            Kind::Experimenter(NTR_VENDOR | NTR_OLD_VENDOR, SELECTION_METHOD) => {
                 if !may_select {
                     return Err(OfError::OFPBPC_BAD_VALUE);
                 }

@@ -47,9 +47,11 @@ impl<'a> Property<'a> {
         match self.kind {
             Kind::Standard(_) => OfError::OFPBPC_BAD_TYPE,
             Kind::Experimenter(vendor, _) => match vendor {
-                crate::error::NX_VENDOR | crate::error::ONF_VENDOR | NTR_VENDOR | INTEL_VENDOR => {
-                    OfError::OFPBPC_BAD_EXP_TYPE
-                }
+                crate::error::NX_VENDOR
+                | crate::error::ONF_VENDOR
+                | NTR_VENDOR
+                | NTR_OLD_VENDOR
+                | INTEL_VENDOR => OfError::OFPBPC_BAD_EXP_TYPE,
                 _ => OfError::OFPBPC_BAD_EXPERIMENTER,
             },
         }
@@ -114,6 +116,8 @@ impl<'a> Property<'a> {
 
 /// NTR's experimenter id (Netronome's selection method of groups).
 pub(super) const NTR_VENDOR: u32 = 0x0000_154d;
+/// The id that Open vSwitch 2.4 sent instead of it, which later versions read.
+pub(super) const NTR_OLD_VENDOR: u32 = 0x0000_1540;
 /// Intel's experimenter id (port statistics).
 pub(super) const INTEL_VENDOR: u32 = 0x0000_aa01;
 
