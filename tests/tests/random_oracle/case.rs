@@ -15,7 +15,7 @@ use std::fmt::Write;
 /// One step of a case.
 #[derive(Clone, Debug)]
 pub enum Step {
-    /// Arguments of `ovs-vsctl`, without `--`. Those at the start of a case are one call.
+    /// Arguments of `ovs-vsctl`. Those at the start of a case that do not begin with `--` are one call.
     Configure(String),
     /// A change of a bridge's flow tables.
     Flow { bridge: &'static str, version: Version, change: Box<FlowMod> },
@@ -68,6 +68,14 @@ impl Step {
             Step::Flow { bridge, version, .. }
             | Step::Group { bridge, version, .. }
             | Step::Message { bridge, version, .. } => Some((bridge, *version)),
+            _ => None,
+        }
+    }
+
+    /// The arguments of `ovs-vsctl` that make bridges and ports; `None` for other steps.
+    pub fn making(&self) -> Option<&str> {
+        match self {
+            Step::Configure(arguments) if !arguments.starts_with("--") => Some(arguments),
             _ => None,
         }
     }

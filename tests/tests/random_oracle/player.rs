@@ -126,7 +126,7 @@ impl Player {
     pub fn play(&mut self, case: &Case, bridges: Bridges) -> Result<Vec<Seen>> {
         let mut seen = Vec::new();
         self.begin(case, bridges, &mut seen)?;
-        let mut at = case.steps.iter().take_while(|s| matches!(s, Step::Configure(_))).count();
+        let mut at = case.steps.iter().take_while(|s| s.making().is_some()).count();
         let lowers = lowers_timeouts(&case.steps);
         while let Some(rest) = case.steps.get(at..).filter(|rest| !rest.is_empty()) {
             at += self.some(case, at, rest, &mut seen)?;

@@ -119,10 +119,7 @@ fn work(plan: Plan, start: Instant, next: &AtomicU64, figures: &Mutex<Figures>) 
 }
 
 fn shape(case: &Case) -> Vec<String> {
-    let settings = case.steps.iter().filter_map(|step| match step {
-        Step::Configure(arguments) => Some(arguments.as_str()),
-        _ => None,
-    });
+    let settings = case.steps.iter().filter_map(Step::making);
     Setting::parse(&settings.collect::<Vec<_>>().join(" -- ")).shape
 }
 

@@ -55,6 +55,7 @@ impl Table {
             Table::Bridge => [
                 ("fail_mode", Datum::Text(None)),
                 ("flood_vlans", numbers()),
+                ("mirrors", numbers()),
                 ("other_config", map()),
             ]
             .into(),

@@ -180,6 +180,9 @@ pub fn case(seed: u64, packets: usize) -> Case {
             tables(&mut g, bridge, version, &mut steps);
         }
     }
+    if g.one_in(6) {
+        steps.push(world::mirror(&mut g));
+    }
     let lives = !steps.iter().any(learns) && g.bool();
     events(&mut g, bridges, version, packets, &mut steps);
     let left_out = left_out::leave_out(&mut steps);

@@ -54,6 +54,24 @@ pub fn steps(g: &mut Gen) -> Vec<Step> {
     out.into_iter().map(Step::Configure).collect()
 }
 
+/// A mirror of br0, whose id is not shown. It mirrors what comes in, and has a port for it: where copies
+/// are made for ports of a flood, they come in the order of a hash table.
+pub fn mirror(g: &mut Gen) -> Step {
+    let ports = ["p1", "p2", "p3", "p4"];
+    let (from, also, to) = (g.pick(&ports), g.pick(&ports), g.pick(&ports));
+    let mut columns = "select_src_port=@from,@also output_port=@to".to_owned();
+    if g.one_in(3) {
+        columns += &format!(" select_vlan={},{}", g.pick(&VLANS[1..3]), g.pick(&VLANS[3..5]));
+    }
+    if g.one_in(4) {
+        columns += &format!(" snaplen={}", g.pick(&[14, 40, 100]));
+    }
+    Step::Configure(format!(
+        "-- --id=@from get port {from} -- --id=@also get port {also} -- --id=@to get port {to} \
+         -- --id=@m create mirror name=m {columns} -- set bridge br0 mirrors=@m >/dev/null"
+    ))
+}
+
 fn vlan(g: &mut Gen) -> u16 {
     g.pick(&VLANS)
 }

@@ -5,7 +5,7 @@
 //! equal after the case, too, if the case counts the same.
 
 use super::{BRIDGES, Bridges, Broken, Player, Result, Seen, VSCTL};
-use crate::case::{Case, Megaflows, Step};
+use crate::case::{Case, Megaflows};
 use crate::controller::Controller;
 use crate::database;
 use crate::ground::Ground;
@@ -39,7 +39,7 @@ impl Player {
         );
         let mut line = self.wire.bridge();
         for step in &case.steps {
-            let Step::Configure(arguments) = step else { break };
+            let Some(arguments) = step.making() else { break };
             let _ = write!(line, " -- {}", self.wire.arguments(arguments));
         }
         let setting = Setting::parse(&format!("{global} -- {line}"));
