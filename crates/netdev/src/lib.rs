@@ -18,8 +18,8 @@
 //!
 //! In addition there are [`tap::Tap`], by which BPF programs pass packets to the switch,
 //! [`XdpProber`], which reads the properties of an interface that matter to XDP, [`routing`], which
-//! follows the kernel's routes and neighbours, and [`TunnelDevice`], a tunnel device of the kernel
-//! whose packets BPF programs take.
+//! follows the kernel's routes and neighbours, [`TunnelDevice`], a tunnel device of the kernel
+//! whose packets BPF programs take, and [`SegmenterDevices`], which segment packets for them.
 //!
 //! # Invariants
 //!
@@ -77,6 +77,7 @@ mod pool;
 mod qos;
 mod receive;
 pub mod routing;
+mod segmenter;
 mod service;
 mod socket_close;
 mod spec;
@@ -106,6 +107,7 @@ pub use pcap::PcapWriter;
 pub use policer::Policing;
 pub use pool::PacketPool;
 pub use qos::{QOS_TYPES, QUEUES, QosOptions, QosReport, QosRequest, QueueStats, queue_priority};
+pub use segmenter::{SegmenterDevices, is_segmenter};
 pub use service::{Service, ServiceSink};
 pub use spec::{Kind, OpenSpec};
 pub use status::{DeviceStats, DriverInfo, Duplex, Features, Status};

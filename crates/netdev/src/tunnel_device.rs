@@ -144,7 +144,7 @@ pub enum TunnelDeviceError {
 }
 
 impl TunnelDeviceError {
-    fn system(step: &'static str) -> impl Fn(io::Error) -> TunnelDeviceError {
+    pub(crate) fn system(step: &'static str) -> impl Fn(io::Error) -> TunnelDeviceError {
         move |source| TunnelDeviceError::System { step, source }
     }
 }
