@@ -32,6 +32,7 @@ module_param(refuse, uint, 0644);
 
 #define KEY_BYTES 1024
 #define MOST_ACTIONS 16
+#define MOST_POLICERS 16
 
 struct card_port {
 	struct net_device *dev;		/* the representor */
@@ -42,7 +43,26 @@ struct card_port {
 
 struct dev_priv { struct card_port *port; bool is_wire; };
 
-struct act { enum flow_action_id id; struct card_port *to; u16 vid; __be16 proto; u8 prio; u32 chain; };
+/* A token bucket that rules share. It stays until another policer needs its place. */
+struct policer {
+	u32 index;
+	unsigned int users;
+	bool per_packet;
+	u64 rate;		/* packets or bytes a second */
+	u64 burst;		/* packets or bytes */
+	u64 tokens;		/* in billionths */
+	u64 last;		/* nanoseconds */
+};
+
+struct act {
+	enum flow_action_id id;
+	struct card_port *to;
+	u16 vid;
+	__be16 proto;
+	u8 prio;
+	u32 chain;
+	struct policer *policer;
+};
 
 struct rule {
 	struct list_head list;
@@ -55,14 +75,16 @@ struct rule {
 	u8 key[KEY_BYTES], mask[KEY_BYTES];
 	struct act acts[MOST_ACTIONS];
 	unsigned int n_acts;
-	atomic64_t packets, bytes;
-	u64 reported_packets, reported_bytes;
+	atomic64_t packets, bytes, drops;
+	u64 reported_packets, reported_bytes, reported_drops;
 	unsigned long used;
 };
 
 static struct card_port *card;
 static LIST_HEAD(block_cbs);
 static DEFINE_SPINLOCK(lock);
+static struct policer policers[MOST_POLICERS];
+static DEFINE_SPINLOCK(policer_lock);
 static atomic_t n_rules;
 static struct dentry *dir;
 static u32 hits, misses;
@@ -110,6 +132,59 @@ static struct rule *find(struct card_port *p, struct sk_buff *skb, u32 chain)
 		    (r->protocol == htons(ETH_P_ALL) || r->protocol == skb_protocol(skb, false)) && matches(r, skb))
 			best = r;
 	return best;
+}
+
+/* Returns true when a packet of this length conforms. */
+static bool conforms(struct policer *p, unsigned int len)
+{
+	u64 cost = (p->per_packet ? 1 : len) * (u64)NSEC_PER_SEC;
+	u64 now, full = p->burst * NSEC_PER_SEC;
+	bool ok;
+
+	spin_lock_bh(&policer_lock);
+	now = ktime_get_ns();
+	/* A second at most, so that the product has room. */
+	p->tokens = min(full, p->tokens + min(now - p->last, (u64)NSEC_PER_SEC) * p->rate);
+	p->last = now;
+	ok = p->tokens >= cost;
+	if (ok)
+		p->tokens -= cost;
+	spin_unlock_bh(&policer_lock);
+	return ok;
+}
+
+/* Returns the policer of an action, which begins full with its first rule. */
+static struct policer *policer_of(const struct flow_action_entry *a)
+{
+	struct policer *p, *free = NULL;
+
+	for (p = policers; p < policers + MOST_POLICERS; p++) {
+		if (p->users && p->index == a->hw_index)
+			goto found;
+		if (!p->users)
+			free = p;
+	}
+	if (!free)
+		return NULL;
+	p = free;
+	p->index = a->hw_index;
+	p->per_packet = a->police.rate_pkt_ps != 0;
+	p->rate = p->per_packet ? a->police.rate_pkt_ps : a->police.rate_bytes_ps;
+	p->burst = p->per_packet ? a->police.burst_pkt : a->police.burst;
+	p->tokens = p->burst * NSEC_PER_SEC;
+	p->last = ktime_get_ns();
+found:
+	p->users++;
+	return p;
+}
+
+static void leave_policers(struct rule *r)
+{
+	unsigned int i;
+
+	for (i = 0; i < r->n_acts; i++)
+		if (r->acts[i].policer)
+			r->acts[i].policer->users--;
 }
 
 static void to_wire(struct card_port *p, struct sk_buff *skb)
@@ -170,6 +245,12 @@ static bool process(struct card_port *p, struct sk_buff *skb)
 			case FLOW_ACTION_GOTO:
 				chain = a->chain;
 				break;
+			case FLOW_ACTION_POLICE:
+				if (conforms(a->policer, skb->len + ETH_HLEN))
+					break;
+				atomic64_inc(&r->drops);
+				kfree_skb(skb);
+				return true;
 			default:
 				kfree_skb(skb);
 				return true;
@@ -293,6 +374,18 @@ static int add(struct card_port *p, struct flow_cls_offload *f)
 			}
 			t->chain = a->chain_index;
 			break;
+		case FLOW_ACTION_POLICE:
+			if (a->police.exceed.act_id != FLOW_ACTION_DROP ||
+			    a->police.notexceed.act_id != FLOW_ACTION_PIPE) {
+				NL_SET_ERR_MSG_MOD(extack, "the card's policers drop or go on");
+				goto unsupported;
+			}
+			t->policer = policer_of(a);
+			if (!t->policer) {
+				NL_SET_ERR_MSG_MOD(extack, "the card has no more policers");
+				goto unsupported;
+			}
+			break;
 		case FLOW_ACTION_VLAN_POP:
 		case FLOW_ACTION_DROP:
 			break;
@@ -308,6 +401,7 @@ static int add(struct card_port *p, struct flow_cls_offload *f)
 	atomic_inc(&n_rules);
 	return 0;
 unsupported:
+	leave_policers(r);
 	kfree(r);
 	return -EOPNOTSUPP;
 }
@@ -327,7 +421,7 @@ static int block_cb(enum tc_setup_type type, void *type_data, void *cb_priv)
 	struct card_port *p = cb_priv;
 	struct flow_cls_offload *f = type_data;
 	struct rule *r;
-	u64 packets, bytes;
+	u64 packets, bytes, drops;
 	int err = 0;
 
 	if (type != TC_SETUP_CLSFLOWER)
@@ -346,6 +440,7 @@ static int block_cb(enum tc_setup_type type, void *type_data, void *cb_priv)
 		if (!r)
 			return -ENOENT;
 		atomic_dec(&n_rules);
+		leave_policers(r);
 		kfree_rcu(r, rcu);
 		return 0;
 	case FLOW_CLS_STATS:
@@ -354,8 +449,10 @@ static int block_cb(enum tc_setup_type type, void *type_data, void *cb_priv)
 		if (r) {
 			packets = atomic64_read(&r->packets);
 			bytes = atomic64_read(&r->bytes);
-			flow_stats_update(&f->stats, bytes - r->reported_bytes, packets - r->reported_packets, 0,
-					  r->used, FLOW_ACTION_HW_STATS_DELAYED);
+			drops = atomic64_read(&r->drops);
+			flow_stats_update(&f->stats, bytes - r->reported_bytes, packets - r->reported_packets,
+					  drops - r->reported_drops, r->used, FLOW_ACTION_HW_STATS_DELAYED);
+			r->reported_drops = drops;
 			r->reported_packets = packets;
 			r->reported_bytes = bytes;
 		} else {

@@ -2,6 +2,7 @@
 //! The actions of a filter (include/uapi/linux/pkt_cls.h, tc_act/*.h). Each says what follows after
 //! it: by `pipe` the next action, and by anything else nothing.
 
+use crate::policer::{self, Policer, PolicerCounts};
 use netlink::attribute::{array, find, nest, put, read};
 
 /// `TC_ACT_SHOT`
@@ -18,6 +19,10 @@ pub const LAST_CHAIN: u32 = (1 << 28) - 1;
 /// `TCA_ACT_KIND` and its like.
 const KIND: u16 = 1;
 const OPTIONS: u16 = 2;
+/// `TCA_ACT_STATS`
+pub(crate) const STATS: u16 = 4;
+/// The kind of [`Act::Police`].
+const POLICE: &str = "police";
 const COOKIE: u16 = 6;
 
 /// The layer that the offset of an edit counts from (`TCA_PEDIT_KEY_EX_HDR_TYPE_*`).
@@ -171,8 +176,8 @@ pub enum Act {
     Ct(Box<Ct>),
     /// Forgets the connection.
     ClearCt,
-    /// Drops what exceeds the rate of the policer of this index.
-    Police(u32),
+    /// Drops what exceeds a rate.
+    Police(Policer),
     /// Gives the packet to the host, whatever its address.
     ToHost,
 }
@@ -223,7 +228,7 @@ impl Act {
             Act::Checksum(_) => "csum",
             Act::SetTunnel(_) | Act::ReleaseTunnel => "tunnel_key",
             Act::Ct(_) | Act::ClearCt => "ct",
-            Act::Police(_) => "police",
+            Act::Police(_) => POLICE,
             Act::ToHost => "skbedit",
         }
     }
@@ -271,13 +276,7 @@ impl Act {
                 put(bytes, 1, &general(PIPE));
                 put(bytes, 3, &4u16.to_ne_bytes());
             }
-            Act::Police(index) => {
-                let mut parameters = vec![0; 56]; // struct tc_police
-                parameters[..4].copy_from_slice(&index.to_ne_bytes());
-                parameters[4..8].copy_from_slice(&SHOT.to_ne_bytes());
-                put(bytes, 1, &parameters);
-                put(bytes, 5, &PIPE.to_ne_bytes());
-            }
+            Act::Police(policer) => policer.write(bytes),
             Act::ToHost => {
                 put(bytes, 2, &general(PIPE));
                 put(bytes, 7, &0u16.to_ne_bytes()); // PACKET_HOST
@@ -296,15 +295,15 @@ impl Act {
 
     /// Reads the options of an action of this kind.
     fn read(kind: &str, options: &[u8]) -> Option<Act> {
-        // `csum`, `ct` and `police` have their parameters first, others after the times.
+        if kind == POLICE {
+            return Policer::read(options).map(Act::Police);
+        }
+        // `csum` and `ct` have their parameters first, others after the times.
         let parameters = match kind {
-            "csum" | "ct" | "police" => find(options, 1)?,
+            "csum" | "ct" => find(options, 1)?,
             "pedit" => find(options, 4)?,
             _ => find(options, 2)?,
         };
-        if kind == "police" {
-            return Some(Act::Police(u32::from_ne_bytes(array(parameters)?)));
-        }
         let (action, word) = action_of(parameters)?;
         let number = |kind| find(options, kind).and_then(array::<2>);
         let be16 = |kind| number(kind).map(u16::from_be_bytes);
@@ -373,6 +372,15 @@ pub fn parse(bytes: &[u8]) -> Option<(Vec<Act>, Option<[u8; 16]>)> {
         cookie = find(act, COOKIE).and_then(array);
     }
     Some((acts, cookie))
+}
+
+/// Reads the index and the counts of one of the actions of a filter, if it is a policer.
+pub(crate) fn policer_counts(act: &[u8]) -> Option<(u32, PolicerCounts)> {
+    let kind = find(act, KIND)?;
+    if kind.strip_suffix(&[0]).unwrap_or(kind) != POLICE.as_bytes() {
+        return None;
+    }
+    policer::counts(find(act, OPTIONS)?, find(act, STATS).unwrap_or_default())
 }
 
 /// Label, traffic class, bottom of stack and TTL of an MPLS entry.

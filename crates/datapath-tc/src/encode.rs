@@ -10,6 +10,7 @@ mod matching;
 
 use crate::act::Act;
 use crate::keys::Keys;
+use crate::policer::Policer;
 use datapath::{Megaflow, PortNo, Refusal};
 
 /// Actions that a filter has at most, as in Open vSwitch: an acknowledgement of the kernel still has
@@ -31,7 +32,7 @@ fn no_key(words: &'static str) -> Refused {
 }
 
 /// An action that there is none for.
-fn no_action(words: &'static str) -> Refused {
+pub(crate) fn no_action(words: &'static str) -> Refused {
     Refused { refusal: Refusal::UnsupportedAction, words }
 }
 
@@ -53,7 +54,7 @@ pub trait Switch {
     fn chain(&self, recirc_id: u32) -> Option<u32>;
 
     /// The policer that does the work of a meter; `None` when there is none.
-    fn policer(&self, meter: u32) -> Option<u32>;
+    fn policer(&self, meter: u32) -> Option<Policer>;
 
     /// Connections are tracked by the kernel (`openvswitch.ko`), as `act_ct` does it.
     fn tracks_by_kernel(&self) -> bool;

@@ -3,6 +3,7 @@
 
 use crate::act::{self, Act};
 use crate::keys::Keys;
+use crate::policer::PolicerCounts;
 use netlink::attribute::{array, find, nest, put, read};
 
 /// Bytes of `struct tcmsg`.
@@ -19,8 +20,6 @@ pub const ACTS: u16 = 3;
 pub const FLAGS: u16 = 22;
 /// `TCA_FLOWER_IN_HW_COUNT`
 pub const IN_HW_COUNT: u16 = 86;
-/// `TCA_ACT_STATS`
-const STATS: u16 = 4;
 const NAME: &[u8] = b"flower\0";
 
 /// Returns a `struct tcmsg`: family, interface, handle, parent and info.
@@ -193,6 +192,8 @@ pub struct Shown {
     pub in_hw: bool,
     /// The largest counts among its actions: an action in the middle counts what a later one sends.
     pub counts: Counts,
+    /// The policers among its actions, by their index.
+    pub policers: Vec<(u32, PolicerCounts)>,
 }
 
 impl Shown {
@@ -213,6 +214,7 @@ impl Shown {
             in_hw_count: word(IN_HW_COUNT),
             in_hw: flags & flag::IN_HW != 0,
             counts: counts(acts),
+            policers: read(acts).filter_map(|(_, act)| act::policer_counts(act)).collect(),
         })
     }
 }
@@ -245,34 +247,43 @@ const BASIC: u16 = 1;
 const BASIC_HW: u16 = 7;
 const PACKETS: u16 = 8;
 
-/// Returns the largest counts among the actions in the attribute [`ACTS`].
+/// Returns the largest counts among the actions in the attribute [`ACTS`]. Policers are left out where
+/// there is another action: they count the packets of all filters that share them.
 pub fn counts(acts: &[u8]) -> Counts {
+    let is_own = |act: &&[u8]| act::policer_counts(act).is_none();
+    let has_own = read(acts).any(|(_, act)| is_own(&act));
     let mut most = Counts::default();
-    for (_, act) in read(acts) {
-        let mut counts = Counts::default();
-        let mut of_card = false;
-        for (kind, value) in read(find(act, STATS).unwrap_or_default()) {
-            let bytes = array(value).map_or(0, u64::from_ne_bytes);
-            let packets = value.get(8..).and_then(array).map_or(0, u32::from_ne_bytes);
-            match kind {
-                BASIC => {
-                    (counts.bytes, counts.packets) = (bytes, packets.into());
-                    of_card = false;
-                }
-                BASIC_HW => {
-                    (counts.card_bytes, counts.card_packets) = (bytes, packets.into());
-                    of_card = true;
-                }
-                // Here the first eight bytes are the packets.
-                PACKETS if of_card => counts.card_packets = bytes,
-                PACKETS => counts.packets = bytes,
-                _ => {}
-            }
-        }
+    for act in read(acts).map(|(_, act)| act).filter(|act| !has_own || is_own(act)) {
+        let counts = counts_of(find(act, act::STATS).unwrap_or_default());
         most.packets = most.packets.max(counts.packets);
         most.bytes = most.bytes.max(counts.bytes);
         most.card_packets = most.card_packets.max(counts.card_packets);
         most.card_bytes = most.card_bytes.max(counts.card_bytes);
     }
     most
+}
+
+/// Returns the counts in the statistics of an action.
+pub(crate) fn counts_of(stats: &[u8]) -> Counts {
+    let mut counts = Counts::default();
+    let mut of_card = false;
+    for (kind, value) in read(stats) {
+        let bytes = array(value).map_or(0, u64::from_ne_bytes);
+        let packets = value.get(8..).and_then(array).map_or(0, u32::from_ne_bytes);
+        match kind {
+            BASIC => {
+                (counts.bytes, counts.packets) = (bytes, packets.into());
+                of_card = false;
+            }
+            BASIC_HW => {
+                (counts.card_bytes, counts.card_packets) = (bytes, packets.into());
+                of_card = true;
+            }
+            // Here the first eight bytes are the packets.
+            PACKETS if of_card => counts.card_packets = bytes,
+            PACKETS => counts.packets = bytes,
+            _ => {}
+        }
+    }
+    counts
 }

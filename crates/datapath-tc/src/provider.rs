@@ -2,6 +2,7 @@
 //! The card as a provider of `placement`.
 
 mod flows;
+mod meters;
 mod ports;
 mod state;
 #[cfg(test)]
@@ -16,9 +17,10 @@ use datapath::offload::{
     Reason, SettingKey,
 };
 use datapath::{
-    Actions, DropReason, FlowStats, LookupStats, Megaflow, PortNo, Refusal, Tier, TierSet, Ufid,
-    Verdict,
+    Actions, DropReason, FlowStats, LookupStats, Megaflow, MeterConfig, MeterStats, PortNo,
+    Refusal, Tier, TierSet, Ufid, Verdict,
 };
+use meters::Metered;
 use state::State;
 use std::io;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -163,10 +165,11 @@ impl CardProvider {
             state.devices()
         };
         let begin = Instant::now();
-        let mut seen = Vec::new();
+        let (mut seen, mut policers) = (Vec::new(), Vec::new());
         for ifindex in devices {
             let mut note = |shown: Shown| {
                 if is_own(&shown.place) {
+                    policers.extend(shown.policers);
                     seen.push((shown.place, shown.counts, shown.in_hw));
                 }
             };
@@ -178,6 +181,7 @@ impl CardProvider {
         let end = Instant::now();
         let mut state = self.state();
         state.note_sweep(&seen, self.clock.now());
+        state.note_policers(&policers);
         state.next_sweep = end.checked_add(10 * end.duration_since(begin));
     }
 }
@@ -294,6 +298,21 @@ impl OffloadProvider for CardProvider {
     fn explanations(&self) -> Vec<(String, u64)> {
         let state = self.state();
         state.explanations.iter().map(|(words, count)| (words.clone(), *count)).collect()
+    }
+
+    fn set_meter(&self, id: u32, config: &MeterConfig) -> Result<(), Refusal> {
+        self.limit(id, config)
+    }
+
+    fn remove_meter(&self, id: u32) -> Option<MeterStats> {
+        let last = self.meter_stats(id);
+        self.end_limit(id);
+        last
+    }
+
+    fn meter_stats(&self, id: u32) -> Option<MeterStats> {
+        self.refresh();
+        self.state().meters.get(&id).map(Metered::stats)
     }
 
     fn drops(&self, reason: DropReason) -> u64 {

@@ -5,6 +5,7 @@ use crate::act::{self, Act, Ct, Direction, Edit, Layer, Nat, TunnelKey};
 use crate::encode::{Encoded, Switch, Target, encode};
 use crate::filter::{Filter, Hook, Place, Policy, Shown};
 use crate::keys::{FIRST_FRAGMENT, FRAGMENT, Key, Keys};
+use crate::policer::{Policer, Rate};
 use datapath::{Action, Masked, Megaflow, PortNo, Set, Ufid};
 use flow::extract::{FRAG_ANY, FRAG_LATER};
 use flow::{Mask, Match, VLAN_CFI};
@@ -26,13 +27,17 @@ impl Switch for Ports {
         Some(recirc_id)
     }
 
-    fn policer(&self, meter: u32) -> Option<u32> {
-        Some(0x1000_0000 + meter)
+    fn policer(&self, meter: u32) -> Option<Policer> {
+        Some(policer(meter))
     }
 
     fn tracks_by_kernel(&self) -> bool {
         false
     }
+}
+
+fn policer(index: u32) -> Policer {
+    Policer { index, rate: Rate::Packets(100), burst: 15_625_000 }
 }
 
 fn encoded(matching: Match, actions: Vec<Action>) -> Result<Encoded, &'static str> {
@@ -352,7 +357,7 @@ fn a_list_without_an_end_drops() {
     let acts = encoded(tcp(), vec![Action::Recirc(9)]).unwrap().acts;
     assert_eq!(acts, [Act::Goto(9)]);
     let acts = encoded(tcp(), vec![Action::Meter(1), Action::PopVlan]).unwrap().acts;
-    assert_eq!(acts, [Act::Police(0x1000_0001), Act::PopVlan, Act::Drop]);
+    assert_eq!(acts, [Act::Police(policer(1)), Act::PopVlan, Act::Drop]);
     let too_many = vec![Action::Output(PortNo(1)); 17];
     assert!(encoded(tcp(), too_many).is_err_and(|words| words.contains("16 actions")));
 }
@@ -392,7 +397,9 @@ fn acts() -> Vec<Act> {
             ..Ct::default()
         })),
         Act::ClearCt,
-        Act::Police(0x1000_0001),
+        Act::Police(policer(1)),
+        Act::Police(Policer { index: 2, rate: Rate::Bytes(125_000), burst: 7 }),
+        Act::Police(Policer { index: 3, rate: Rate::Bytes(1 << 33), burst: 7 }),
         Act::ToHost,
         Act::Send { ifindex: 3, direction: Direction::Egress, last: false },
         Act::Send { ifindex: 4, direction: Direction::Ingress, last: true },

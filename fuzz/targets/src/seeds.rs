@@ -258,6 +258,7 @@ fn filter() -> Vec<u8> {
     use datapath_tc::act::{Act, Direction};
     use datapath_tc::filter::{Filter, Hook, Place, Policy};
     use datapath_tc::keys::{Key, Keys};
+    use datapath_tc::policer::{Policer, Rate};
     let mut keys = Keys::default();
     keys.exact(Key::EthType, [8, 0]);
     keys.add(Key::Ipv4Dst, [10, 0, 0, 0], [255, 0, 0, 0]);
@@ -277,7 +278,7 @@ fn filter() -> Vec<u8> {
         Act::Checksum(9),
         Act::ReleaseTunnel,
         Act::Ct(Box::default()),
-        Act::Police(1),
+        Act::Police(Policer { index: 1, rate: Rate::Bytes(125_000), burst: 15_625_000 }),
         Act::ToHost,
         Act::Send { ifindex: 3, direction: Direction::Egress, last: true },
     ];

@@ -2,6 +2,7 @@
 //! Flows in a card: the daemon over the card in software of `tests/card`, which `cargo xtask vm`
 //! builds. There is one card, so one test runs at a time.
 
+mod meters;
 mod tools;
 
 use slipswitch_tests::harness::wait_until;

@@ -94,8 +94,8 @@ impl Encoder<'_> {
             }
             Action::Meter(id) => {
                 let policer = self.switch.policer(*id);
-                let index = policer.ok_or_else(|| no_action("the meter has no policer in TC"))?;
-                self.acts.push(Act::Police(index));
+                let policer = policer.ok_or_else(|| no_action("the meter has no policer in TC"))?;
+                self.acts.push(Act::Police(policer));
                 Ok(())
             }
             Action::Ct(request) => self.ct(request),

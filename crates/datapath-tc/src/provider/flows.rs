@@ -3,6 +3,7 @@
 
 use super::CardProvider;
 use super::state::Held;
+use crate::act::Act;
 use crate::filter::{Filter, Place, Shown};
 use crate::kernel::{Existing, TrafficControl};
 use datapath::{FlowStats, Megaflow, Refusal, Ufid};
@@ -71,8 +72,9 @@ impl CardProvider {
         let last = kernel.read(&filter.place).ok().flatten();
         let installed = install(&mut **kernel, &filter, Existing::Replace);
         let mut state = self.state();
-        if let Some(shown) = last {
+        if let Some(shown) = &last {
             state.note_counts(flow.ufid, shown.counts, self.clock.now());
+            state.note_policers(&shown.policers);
         }
         match installed {
             Ok(()) => {
@@ -80,6 +82,14 @@ impl CardProvider {
                     held.begin_again();
                     held.flow = flow.clone();
                 }
+                let polices = |index: u32| {
+                    let is_it = |act: &Act| matches!(act, Act::Police(p) if p.index == index);
+                    filter.acts.iter().any(is_it)
+                };
+                let last = last.map(|shown| shown.policers).unwrap_or_default();
+                last.iter()
+                    .filter(|(index, _)| !polices(*index))
+                    .for_each(|p| state.leave_policer(p));
                 Ok(())
             }
             Err(declined) => {
@@ -96,7 +106,11 @@ impl CardProvider {
         let removed = kernel.remove(&place);
         let mut state = self.state();
         match removed {
-            Ok(Some(shown)) => state.note_counts(ufid, shown.counts, self.clock.now()),
+            Ok(Some(shown)) => {
+                state.note_counts(ufid, shown.counts, self.clock.now());
+                state.note_policers(&shown.policers);
+                shown.policers.iter().for_each(|policer| state.leave_policer(policer));
+            }
             Ok(None) => {}
             Err(error) => {
                 tracing::warn!(
@@ -122,6 +136,7 @@ impl CardProvider {
         let mut state = self.state();
         if let Some(shown) = shown {
             state.note_counts(ufid, shown.counts, self.clock.now());
+            state.note_policers(&shown.policers);
         }
         state.flows.get(&ufid).map(Held::stats)
     }

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The provider's tables.
 
+use super::meters::Metered;
 use super::{HANDLE, NUMBER, PRIORITIES};
 use crate::encode::{self, Encoded, Refused, Target};
 use crate::filter::{Counts, Filter, Hook, Place, Policy};
 use crate::kernel::Facts;
+use crate::policer::Policer;
 use clock::Millis;
 use datapath::{Action, DropReason, FlowStats, Megaflow, PortNo, Refusal, Ufid};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -122,6 +124,10 @@ pub(super) struct State {
     pub next_sweep: Option<Instant>,
     /// Explanations of refusals, with counts.
     pub explanations: BTreeMap<String, u64>,
+    /// By number.
+    pub meters: BTreeMap<u32, Metered>,
+    /// The number of the last policer.
+    pub last_policer: u32,
     pub hits: u64,
     pub drops: BTreeMap<DropReason, u64>,
 }
@@ -142,8 +148,8 @@ impl encode::Switch for View<'_> {
         (recirc_id == 0).then_some(0)
     }
 
-    fn policer(&self, _meter: u32) -> Option<u32> {
-        None
+    fn policer(&self, meter: u32) -> Option<Policer> {
+        self.state.meters.get(&meter).map(|metered| metered.policer)
     }
 
     fn tracks_by_kernel(&self) -> bool {

@@ -2,9 +2,11 @@
 //! The provider over a made-up kernel and card.
 
 use super::*;
+use crate::act::Act;
 use crate::filter::{Counts, Filter};
 use crate::kernel::{Existing, Facts, IngressQdisc};
-use datapath::Action;
+use crate::policer::{Policer, PolicerCounts, Rate};
+use datapath::{Action, MeterBand};
 use flow::{Mask, Match};
 use netdev::{Kind, Offload, Reception};
 use netlink::Error;
@@ -19,11 +21,48 @@ struct Made {
     devices: BTreeMap<u32, Facts>,
     qdiscs: BTreeMap<u32, IngressQdisc>,
     filters: BTreeMap<Place, Shown>,
+    /// The policers that filters share.
+    policers: BTreeMap<u32, (Policer, PolicerCounts)>,
     room: usize,
     /// An error and its words for the next requests to install.
     refuse: Option<(i32, &'static str)>,
     /// The next removals fail.
     is_stuck: bool,
+}
+
+impl Made {
+    /// Has a new filter share its policers. Those that exist keep their rate.
+    fn bind(&mut self, shown: &mut Shown) {
+        let acts = shown.filter.iter_mut().flat_map(|filter| &mut filter.acts);
+        for act in acts {
+            let Act::Police(policer) = act else { continue };
+            let (made, counts) =
+                self.policers.entry(policer.index).or_insert((*policer, PolicerCounts::default()));
+            *policer = *made;
+            counts.filters += 1;
+        }
+    }
+
+    fn with_policers(&self, shown: &Shown) -> Shown {
+        let mut shown = shown.clone();
+        for (index, counts) in &mut shown.policers {
+            *counts = self.policers[index].1;
+        }
+        shown
+    }
+
+    /// Takes a removed filter from its policers. Its counts are those of the moment before.
+    fn unbind(&mut self, shown: Shown) -> Shown {
+        let shown = self.with_policers(&shown);
+        for (index, _) in &shown.policers {
+            let counts = &mut self.policers.get_mut(index).unwrap().1;
+            counts.filters -= 1;
+            if counts.filters == 0 {
+                self.policers.remove(index);
+            }
+        }
+        shown
+    }
 }
 
 #[derive(Clone)]
@@ -40,6 +79,15 @@ impl Shared {
 
     fn made(&self) -> MutexGuard<'_, Made> {
         self.0.lock().unwrap()
+    }
+
+    /// Has each policer drop some packets among those that it meets.
+    fn police(&self, packets: u64, drops: u64) {
+        for (_, counts) in self.made().policers.values_mut() {
+            counts.packets += packets;
+            counts.bytes += 100 * packets;
+            counts.drops += drops;
+        }
     }
 
     fn count(&self, packets: u64) {
@@ -95,14 +143,17 @@ impl TrafficControl for Shared {
             return Err(error(28, "the card is full"));
         }
         let shown = Shown::parse(&filter.message()).unwrap();
-        let shown = Shown { in_hw: true, in_hw_count: 1, ..shown };
+        let mut shown = Shown { in_hw: true, in_hw_count: 1, ..shown };
+        made.bind(&mut shown);
         let before = made.filters.insert(filter.place, shown.clone());
+        let before = before.map(|shown| made.unbind(shown));
         assert!(before.is_none() || existing == Existing::Replace);
         Ok(shown)
     }
 
     fn read(&mut self, place: &Place) -> Result<Option<Shown>, Error> {
-        Ok(self.made().filters.get(place).cloned())
+        let made = self.made();
+        Ok(made.filters.get(place).map(|shown| made.with_policers(shown)))
     }
 
     fn remove(&mut self, place: &Place) -> Result<Option<Shown>, Error> {
@@ -110,7 +161,8 @@ impl TrafficControl for Shared {
         if made.is_stuck {
             return Err(error(16, "busy"));
         }
-        Ok(made.filters.remove(place))
+        let removed = made.filters.remove(place);
+        Ok(removed.map(|shown| made.unbind(shown)))
     }
 
     fn filters(
@@ -122,7 +174,8 @@ impl TrafficControl for Shared {
         let made = self.made();
         let of_device = made.filters.values();
         let here = |place: &Place| (place.ifindex, place.hook) == (ifindex, hook);
-        of_device.filter(|shown| here(&shown.place)).cloned().for_each(each);
+        let here = of_device.filter(|shown| here(&shown.place));
+        here.map(|shown| made.with_policers(shown)).for_each(each);
         Ok(())
     }
 
@@ -398,4 +451,118 @@ fn each_ethernet_type_has_a_priority() {
     assert_eq!(install(&provider, &of_type(0x900c)), Ok(Tier::Tc));
     let count = |counts: Counts| counts.packets;
     assert!(kernel.made().filters.values().all(|shown| count(shown.counts) == 0));
+}
+
+fn limit(packets: bool, rate: u32, burst: u32) -> MeterConfig {
+    MeterConfig { packets, bands: vec![MeterBand { rate, burst }] }
+}
+
+fn metered(ufid: u128, meter: u32) -> Megaflow {
+    flow(ufid, vec![Action::Meter(meter), Action::Output(PortNo(2))])
+}
+
+/// Packets and drops of a meter.
+fn meter(provider: &CardProvider, id: u32) -> (u64, u64) {
+    provider.state().next_sweep = None;
+    let stats = provider.meter_stats(id).unwrap();
+    let [(drops, 0)] = stats.bands[..] else { panic!("{stats:?}") };
+    assert_eq!(stats.bytes, 100 * stats.packets);
+    (stats.packets, drops)
+}
+
+#[test]
+fn flows_share_the_policer_of_their_meter() {
+    let (provider, kernel) = bench();
+    assert_eq!(install(&provider, &metered(1, 5)), Err(Refusal::UnsupportedAction));
+    assert_eq!(provider.meter_stats(5), None);
+    provider.set_meter(5, &limit(true, 1000, 2000)).unwrap();
+    provider.set_meter(6, &limit(false, 8, 0)).unwrap();
+    install(&provider, &metered(1, 5)).unwrap();
+    install(&provider, &metered(2, 5)).unwrap();
+    let both: Vec<Policer> = kernel.made().policers.values().map(|(policer, _)| *policer).collect();
+    let expected = Policer { index: HANDLE | 1, rate: Rate::Packets(1000), burst: 2 * 15_625_000 };
+    assert_eq!(both, [expected]);
+    kernel.count(7);
+    kernel.police(20, 6);
+    assert_eq!(meter(&provider, 5), (20, 6));
+    assert_eq!(meter(&provider, 6), (0, 0));
+    assert_eq!(provider.stats(Ufid(1)).unwrap().packets, 7, "its own packets");
+    assert_eq!(provider.drops(DropReason::Meter), 6);
+    // The policer ends with its last filter, and its counts stay.
+    removed(&provider, 1);
+    kernel.police(1, 1);
+    removed(&provider, 2);
+    assert!(kernel.made().policers.is_empty());
+    assert_eq!(meter(&provider, 5), (21, 7));
+    install(&provider, &metered(3, 5)).unwrap();
+    kernel.police(50, 8);
+    assert_eq!(meter(&provider, 5), (71, 15));
+    // Likewise when other actions take the place of the last.
+    provider.replace(&flow(3, to(2)), CARD).outcome().unwrap();
+    assert!(kernel.made().policers.is_empty());
+    provider.replace(&metered(3, 5), CARD).outcome().unwrap();
+    kernel.police(60, 10);
+    assert_eq!(meter(&provider, 5), (131, 25));
+    assert_eq!(provider.drops(DropReason::Meter), 25);
+    assert_eq!(provider.remove_meter(5).unwrap().packets, 131);
+    assert_eq!(provider.meter_stats(5), None);
+}
+
+#[test]
+fn another_rate_is_another_policer_and_flows_are_offered_again() {
+    let (provider, kernel) = bench();
+    provider.set_meter(5, &limit(false, 8000, 16_000)).unwrap();
+    for ufid in 1..=2 {
+        install(&provider, &metered(ufid, 5)).unwrap();
+    }
+    install(&provider, &flow(3, to(2))).unwrap();
+    kernel.police(9, 9);
+    assert_eq!(meter(&provider, 5), (9, 9));
+    provider.set_meter(5, &limit(false, 80, 0)).unwrap();
+    assert_eq!(meter(&provider, 5), (0, 0), "from zero");
+    let mut lost = provider.take_lost();
+    lost.sort();
+    assert_eq!(lost, [Ufid(1), Ufid(2)]);
+    for ufid in 1..=2 {
+        removed(&provider, ufid);
+        install(&provider, &metered(ufid, 5)).unwrap();
+    }
+    let all: Vec<Policer> = kernel.made().policers.values().map(|(policer, _)| *policer).collect();
+    let burst = 15_625_000;
+    assert_eq!(all, [Policer { index: HANDLE | 2, rate: Rate::Bytes(10_000), burst }]);
+    // Without the meter its flows have no place here.
+    provider.remove_meter(5);
+    assert_eq!(provider.take_lost().len(), 2);
+    removed(&provider, 1);
+    assert_eq!(install(&provider, &metered(1, 5)), Err(Refusal::UnsupportedAction));
+}
+
+#[test]
+fn a_policer_of_another_rate_is_refused() {
+    let (provider, kernel) = bench();
+    provider.set_meter(5, &limit(true, 10, 10)).unwrap();
+    let other = Policer { index: HANDLE | 1, rate: Rate::Packets(1), burst: 1 };
+    let counts = PolicerCounts { filters: 1, ..PolicerCounts::default() };
+    kernel.made().policers.insert(other.index, (other, counts));
+    assert_eq!(install(&provider, &metered(1, 5)), Err(Refusal::CardRefused));
+    assert!(kernel.made().filters.is_empty());
+}
+
+#[test]
+fn meters_that_no_policer_does_are_refused_with_words() {
+    let (provider, _kernel) = bench();
+    let two = MeterConfig { bands: vec![MeterBand { rate: 1, burst: 1 }; 2], packets: true };
+    let none = MeterConfig::default();
+    for (config, words) in [
+        (two, "not one band"),
+        (none, "not one band"),
+        (limit(true, 0, 5), "no rate of zero"),
+        (limit(false, 1, 300), "274 seconds"),
+    ] {
+        assert_eq!(provider.set_meter(9, &config), Err(Refusal::UnsupportedAction));
+        let said = provider.explanations();
+        assert!(said.iter().any(|(said, _)| said.contains(words)), "{words}: {said:?}");
+    }
+    assert_eq!(provider.meter_stats(9), None);
+    provider.set_meter(9, &limit(true, 1, 300)).unwrap();
 }
