@@ -2,7 +2,7 @@
 //! The state of one translation, tables, and recursion.
 
 use super::encap::Pending;
-use super::export::{Outputs, SflowSample, mark_dropped};
+use super::export::{Outputs, SflowSample, ends_sampled, mark_dropped};
 use super::finish::{final_mask, initial_mask, is_mpls, without_last_clone};
 use super::tunnel::ReceivedOuter;
 use super::{EffectsMode, MAX_ACTIONS, MAX_DEPTH, MAX_RESUBMITS, MAX_STACK_BYTES};
@@ -84,6 +84,8 @@ pub(super) struct Context<'a> {
     pub mask: Mask,
     /// VLAN headers of the packet as received.
     pub original_vlans: [Vlan; VLANS],
+    /// Packet type of the packet.
+    pub original_packet_type: u32,
     /// Depth of the MPLS stack of the packet as received.
     pub original_mpls: usize,
     /// The key does not hold the end of that stack.
@@ -211,6 +213,7 @@ impl<'a> Context<'a> {
             base: Key { tunnel: flow::Tunnel::NONE, ..original },
             mask: initial_mask(&original),
             original_vlans: original.vlans,
+            original_packet_type: original.packet_type.get(),
             original_mpls: super::mpls::mpls_entries(&original),
             is_mpls_endless: is_mpls(&original) && !super::mpls::mpls_complete(&original),
             received: ReceivedOuter::of(&original),
@@ -317,6 +320,9 @@ impl<'a> Context<'a> {
         }
         if ctx.has_ipfix {
             mark_dropped(&mut ctx.out);
+        }
+        if ctx.snapshot.has_sampled_drops && ends_sampled(&ctx.out) {
+            ctx.out.push(DpAction::Drop(DropReason::Flow));
         }
         if ctx.error.is_none() && ctx.is_tree_drop && ctx.out.is_empty() {
             ctx.out.push(DpAction::Drop(DropReason::ForwardingDisabled));

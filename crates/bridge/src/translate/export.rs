@@ -10,7 +10,7 @@ use ::export::sflow::{OUTPUT_DROPPED, OUTPUT_MULTIPLE};
 use datapath::{Action as DpAction, PortNo as DpPort, SampleOrigin, Userdata};
 use flow::{Key, VLAN_CFI};
 use openflow::PortNo;
-use openflow::action::SampleDirection;
+use openflow::action::{ObservationId, SampleDirection};
 use packet::ethertype;
 use std::sync::Arc;
 
@@ -79,10 +79,18 @@ impl Context<'_> {
         }
     }
 
-    /// Samples the packet for the bridge's IPFIX where it goes out. As in OVS packets into tunnels
-    /// whose headers the actions push are left out.
+    /// Samples the packet for the bridge's IPFIX where it goes out.
     pub(super) fn sample_output(&mut self, port: DpPort) {
         self.sample_bridge(port);
+    }
+
+    /// Samples the packet for the bridge's IPFIX where the actions push its headers. OVS does so on its
+    /// kernel datapath only, whose tunnels are devices.
+    pub(super) fn sample_pushed(&mut self, tunnel_port: DpPort) {
+        let view = self.bridge.exports.ipfix.as_ref();
+        if view.and_then(|view| view.bridge.as_ref()).is_some_and(|sampler| sampler.has_tunnels) {
+            self.sample_bridge(tunnel_port);
+        }
     }
 
     fn sample_bridge(&mut self, output_port: DpPort) {
@@ -99,12 +107,13 @@ impl Context<'_> {
         }
     }
 
-    /// Runs `sample(...)`. `set` is the collector set, the observation domain and the observation
-    /// point.
+    /// Runs `sample(...)`. `ids` are those of the observation domain and of the observation point. As in
+    /// OVS, fields of them are exact also where the packet has none.
     pub(super) fn sample(
         &mut self,
         probability: u16,
-        set: (u32, u32, u32),
+        collector_set: u32,
+        ids: [ObservationId; 2],
         port: PortNo,
         direction: SampleDirection,
     ) {
@@ -123,7 +132,10 @@ impl Context<'_> {
             output_port = found;
         }
         self.commit();
-        let (collector_set, obs_domain, obs_point) = set;
+        let [obs_domain, obs_point] = ids.map(|id| match id {
+            ObservationId::Number(number) => number,
+            ObservationId::Field(src) => self.read_subfield(&src) as u32, // has at most 32 bits
+        });
         let userdata = Userdata::FlowSample {
             probability,
             collector_set,
@@ -190,6 +202,24 @@ pub(super) fn mark_dropped(actions: &mut [DpAction]) {
     if !has_output(actions) {
         mark(actions);
     }
+}
+
+/// Returns true for the actions of a megaflow without an output whose last action is a sample: its packets
+/// are dropped, and no action says so.
+pub(super) fn ends_sampled(actions: &[DpAction]) -> bool {
+    actions.last().is_some_and(is_sample) && !has_output(actions)
+}
+
+fn is_sample(action: &DpAction) -> bool {
+    if let DpAction::Sample { actions, .. } = action {
+        return actions.iter().any(is_sample);
+    }
+    matches!(
+        action,
+        DpAction::Userspace(
+            Userdata::Sflow { .. } | Userdata::Ipfix { .. } | Userdata::FlowSample { .. }
+        )
+    )
 }
 
 fn has_output(actions: &[DpAction]) -> bool {

@@ -98,6 +98,8 @@ pub(super) struct Tunables {
     pub bpf_offload: bool,
     /// `tcx-peer`: the default of interfaces without a setting of their own.
     pub tcx_peer: bool,
+    /// `explicit-sampled-drops`: megaflows that only sample their packets end with a drop.
+    pub sampled_drops: bool,
     /// `tunnel-helper`: tunnel devices of the kernel help the tunnel ports.
     pub tunnel_helper: bool,
     /// `system-datapath`: bridges of the type `system` are on `openvswitch.ko`.
@@ -162,6 +164,7 @@ impl Default for Tunables {
             tc_policy: TcPolicy::None,
             bpf_offload: true,
             tcx_peer: true,
+            sampled_drops: false,
             tunnel_helper: true,
             kernel_datapath: false,
             bpf_sizes: (None, None),
@@ -260,6 +263,9 @@ pub(super) struct DesiredPort {
     pub interfaces: Vec<DesiredInterface>,
     /// Settings of the bond, where there are several interfaces.
     pub bond: bond::Settings,
+    /// Milliseconds between two checks of the registers of the bond's interfaces; `None` where the carrier
+    /// decides about their links.
+    pub miimon: Option<u32>,
     /// Settings of LACP; `None` where it is off.
     pub lacp: Option<AggregateSettings>,
     /// Address of the active member that the row shows, from an earlier life of the daemon.
@@ -498,6 +504,7 @@ fn tunables(root: &Row, remarks: &mut Vec<String>) -> Tunables {
         tc_policy: TcPolicy::of(map.get("tc-policy")),
         bpf_offload: other.switch("bpf-offload", defaults.bpf_offload),
         tcx_peer: other.switch("tcx-peer", defaults.tcx_peer),
+        sampled_drops: other.switch("explicit-sampled-drops", defaults.sampled_drops),
         tunnel_helper: other.switch("tunnel-helper", defaults.tunnel_helper),
         kernel_datapath: other.system_datapath(),
         bpf_sizes: (other.number("bpf-max-flows"), other.number("bpf-max-masks")),
@@ -747,9 +754,9 @@ fn ports(
         let (settings, more) = vlan::settings(name, row);
         remarks.extend(more);
         let lacp = bonds::lacp(name, row, remarks);
-        let bond = match interfaces.len() > 1 {
-            true => bonds::bond(name, row, remarks),
-            false => bond::Settings::default(),
+        let (bond, miimon) = match interfaces.len() > 1 {
+            true => (bonds::bond(name, row, remarks), bonds::miimon(name, row, remarks)),
+            false => (bond::Settings::default(), None),
         };
         let active = row.opt_str("bond_active_slave").and_then(parse_station);
         let qos = qos::read(replica, row);
@@ -758,6 +765,7 @@ fn ports(
             settings,
             interfaces,
             bond,
+            miimon,
             lacp,
             active,
             qos,
@@ -774,6 +782,7 @@ fn ports(
             settings,
             interfaces: Vec::new(),
             bond: bond::Settings::default(),
+            miimon: None,
             lacp: None,
             active: None,
             qos: None,

@@ -8,7 +8,7 @@ use ::export::netflow::{Output, Settings};
 use ::export::sflow;
 use clock::Millis;
 use datapath::FlowStats;
-use openflow::action::SampleDirection;
+use openflow::action::{ObservationId, SampleDirection};
 use std::net::Ipv4Addr;
 
 fn netflow(w: &mut World) -> Arc<NetFlow> {
@@ -140,7 +140,7 @@ fn a_packet_is_sampled_once_where_it_comes_in() {
 }
 
 /// Configures IPFIX of a bridge, and its collector set 1.
-fn ipfix(w: &mut World, probability: u32) -> Arc<Ipfix> {
+pub(super) fn ipfix(w: &mut World, probability: u32) -> Arc<Ipfix> {
     let settings = ipfix::Settings {
         active_timeout_seconds: 0,
         max_flows: 10,
@@ -168,8 +168,8 @@ fn sample(sampling_port: PortNo, direction: SampleDirection) -> Action {
     Action::Sample {
         probability: u16::MAX,
         collector_set: 1,
-        obs_domain: 2,
-        obs_point: 3,
+        obs_domain: ObservationId::Number(2),
+        obs_point: ObservationId::Number(3),
         sampling_port,
         direction,
     }
@@ -207,6 +207,22 @@ fn ipfix_samples_where_packets_come_in_and_go_out() {
     ipfix(&mut w, u32::MAX);
     assert_eq!(w.dp(TCP), "userspace(pid=0,ipfix(output_port=4294967295))");
     assert_eq!(w.dp("in_port=none,tcp"), "drop");
+}
+
+#[test]
+fn a_sampled_drop_is_an_action_where_it_is_asked_for() {
+    let mut w = World::new(4);
+    ipfix(&mut w, u32::MAX);
+    let sample = "userspace(pid=0,ipfix(output_port=4294967295))";
+    w.rule("in_port=1", []);
+    w.rule("in_port=2", [out(3)]);
+    assert_eq!(w.dp(TCP), sample);
+    w.snapshot.has_sampled_drops = true;
+    assert_eq!(w.dp(TCP), format!("{sample},drop"));
+    assert!(!w.dp("in_port=2,tcp").contains("drop"));
+    w.br0().exports.ipfix = None;
+    assert_eq!(w.dp(TCP), "drop", "an empty list");
+    assert!(w.translate(&key(TCP)).actions.is_empty());
 }
 
 #[test]
@@ -253,6 +269,33 @@ fn sample_actions_name_their_port_and_direction() {
 }
 
 #[test]
+fn ids_of_sample_actions_are_those_in_fields() {
+    let mut w = World::new(3);
+    ipfix(&mut w, u32::MAX);
+    Arc::make_mut(w.br0().exports.ipfix.as_mut().unwrap()).bridge = None;
+    let field = |text: &str| ObservationId::Field(text.parse().expect("a subfield"));
+    let action = Action::Sample {
+        probability: u16::MAX,
+        collector_set: 1,
+        obs_domain: field("tcp_dst"),
+        obs_point: field("ip_dst[8..15]"),
+        sampling_port: PortNo::NONE,
+        direction: SampleDirection::Default,
+    };
+    w.rule("", [action, out(2)]);
+    let tcp = key("in_port=1,tcp,nw_dst=10.1.2.3,tp_dst=80");
+    let made = w.translate(&tcp);
+    let datapath::Action::Userspace(Userdata::FlowSample { obs_domain, obs_point, .. }) =
+        made.actions[0]
+    else {
+        panic!("{:?}", made.actions)
+    };
+    assert_eq!((obs_domain, obs_point), (80, 2));
+    assert_eq!((made.mask.0.tp_dst.get(), made.mask.0.nw_dst.get()), (u16::MAX, 0xff00));
+    assert_eq!(w.dp("in_port=1,arp").matches("obs_domain_id=0,obs_point_id=0").count(), 1);
+}
+
+#[test]
 fn sampled_packets_become_records() {
     let mut w = World::new(3);
     let exporter = ipfix(&mut w, u32::MAX);
@@ -263,7 +306,7 @@ fn sampled_packets_become_records() {
     let frame = packet::Packet::from_slice(&[0; 60]);
     for action in &t.actions {
         if let datapath::Action::Userspace(userdata) = action {
-            crate::export::sample_ipfix(snapshot, &place, &frame, userdata, Millis(0));
+            crate::export::sample_ipfix(snapshot, &place, &frame, userdata, Millis(0), || None);
         }
     }
     assert_eq!(
@@ -275,6 +318,6 @@ fn sampled_packets_become_records() {
     let place = crate::translate::locate(snapshot, &bfd, recirc).unwrap();
     let origin = datapath::SampleOrigin { bridge: 0, is_dropped: false };
     let userdata = Userdata::Ipfix { output_port: datapath::PortNo::NONE, origin };
-    crate::export::sample_ipfix(snapshot, &place, &frame, &userdata, Millis(0));
+    crate::export::sample_ipfix(snapshot, &place, &frame, &userdata, Millis(0), || None);
     assert_eq!(exporter.statistics().packets, 2, "BFD is left out");
 }
