@@ -28,7 +28,7 @@
 #include <linux/types.h>
 
 #define LAYOUT_MAGIC 0x736c697073776368ull /* "slipswch" */
-#define LAYOUT_VERSION 16
+#define LAYOUT_VERSION 17
 
 /* Words of a key: the fields of `flow::Key` from `recirc_id` on. (The registers before it concern
  * no datapath.) The first five words hold the fields that distinguish most packets. Bytes are in
@@ -511,6 +511,8 @@ struct config {
 	__u32 whole_only;  /* some port is PORT_DEVMAP and not PORT_SPLIT; may change */
 	__u32 emc_used;    /* lines of emc_lines; 0: the cache is off; may change */
 	__u32 emc_reach;   /* the most lines that were in use so far; may grow */
+	__u32 segmenter;   /* the device that segments packets, see segmenter.h; 0: none; may change */
+	__u32 pad;
 	__u64 factors[FACTORS]; /* odd, random, secret; see settings.h */
 	struct tunnel_option options[TUNNEL_OPTIONS];
 };

@@ -12,6 +12,7 @@
 #include "tunnel.h"
 #include "tunnel_helper.h"
 #include "tunnel_push.h"
+#include "segmenter.h"
 #include "tunnel_chain.h"
 #include "underlay.h"
 
@@ -40,6 +41,13 @@ SEC("tc")
 int entry_tc_helper(struct __sk_buff *ctx)
 {
 	return helper_return(ctx);
+}
+
+/* The egress of the segmenter: segments of packets that left for it. */
+SEC("tc")
+int entry_tc_segment(struct __sk_buff *ctx)
+{
+	return segmenter_return(ctx);
 }
 
 SEC("tc")

@@ -3,13 +3,17 @@
  * result is that of tunnel::Header::push: docs/design/36-encapsulation-in-bpf.md.
  *
  * A packet that cannot have its headers here is unchanged. At tc it goes up at this instruction, and
- * the daemon runs the rest of the list. At XDP it goes on to the next hook as it arrived.
+ * the daemon runs the rest of the list; one that is to be segmented goes to the segmenter (segmenter.h).
+ * At XDP it goes on to the next hook as it arrived.
  */
 #ifndef SLIPSWITCH_TUNNEL_PUSH_H
 #define SLIPSWITCH_TUNNEL_PUSH_H
 
 #include "exec.h"
 #include "push_sum.h"
+#if !AT_XDP
+#include "segmenter.h"
+#endif
 
 #define PUSH_TAGS 3 /* most VLAN tags that are moved into the inner frame */
 #define PUSH_INNER (ETH_HLEN + 4 * PUSH_TAGS)
@@ -165,6 +169,18 @@ static __always_inline int push_place(hook_ctx *ctx, struct state *st,
 }
 
 /* XDP: no frame is to be segmented. */
+static __always_inline bool push_is_cut(hook_ctx *ctx, const struct tunnel_header *t,
+					const struct push *p)
+{
+	return false;
+}
+
+static __always_inline int push_cut(hook_ctx *ctx, struct state *st)
+{
+	return push_leave(ctx, st);
+}
+
+/* XDP: no frame is to be segmented. */
 static __always_inline bool push_measure(hook_ctx *ctx, const struct tunnel_header *t,
 					 struct push *p)
 {
@@ -199,7 +215,7 @@ static __always_inline int push_leave(hook_ctx *ctx, struct state *st)
  * @t: the header
  * @p: `segment` is set
  *
- * Return: false when a length of the outer packet is unknown, or too long for its header or its path.
+ * Return: false when the length of a segment is unknown, or too long for its path.
  */
 static __always_inline bool push_measure(hook_ctx *ctx, const struct tunnel_header *t,
 					 struct push *p)
@@ -214,7 +230,23 @@ static __always_inline bool push_measure(hook_ctx *ctx, const struct tunnel_head
 		return false;
 	segment += p->length + tag_length(ctx);
 	p->segment = segment;
-	return push_ip_length(p) <= 0xffff && segment - ETH_HLEN <= push_longest(t);
+	return segment - ETH_HLEN <= push_longest(t);
+}
+
+/* Returns true for a packet whose segments get their headers one by one: the kernel gives the segments of a
+ * packet in a tunnel no checksums of their own, and the lengths of a header have 16 bits. */
+static __always_inline bool push_is_cut(hook_ctx *ctx, const struct tunnel_header *t,
+					const struct push *p)
+{
+	return is_gso(ctx) && (t->flags & TUNNEL_CHECKSUM || push_ip_length(p) > 0xffff);
+}
+
+/* Has a packet segmented; returns the verdict. */
+static __always_inline int push_cut(hook_ctx *ctx, struct state *st)
+{
+	__u32 to = segmenter_of(ctx, st);
+
+	return to ? segmenter_give(ctx, st, to) : push_leave(ctx, st);
 }
 
 /**
@@ -456,13 +488,17 @@ static __always_inline int push(hook_ctx *ctx)
 	p.payload = frame_length(ctx);
 	if (!push_measure(ctx, t, &p))
 		return push_leave(ctx, st);
+	if (push_is_cut(ctx, t, &p)) {
+		push_end_chain(ctx, st);
+		return push_cut(ctx, st);
+	}
 	if (t->flags & (TUNNEL_UDP | TUNNEL_CHECKSUM) &&
 	    push_examine(ctx, st, t->flags, &p.hash, &p.sum))
 		return push_leave(ctx, st);
 	push_end_chain(ctx, st);
 	err = push_place(ctx, st, t, &p);
 	if (err < 0)
-		return push_leave(ctx, st);
+		return push_cut(ctx, st);
 	if (err)
 		return drop(DROP_TUNNEL_PUSH);
 	return push_end(ctx, st, t, &p);

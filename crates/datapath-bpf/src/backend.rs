@@ -5,7 +5,7 @@
 
 use crate::attachment::{AttachError, Attachment, Held, HookSet, RxOwner, Unavailable};
 use crate::{BpfDatapath, miss};
-use datapath::offload::{Reason, TunnelHelper, TunnelHelperCounts, UpcallAccount};
+use datapath::offload::{Reason, Segmenter, TunnelHelper, TunnelHelperCounts, UpcallAccount};
 use datapath::{
     Actions, AdoptedPort, BondTable, BucketBytes, DropReason, FlowStats, LookupStats, Megaflow,
     MeterConfig, MeterStats, MissOrigin, PortCounts, PortNo, Refusal, TunnelEndpoint, Ufid,
@@ -147,6 +147,11 @@ pub trait Backend: Send + Sync {
     /// See [`datapath::OffloadProvider::tunnel_helper_counts`].
     fn tunnel_helper_counts(&self, _port: PortNo) -> Option<TunnelHelperCounts> {
         None
+    }
+
+    /// See [`datapath::OffloadProvider::set_segmenter`].
+    fn set_segmenter(&self, _segmenter: Option<&Segmenter>) -> Result<(), Reason> {
+        Ok(())
     }
 
     /// See [`datapath::offload::MissChannel::set_miss_device`].
@@ -353,6 +358,10 @@ impl Backend for BpfDatapath {
 
     fn tunnel_helper_counts(&self, port: PortNo) -> Option<TunnelHelperCounts> {
         BpfDatapath::tunnel_helper_counts(self, port)
+    }
+
+    fn set_segmenter(&self, segmenter: Option<&Segmenter>) -> Result<(), Reason> {
+        BpfDatapath::set_segmenter(self, segmenter).map_err(|e| reason(&e))
     }
 
     fn set_miss_device(&self, ifindex: u32) {

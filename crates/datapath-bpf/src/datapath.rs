@@ -38,6 +38,7 @@ use leaving::Leaving;
 
 mod leaving;
 mod rx_owner;
+mod segmenter;
 mod tracking;
 mod tunnel_helper;
 mod user;
@@ -74,6 +75,7 @@ pub struct BpfDatapath {
     objects: Mutex<BTreeMap<u32, UserObject>>,
     /// Tunnel devices of the kernel, by the tunnel's port.
     helpers: Mutex<BTreeMap<u32, tunnel_helper::Helper>>,
+    segmenter: Mutex<Option<segmenter::Segments>>,
     /// Held while bonds change.
     bonds: Mutex<()>,
     /// Bands of each meter, and when it was set.
@@ -160,6 +162,7 @@ impl BpfDatapath {
             gone_up: Mutex::default(),
             objects: Mutex::default(),
             helpers: Mutex::default(),
+            segmenter: Mutex::default(),
             bonds: Mutex::default(),
             meters: Mutex::default(),
             closed: Mutex::new(false),

@@ -22,7 +22,7 @@ use datapath::{ACTION_DEPTH_LIMIT, Action, DropReason, PortNo, Refusal, Set};
 use crate::attachment::HookSet;
 use crate::layout::{
     CELLS_TOTAL, FLOW_NO_GSO, FLOW_POP, FLOW_PRECHECK, MAX_METERS, MAX_PORTS, NO_PORT, OUTPUT_BOND,
-    Op, SET_PORTS, TUNNEL_CHECKSUM, TunnelHeader,
+    Op, SET_PORTS, TunnelHeader,
 };
 use crate::settings::{FEATURE_BOND, FEATURE_LAYERS, FEATURE_MPLS, FEATURE_TUNNEL};
 
@@ -449,10 +449,6 @@ impl Writer {
     }
 
     fn push_header(&mut self, header: TunnelHeader, ports: u64) -> Done {
-        // The kernel gives the segments of a packet no outer checksums of their own.
-        if header.flags & TUNNEL_CHECKSUM != 0 {
-            self.flags |= FLOW_NO_GSO;
-        }
         self.pushed = 0; // tags of the outer packet
         if self.changed {
             self.limit(&header);

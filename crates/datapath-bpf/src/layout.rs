@@ -7,7 +7,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 /// Value of `config.magic`: "slipswch".
 pub const MAGIC: u64 = 0x736c_6970_7377_6368;
 /// Value of `config.version`; each change of the layout raises it.
-pub const VERSION: u32 = 16;
+pub const VERSION: u32 = 17;
 
 /// Size in bytes of `struct state`, which one program leaves to the next. The daemon does not read
 /// it.
@@ -680,6 +680,8 @@ pub struct ConfigEntry {
     pub whole_only: u32,
     pub emc_used: u32,
     pub emc_reach: u32,
+    pub segmenter: u32,
+    pub pad: u32,
     pub factors: [u64; FACTORS],
     pub options: [TunnelOption; TUNNEL_OPTIONS],
 }
@@ -718,9 +720,9 @@ const _: () = {
     assert!(size_of::<MeterBand>() == 40);
     assert!(size_of::<Meter>() == 384);
     assert!(offset_of!(Meter, bands) == 24);
-    assert!(size_of::<ConfigEntry>() == 72 + 8 * (FACTORS + TUNNEL_OPTIONS));
+    assert!(size_of::<ConfigEntry>() == 80 + 8 * (FACTORS + TUNNEL_OPTIONS));
     assert!(offset_of!(ConfigEntry, miss_ifindex) == 36);
-    assert!(offset_of!(ConfigEntry, factors) == 72);
+    assert!(offset_of!(ConfigEntry, factors) == 80);
     assert!(datapath::DropReason::ALL.len() <= DROPS);
     assert!(Op::ALL.len() <= 32); // sets of instructions are bits of 32
     assert!(Tail::TunChain as u32 == TAILS - 1);

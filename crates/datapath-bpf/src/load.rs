@@ -122,9 +122,13 @@ impl Hook {
     /// Returns the names of the programs that are attached.
     pub(crate) fn entries(self) -> impl Iterator<Item = &'static str> {
         let names: &[&str] = match self {
-            Hook::Tc => {
-                &["entry_tc_ingress", "entry_tc_egress", "entry_tc_underlay", "entry_tc_helper"]
-            }
+            Hook::Tc => &[
+                "entry_tc_ingress",
+                "entry_tc_egress",
+                "entry_tc_underlay",
+                "entry_tc_helper",
+                "entry_tc_segment",
+            ],
             Hook::Xdp => &["entry_xdp"],
         };
         names.iter().copied()

@@ -403,6 +403,8 @@ impl Maps {
                 whole_only: 0,
                 emc_used: LEAST_EMC_LINES.min(s.emc_lines),
                 emc_reach: LEAST_EMC_LINES.min(s.emc_lines),
+                segmenter: 0,
+                pad: 0,
                 factors: *factors,
                 options: [TunnelOption::default(); _],
             },

@@ -7,6 +7,7 @@
 //!     tails_tc states_tc tails_xdp … maps that each hook has for itself
 //!     link_PORT_tc link_PORT_xdp     programs that are attached to a port
 //!     link_PORT_generic              XDP after the driver; the kernel does not report it of a link
+//!     link_helper_PORT link_segmenter    programs at devices that help tunnels
 //!     ct_config ct_zones … ct_chunk_N    the table of connections
 //! ```
 //!
@@ -146,6 +147,11 @@ impl Pins {
     /// Returns the path of the pin of the link at the tunnel device of a tunnel's port.
     pub(crate) fn helper(&self, port: u32) -> PathBuf {
         self.directory.join(format!("{HELPER}{port}"))
+    }
+
+    /// Returns the path of the pin of the link at the segmenter.
+    pub(crate) fn segmenter(&self) -> PathBuf {
+        self.directory.join("link_segmenter")
     }
 
     /// Returns the pinned links at tunnel devices.

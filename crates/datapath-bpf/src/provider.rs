@@ -13,7 +13,7 @@ use crate::probe::{KernelProber, Prober};
 use crate::rx_ownership::{self, Move};
 use datapath::offload::{
     Attached, Ends, HeldFlow, MissChannel, OffloadPort, OffloadProvider, PortSocket, ProviderSlot,
-    Reason, SettingKey, TierState, TunnelHelper, TunnelHelperCounts, UpcallAccount,
+    Reason, Segmenter, SettingKey, TierState, TunnelHelper, TunnelHelperCounts, UpcallAccount,
 };
 use datapath::{
     Actions, AdoptedPort, BondTable, BucketBytes, DropReason, EgressQos, FlowStats, LookupStats,
@@ -681,6 +681,10 @@ impl<B: Backend> OffloadProvider for BpfProvider<B> {
 
     fn tunnel_helper_counts(&self, port: PortNo) -> Option<TunnelHelperCounts> {
         self.backend.tunnel_helper_counts(port)
+    }
+
+    fn set_segmenter(&self, segmenter: Option<&Segmenter>) -> Result<(), Reason> {
+        self.backend.set_segmenter(segmenter)
     }
 
     fn port_counts(&self, port: PortNo) -> PortCounts {

@@ -140,6 +140,8 @@ fn structures_are_the_same_in_c_and_here() {
                 whole_only,
                 emc_used,
                 emc_reach,
+                segmenter,
+                pad,
                 factors,
                 options,
             }

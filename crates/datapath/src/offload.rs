@@ -364,6 +364,16 @@ pub struct TunnelHelperCounts {
     pub returned: u64,
 }
 
+/// Two devices of the kernel that segment packets ([`OffloadProvider::set_segmenter`]).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Segmenter {
+    /// Index of the device by which packets leave.
+    pub entrance: u32,
+    /// Index of the device that sends their segments, one by one and on the same CPU. Nothing else sends
+    /// by it.
+    pub exit: u32,
+}
+
 /// One or more tiers with one table of flows; see the module's text for the contract.
 pub trait OffloadProvider: Send + Sync {
     /// Returns the tiers, which never change.
@@ -459,6 +469,17 @@ pub trait OffloadProvider: Send + Sync {
     fn tunnel_helper_counts(&self, port: PortNo) -> Option<TunnelHelperCounts> {
         let _ = port;
         None
+    }
+
+    /// Gives the devices packets that cannot have outer headers while they are whole. `None`: such packets go
+    /// up; the caller deletes the devices afterwards.
+    ///
+    /// # Errors
+    ///
+    /// The reason for which no program could be attached. The devices get no packets.
+    fn set_segmenter(&self, segmenter: Option<&Segmenter>) -> Result<(), Reason> {
+        let _ = segmenter;
+        Err(Reason::new(Refusal::TierUnavailable, "this tier needs no segmenter"))
     }
 
     /// Returns the provider's counts of packets at a port that its device does not count: those

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Tunnel devices of the kernel, passed on to the providers.
+//! Devices of the kernel that help tunnels, passed on to the providers.
 
 use crate::placed::PlacedDatapath;
-use datapath::offload::{Reason, TunnelHelper, TunnelHelperCounts};
+use datapath::offload::{OffloadProvider, Reason, Segmenter, TunnelHelper, TunnelHelperCounts};
 use datapath::{PortNo, Refusal};
 
 impl PlacedDatapath {
@@ -16,10 +16,26 @@ impl PlacedDatapath {
         port: PortNo,
         helper: Option<&TunnelHelper>,
     ) -> Result<(), Reason> {
+        self.at_first_provider(|provider| provider.set_tunnel_helper(port, helper))
+    }
+
+    /// Sets or removes the devices that segment packets, at the first provider that takes them.
+    ///
+    /// # Errors
+    ///
+    /// The reason of the last provider that did not take them.
+    pub fn set_segmenter(&self, segmenter: Option<&Segmenter>) -> Result<(), Reason> {
+        self.at_first_provider(|provider| provider.set_segmenter(segmenter))
+    }
+
+    fn at_first_provider(
+        &self,
+        set: impl Fn(&dyn OffloadProvider) -> Result<(), Reason>,
+    ) -> Result<(), Reason> {
         let _one_at_a_time = self.control();
         let mut result = Err(Reason::new(Refusal::TierUnavailable, "flows run in userspace"));
         for (_, provider) in self.slots.present() {
-            result = provider.set_tunnel_helper(port, helper);
+            result = set(&**provider);
             if result.is_ok() {
                 break;
             }

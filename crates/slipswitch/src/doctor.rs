@@ -86,8 +86,12 @@ impl Options {
 pub fn run(dirs: &SwitchDirs, options: &Options) -> Result<()> {
     let links = netdev::link::list()?;
     let all: Vec<String> = links.into_iter().map(|l| l.name).filter(|n| n != "lo").collect();
-    let is_other =
-        |name: &&String| !placement::is_miss_device(name) && !netdev::is_tunnel_device(name);
+    let is_own = |name: &str| {
+        placement::is_miss_device(name)
+            || netdev::is_tunnel_device(name)
+            || netdev::is_segmenter(name)
+    };
+    let is_other = |name: &&String| !is_own(name);
     let others: Vec<String> = all.iter().filter(is_other).cloned().collect();
     let names = if options.interfaces.is_empty() { &others } else { &options.interfaces };
     if let Some(missing) = names.iter().find(|n| !all.contains(n)) {

@@ -23,6 +23,7 @@ mod ovn;
 mod path_mtu;
 mod peer;
 mod qos;
+mod segmenter;
 mod snooping;
 mod spanning_tree;
 mod survival;

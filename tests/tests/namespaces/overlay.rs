@@ -258,7 +258,7 @@ fn hosts_talk_with_a_device_of_the_kernel() {
 const PUSHES: [&str; 4] = ["in_port(h1)", "eth_type(0x0800)", "tnl_push(tnl_port(", "dp:tcx"];
 
 /// Asserts that no packet was dropped because of a tunnel.
-fn drops_nothing(switch: &Switch) {
+pub fn drops_nothing(switch: &Switch) {
     let counters = switch.appctl("coverage/show");
     for reason in
         ["datapath_drop_tunnel", "datapath_drop_invalid_tnl", "datapath_drop_output_too_long"]

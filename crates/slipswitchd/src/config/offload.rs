@@ -102,7 +102,7 @@ fn begin(
     };
     if !opened.as_ref().is_ok_and(BpfDatapath::was_adopted) {
         // Their programs are gone, so their packets would reach the host's stack.
-        tunnel_helpers::discard(&owner(context.directories), |_| false);
+        tunnel_helpers::discard_all(&owner(context.directories));
     }
     let provider = match opened {
         Ok(bpf) => {

@@ -3,7 +3,9 @@
 //!
 //! A device is made when the first tunnel of its kind and UDP port comes, and removed with the last
 //! one. It outlives the daemon, as flows do, and the next daemon goes on with it. Without a device
-//! tunnels work, but aggregates are slower.
+//! tunnels work, but aggregates are slower. The same holds for the devices that segment packets.
+
+mod segmenter;
 
 use super::context::Context;
 use super::desired::Tunables;
@@ -20,6 +22,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use segmenter::Segmenter;
+
 /// Time after which a device is tried again that could not be made.
 const RETRY: Duration = Duration::from_secs(60);
 /// Number of packets in a row that a device may get without one that comes out of it.
@@ -29,6 +33,7 @@ const MOST_LOST: u64 = 64;
 #[derive(Debug, Default)]
 pub(super) struct TunnelHelpers {
     all: BTreeMap<TunnelDeviceSpec, State>,
+    segmenter: Segmenter,
     /// Devices of an earlier daemon that no tunnel needs are gone.
     is_swept: bool,
 }
@@ -62,6 +67,19 @@ impl Absent {
             InUse(Holder::Socket) | System { .. } => (false, later),
         };
         Absent { reason: error.to_string(), is_ordinary, until }
+    }
+
+    /// Returns true when it is time for another attempt.
+    fn is_due(&self) -> bool {
+        self.until.is_none_or(|at| Instant::now() >= at)
+    }
+
+    /// Logs `text`, once.
+    fn tell(&self, remarks: &mut Remarks, text: &str) {
+        let text = format!(
+            "{text} (ovs-vsctl set Open_vSwitch . other_config:tunnel-helper=false asks for none)"
+        );
+        if self.is_ordinary { remarks.info(text) } else { remarks.warn(text) }
     }
 }
 
@@ -163,7 +181,7 @@ pub(super) fn sync(context: &Context<'_>, state: &mut SwitchState, new: &Tunable
     let is_stale = |spec: &TunnelDeviceSpec, state: &State| match (wanted.get(spec), state) {
         (Some(port), State::Open(open)) => *port != open.port || !open.device.is_up(),
         (Some(_), State::Closed) => false,
-        (Some(_), State::Absent(absent)) => absent.until.is_none_or(|at| Instant::now() >= at),
+        (Some(_), State::Absent(absent)) => absent.is_due(),
         (None, _) => true,
     };
     let stale: Vec<TunnelDeviceSpec> =
@@ -181,25 +199,35 @@ pub(super) fn sync(context: &Context<'_>, state: &mut SwitchState, new: &Tunable
             State::Absent(absent) => tell(remarks, spec, absent),
         }
     }
+    let is_wanted = is_on && segmenter::is_wanted(context);
+    helpers.segmenter.sync(placed, is_wanted, &owner, remarks);
     if !std::mem::replace(&mut helpers.is_swept, true) {
         let is_open = |spec| matches!(helpers.all.get(&spec), Some(State::Open(_)));
         discard(&owner, is_open);
+        if !is_wanted {
+            let _ = placed.set_segmenter(None); // its programs give an earlier daemon's devices packets
+            segmenter::discard(&owner);
+        }
     }
 }
 
 /// Logs, once, that a device is missing.
 fn tell(remarks: &mut Remarks, spec: TunnelDeviceSpec, absent: &Absent) {
+    let (title, reason) = (title(spec), &absent.reason);
     let text = format!(
-        "tunnels of {} have no tunnel device of the kernel, and work without: {} (ovs-vsctl set \
-         Open_vSwitch . other_config:tunnel-helper=false asks for none)",
-        title(spec),
-        absent.reason,
+        "tunnels of {title} have no tunnel device of the kernel, and work without: {reason}"
     );
-    if absent.is_ordinary { remarks.info(text) } else { remarks.warn(text) }
+    absent.tell(remarks, &text);
 }
 
-/// Deletes the devices that an earlier daemon has left, except those that are to be kept.
-pub(super) fn discard(owner: &str, is_kept: impl Fn(TunnelDeviceSpec) -> bool) {
+/// Deletes all devices that an earlier daemon has left.
+pub(super) fn discard_all(owner: &str) {
+    discard(owner, |_| false);
+    segmenter::discard(owner);
+}
+
+/// Deletes the tunnel devices that an earlier daemon has left, except those that are to be kept.
+fn discard(owner: &str, is_kept: impl Fn(TunnelDeviceSpec) -> bool) {
     let left = TunnelDevice::of_owner(owner).unwrap_or_else(|error| {
         tracing::warn!(target: "tunnel", "tunnel devices that an earlier daemon left cannot be looked for ({error})");
         Vec::new()
@@ -251,6 +279,7 @@ pub(super) fn clear(context: &Context<'_>, state: &mut SwitchState) {
             open.end(placed);
         }
     }
+    std::mem::take(&mut state.tunnel_helpers.segmenter).end(placed);
 }
 
 impl Open {
@@ -339,7 +368,7 @@ impl TunnelHelpers {
             closed: matches!(state, State::Closed),
             text: text(*spec, state),
         };
-        self.all.iter().map(report).collect()
+        self.all.iter().map(report).chain(self.segmenter.report()).collect()
     }
 }
 
