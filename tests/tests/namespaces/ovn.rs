@@ -188,11 +188,11 @@ fn two_chassis_share_a_cloud_over_geneve() {
         if Kind::under_test() == Kind::RealOvs {
             continue;
         }
-        // Pipelines stay in BPF out of tunnels and into them.
+        // Pipelines stay in BPF out of tunnels and into them. Packets are large on their way in.
         let flows = switch.appctl("dpctl/dump-flows -m");
-        for part in ["tunnel(", "tnl_push("] {
+        for (part, least) in [("tunnel(", 1000), ("tnl_push(", 200)] {
             let (userspace, bpf) = packets_of_tcp(&flows, part);
-            assert!(bpf > 1000 && bpf > 50 * userspace, "{part}: {flows}");
+            assert!(bpf > least && bpf > 50 * userspace, "{part}: {flows}");
         }
     }
 }
