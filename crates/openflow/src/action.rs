@@ -219,9 +219,9 @@ pub enum Action {
         /// Flow_Sample_Collector_Set id.
         collector_set: u32,
         /// IPFIX observation domain.
-        obs_domain: u32,
+        obs_domain: ObservationId,
         /// IPFIX observation point.
-        obs_point: u32,
+        obs_point: ObservationId,
         /// The port that the packet is counted at, or NONE.
         sampling_port: PortNo,
         /// The direction that the packet is counted in.
@@ -583,6 +583,20 @@ pub struct Bundle {
     pub members: Vec<PortNo>,
     /// Register for the chosen port instead of output.
     pub dst: Option<Subfield>,
+}
+
+/// An observation domain or an observation point of `sample(...)`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ObservationId {
+    /// The same id for all packets.
+    Number(u32),
+    /// The id is in a field of the packet: at most [`ObservationId::MAX_BITS`] bits (Open vSwitch 3.4).
+    Field(Subfield),
+}
+
+impl ObservationId {
+    /// Largest number of bits of a field.
+    pub const MAX_BITS: u16 = 32;
 }
 
 /// Direction of `sample(...)`.

@@ -151,8 +151,8 @@ impl Context<'_> {
                 sampling_port,
                 direction,
             } => {
-                let set = (*collector_set, *obs_domain, *obs_point);
-                self.sample(*probability, set, *sampling_port, *direction);
+                let ids = [*obs_domain, *obs_point];
+                self.sample(*probability, *collector_set, ids, *sampling_port, *direction);
             }
             Action::Clone(actions) => self.clone_actions(actions, last),
             Action::ClearActions => {

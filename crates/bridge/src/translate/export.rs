@@ -10,7 +10,7 @@ use ::export::sflow::{OUTPUT_DROPPED, OUTPUT_MULTIPLE};
 use datapath::{Action as DpAction, PortNo as DpPort, SampleOrigin, Userdata};
 use flow::{Key, VLAN_CFI};
 use openflow::PortNo;
-use openflow::action::SampleDirection;
+use openflow::action::{ObservationId, SampleDirection};
 use packet::ethertype;
 use std::sync::Arc;
 
@@ -99,12 +99,13 @@ impl Context<'_> {
         }
     }
 
-    /// Runs `sample(...)`. `set` is the collector set, the observation domain and the observation
-    /// point.
+    /// Runs `sample(...)`. `ids` are those of the observation domain and of the observation point. As in
+    /// OVS, fields of them are exact also where the packet has none.
     pub(super) fn sample(
         &mut self,
         probability: u16,
-        set: (u32, u32, u32),
+        collector_set: u32,
+        ids: [ObservationId; 2],
         port: PortNo,
         direction: SampleDirection,
     ) {
@@ -123,7 +124,10 @@ impl Context<'_> {
             output_port = found;
         }
         self.commit();
-        let (collector_set, obs_domain, obs_point) = set;
+        let [obs_domain, obs_point] = ids.map(|id| match id {
+            ObservationId::Number(number) => number,
+            ObservationId::Field(src) => self.read_subfield(&src) as u32, // has at most 32 bits
+        });
         let userdata = Userdata::FlowSample {
             probability,
             collector_set,

@@ -443,8 +443,8 @@ fn queues_meters_truncation_and_length() {
             Action::Sample {
                 probability: 1000,
                 collector_set: 1,
-                obs_domain: 2,
-                obs_point: 3,
+                obs_domain: openflow::action::ObservationId::Number(2),
+                obs_point: openflow::action::ObservationId::Number(3),
                 sampling_port: PortNo::NONE,
                 direction: openflow::action::SampleDirection::Default,
             },

@@ -13,6 +13,7 @@ use super::operand::{mpls_ethertype, output_port};
 use super::verify;
 use super::{
     Action, Ct, CtZone, EncapHeader, Learn, LearnSource, LearnSpec, LearnTarget, NatAddresses,
+    ObservationId,
 };
 use crate::{OfError, PortNo, Version};
 use flow::field::Prerequisite;
@@ -161,6 +162,12 @@ impl<'a> Walk<'a> {
                 _ => Err(OfError::OFPBAC_BAD_OUT_PORT),
             },
             Action::OutputReg { src, .. } => self.readable(*src),
+            Action::Sample { obs_domain, obs_point, .. } => {
+                [obs_domain, obs_point].into_iter().try_for_each(|id| match id {
+                    ObservationId::Field(src) => self.readable(*src),
+                    ObservationId::Number(_) => Ok(()),
+                })
+            }
             Action::Bundle(bundle) => {
                 if let Some(dst) = bundle.dst {
                     self.writable(dst)?;
@@ -334,7 +341,6 @@ impl<'a> Walk<'a> {
             | Action::Conjunction { .. }
             | Action::Note(_)
             | Action::Exit
-            | Action::Sample { .. }
             | Action::CtClear
             | Action::ClearActions
             | Action::WriteMetadata { .. } => Ok(()),

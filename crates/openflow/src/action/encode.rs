@@ -11,8 +11,8 @@
 
 use super::nicira as nx;
 use super::{
-    Action, Bundle, Controller, Multipath, PopSpelling, SetSpelling, TunnelSpelling, ct, encap,
-    learn, loads,
+    Action, Bundle, Controller, Multipath, ObservationId, PopSpelling, SetSpelling, TunnelSpelling,
+    ct, encap, learn, loads,
 };
 use crate::nxm::{encode_header, ones, put_entry, put_option};
 use crate::wire::Put;
@@ -110,6 +110,21 @@ fn port16(port: PortNo) -> u16 {
 
 pub(super) fn ofs_nbits(s: Subfield) -> u16 {
     s.start << 6 | s.bits.wrapping_sub(1) & 0x3f
+}
+
+/// Writes an id of `sample(...)`: in NXAST_SAMPLE4 after the header of its field, which is 0 for a number.
+fn put_observation_id(id: ObservationId, is_sample4: bool, out: &mut Vec<u8>) {
+    match id {
+        ObservationId::Number(number) => {
+            out.put_zeros(if is_sample4 { 4 } else { 0 });
+            out.put_u32(number);
+        }
+        ObservationId::Field(src) => {
+            encode_header(src.field, false, 0, out);
+            out.put_u16(ofs_nbits(src));
+            out.put_zeros(2);
+        }
+    }
 }
 
 impl Encoder {
@@ -381,7 +396,10 @@ impl Encoder {
                 direction,
             } => {
                 let direction = *direction as u8;
+                let ids = [*obs_domain, *obs_point];
+                let has_fields = ids.iter().any(|id| matches!(id, ObservationId::Field(_)));
                 let subtype = match (direction, *sampling_port) {
+                    _ if has_fields => nx::SAMPLE4,
                     (0, PortNo::NONE) => nx::SAMPLE,
                     (0, _) => nx::SAMPLE2,
                     _ => nx::SAMPLE3,
@@ -389,12 +407,11 @@ impl Encoder {
                 Self::nicira(subtype, out, |out| {
                     out.put_u16(*probability);
                     out.put_u32(*collector_set);
-                    out.put_u32(*obs_domain);
-                    out.put_u32(*obs_point);
+                    ids.into_iter().for_each(|id| put_observation_id(id, has_fields, out));
                     if subtype != nx::SAMPLE {
                         out.put_u16(port16(*sampling_port));
                     }
-                    if subtype == nx::SAMPLE3 {
+                    if matches!(subtype, nx::SAMPLE3 | nx::SAMPLE4) {
                         out.put_u8(direction);
                     }
                 });

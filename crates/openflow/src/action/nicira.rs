@@ -8,7 +8,7 @@ use super::operand::{
 };
 use super::{
     Action, Bundle, BundleAlgorithm, Controller, HashFields, Multipath, MultipathAlgorithm,
-    SampleDirection, TunnelSpelling, ct, encap, learn, verify,
+    ObservationId, SampleDirection, TunnelSpelling, ct, encap, learn, verify,
 };
 use crate::nxm::pull_header;
 use crate::wire::Reader;
@@ -64,6 +64,7 @@ pub(super) const DECAP: u16 = 47;
 pub(super) const DEC_NSH_TTL: u16 = 48;
 pub(super) const CHECK_PKT_LARGER: u16 = 49;
 pub(super) const DELETE_FIELD: u16 = 50;
+pub(super) const SAMPLE4: u16 = 51;
 
 /// True for subtypes that this switch has in `version`. Where a version has an action of its own
 /// for it, Nicira's is for those before it.
@@ -76,10 +77,9 @@ pub(super) fn is_known(version: Version, subtype: u16) -> bool {
         RESUBMIT | POP_QUEUE | NOTE | MULTIPATH | BUNDLE | BUNDLE_LOAD | RESUBMIT_TABLE
         | OUTPUT_REG | LEARN | EXIT | FIN_TIMEOUT | CONTROLLER | DEC_TTL_CNT_IDS
         | WRITE_METADATA | STACK_PUSH | STACK_POP | SAMPLE | OUTPUT_REG2 | CONJUNCTION
-        | CONTROLLER2 | SAMPLE2 | OUTPUT_TRUNC | SAMPLE3 | CLONE | LEARN2 | CHECK_PKT_LARGER
-        | CT | NAT | CT_CLEAR | RESUBMIT_TABLE_CT | SET_TUNNEL | SET_TUNNEL64 | DELETE_FIELD => {
-            true
-        }
+        | CONTROLLER2 | SAMPLE2 | OUTPUT_TRUNC | SAMPLE3 | SAMPLE4 | CLONE | LEARN2
+        | CHECK_PKT_LARGER | CT | NAT | CT_CLEAR | RESUBMIT_TABLE_CT | SET_TUNNEL
+        | SET_TUNNEL64 | DELETE_FIELD => true,
         _ => false,
     }
 }
@@ -90,6 +90,7 @@ fn body_len(subtype: u16) -> Result<usize, usize> {
         REG_LOAD | SET_TUNNEL64 | SAMPLE | STACK_PUSH | STACK_POP => Ok(14),
         OUTPUT_REG | OUTPUT_REG2 | DELETE_FIELD => Ok(14),
         MULTIPATH | WRITE_METADATA | SAMPLE2 | SAMPLE3 => Ok(22),
+        SAMPLE4 => Ok(30),
         REG_MOVE | NOTE | BUNDLE | BUNDLE_LOAD | LEARN | LEARN2 | DEC_TTL_CNT_IDS | REG_LOAD2
         | CONTROLLER2 | CLONE | CHECK_PKT_LARGER | CT | NAT | ENCAP | DECAP => Err(match subtype {
             CT => 14,
@@ -237,7 +238,7 @@ pub(super) fn decode(
             }
             Action::Conjunction { id, clause, clauses }
         }
-        SAMPLE | SAMPLE2 | SAMPLE3 => sample(r, subtype)?,
+        SAMPLE | SAMPLE2 | SAMPLE3 | SAMPLE4 => sample(r, subtype)?,
         CLONE => {
             r.skip(6)?;
             let actions = nested(r.peek())?;
@@ -287,12 +288,16 @@ fn sample(r: &mut Reader, subtype: u16) -> Result<Action, OfError> {
     if probability == 0 {
         return Err(OfError::OFPBAC_BAD_ARGUMENT);
     }
-    let (collector_set, obs_domain, obs_point) = (r.u32()?, r.u32()?, r.u32()?);
+    let collector_set = r.u32()?;
+    let (obs_domain, obs_point) = match subtype {
+        SAMPLE4 => (observation_id(r)?, observation_id(r)?),
+        _ => (ObservationId::Number(r.u32()?), ObservationId::Number(r.u32()?)),
+    };
     let (mut sampling_port, mut direction) = (PortNo::NONE, SampleDirection::Default);
     if subtype != SAMPLE {
         sampling_port = PortNo::from_u16(r.u16()?);
     }
-    if subtype == SAMPLE3 {
+    if matches!(subtype, SAMPLE3 | SAMPLE4) {
         direction = match r.u8()? {
             0 => SampleDirection::Default,
             1 => SampleDirection::Ingress,
@@ -309,6 +314,20 @@ fn sample(r: &mut Reader, subtype: u16) -> Result<Action, OfError> {
         sampling_port,
         direction,
     })
+}
+
+/// Reads an id of NXAST_SAMPLE4: the header of a field and its bits, or 0 and a number.
+fn observation_id(r: &mut Reader) -> Result<ObservationId, OfError> {
+    let (header, mut value) = (r.bytes(4)?, Reader::new(r.bytes(4)?, OfError::OFPBAC_BAD_LEN));
+    if header == [0; 4] {
+        return Ok(ObservationId::Number(value.u32()?));
+    }
+    let field = pull_header(&mut Reader::new(header, OfError::OFPBMC_BAD_FIELD))?;
+    let src = ofs_nbits(field, value.u16()?)?;
+    if src.bits > ObservationId::MAX_BITS {
+        return Err(OfError::OFPBAC_BAD_ARGUMENT);
+    }
+    Ok(ObservationId::Field(src))
 }
 
 /// NXAST_CONTROLLER2: properties of type, length (both 16 bits), value, padding to 8.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The options of tunnels that actions name.
 
-use super::{Action, CtZone, Learn, LearnSource, LearnTarget};
+use super::{Action, CtZone, Learn, LearnSource, LearnTarget, ObservationId};
 use flow::{Field, Subfield};
 
 fn of_field(field: Field) -> u64 {
@@ -15,6 +15,13 @@ fn of_part(part: &Subfield) -> u64 {
 /// Bit N: an action names the field `tun_metadataN`, also inside of other actions.
 pub fn options(actions: &[Action]) -> u64 {
     actions.iter().fold(0, |bits, action| bits | of_action(action))
+}
+
+fn of_observation_id(id: &ObservationId) -> u64 {
+    match id {
+        ObservationId::Field(part) => of_part(part),
+        ObservationId::Number(_) => 0,
+    }
 }
 
 fn of_action(action: &Action) -> u64 {
@@ -33,6 +40,9 @@ fn of_action(action: &Action) -> u64 {
                 CtZone::Number(_) => 0,
             };
             zone | options(&ct.actions)
+        }
+        Action::Sample { obs_domain, obs_point, .. } => {
+            of_observation_id(obs_domain) | of_observation_id(obs_point)
         }
         Action::Clone(actions) | Action::WriteActions(actions) => options(actions),
         Action::Output { .. }
@@ -68,7 +78,6 @@ fn of_action(action: &Action) -> u64 {
         | Action::Conjunction { .. }
         | Action::Note(_)
         | Action::Exit
-        | Action::Sample { .. }
         | Action::Nat(_)
         | Action::CtClear
         | Action::Encap(_)

@@ -87,7 +87,7 @@ fn leaf() -> impl Strategy<Value = Action> {
         (0usize..4, any::<u8>()).prop_map(|(n, b)| Action::Note(vec![b; 6 + 8 * n])),
         Just(Action::Exit),
         Just(Action::PopQueue),
-        (1u16.., any::<(u32, u32, u32)>(), port(), 0usize..3).prop_map(
+        (1u16.., (any::<u32>(), observation_id(), observation_id()), port(), 0usize..3).prop_map(
             |(probability, (collector_set, obs_domain, obs_point), sampling_port, d)| {
                 let direction =
                     [SampleDirection::Default, SampleDirection::Ingress, SampleDirection::Egress]
@@ -108,6 +108,12 @@ fn leaf() -> impl Strategy<Value = Action> {
         }),
         learn(),
     ]
+}
+
+fn observation_id() -> impl Strategy<Value = ObservationId> {
+    let short =
+        part(false).prop_map(|src| Subfield { bits: src.bits.min(ObservationId::MAX_BITS), ..src });
+    prop_oneof![any::<u32>().prop_map(ObservationId::Number), short.prop_map(ObservationId::Field)]
 }
 
 fn learn() -> impl Strategy<Value = Action> {
@@ -340,7 +346,8 @@ fn encap(header: EncapHeader, properties: Vec<EncapProperty>) -> Action {
 }
 
 fn sampling(sampling_port: PortNo, direction: SampleDirection) -> Action {
-    let (probability, collector_set, obs_domain, obs_point) = (1, 2, 3, 4);
+    let (probability, collector_set) = (1, 2);
+    let (obs_domain, obs_point) = (ObservationId::Number(3), ObservationId::Number(4));
     Action::Sample { probability, collector_set, obs_domain, obs_point, sampling_port, direction }
 }
 
@@ -413,7 +420,15 @@ examples! {
     Action::Sample { .. } =>
         (ALL, sampling(PortNo::NONE, SampleDirection::Default)),
         (ALL, sampling(PortNo(2), SampleDirection::Default)),
-        (ALL, sampling(PortNo(2), SampleDirection::Egress));
+        (ALL, sampling(PortNo(2), SampleDirection::Egress)),
+        (ALL, Action::Sample {
+            probability: 1,
+            collector_set: 2,
+            obs_domain: ObservationId::Field(HALF),
+            obs_point: ObservationId::Number(4),
+            sampling_port: PortNo::NONE,
+            direction: SampleDirection::Default,
+        });
     Action::Clone(_) => (ALL, Action::Clone(vec![Action::Output { port: PortNo(2), max_len: 0 }]));
     Action::Ct(_) => (ALL, ct(CtZone::Number(5), vec![])), (TO_14, ct(CtZone::Field(HALF), vec![
         Action::Nat(NAT),
@@ -711,6 +726,41 @@ fn nicira(rest: &str) -> Vec<u8> {
     let rest = unhex(rest);
     let len = 8 + rest.len();
     [&[0xff, 0xff, 0, len as u8, 0, 0, 0x23, 0x20], rest.as_slice()].concat()
+}
+
+/// The bytes are those of Open vSwitch 3.4.
+#[test]
+fn ids_of_samples_are_numbers_or_fields() {
+    let of = |text: &str| {
+        let actions = crate::text::parse_actions(text, Version::V13, &|_| None).expect("actions");
+        let mut out = Vec::new();
+        encode_actions(&actions, Version::V13, &mut out);
+        out
+    };
+    let sample = |ids: &str| format!("sample(probability=1,collector_set_id=2,{ids})");
+    assert_eq!(
+        of(&sample("obs_domain_id=reg0[],obs_point_id=5")),
+        nicira("003300010000000200010004001f00000000000000000005ffff000000000000")
+    );
+    assert_eq!(
+        of(&sample("obs_domain_id=4,obs_point_id=5")),
+        nicira("001d0001000000020000000400000005")
+    );
+    let read = |ids: &str| {
+        let bytes = nicira(&format!("0033000100000002{ids}ffff000000000000"));
+        decode_actions(&bytes, Version::V13).map(|list| list.len())
+    };
+    assert_eq!(read("00000000000000040001d808001f0000"), Err(OfError::OFPBMC_BAD_FIELD));
+    assert_eq!(read("0000000000000004000100040fdf0000"), Err(OfError::OFPBAC_BAD_SET_LEN));
+    let metadata = "8000040800200000"; // 33 bits
+    assert_eq!(read(&format!("0000000000000004{metadata}")), Err(OfError::OFPBAC_BAD_ARGUMENT));
+    let text = sample("obs_point_id=metadata[0..32]");
+    let error = crate::text::parse_actions(&text, Version::V13, &|_| None).unwrap_err();
+    assert_eq!(error.to_string(), "size of obs_point_id field (33) exceeds maximum (32)");
+    let of_udp = "udp,actions=sample(probability=1,obs_domain_id=udp_src)";
+    assert_eq!(checked(Version::V13, of_udp), Ok(()));
+    let of_any = "actions=sample(probability=1,obs_domain_id=udp_src)";
+    assert_eq!(checked(Version::V13, of_any), Err(OfError::OFPBAC_MATCH_INCONSISTENT));
 }
 
 #[test]

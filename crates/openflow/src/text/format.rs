@@ -6,7 +6,9 @@ use super::{
     BUNDLE_ALGORITHMS, HASH_FIELDS, MULTIPATH_ALGORITHMS, REASONS, ct, encap, learn, name_of,
 };
 use crate::PortNo;
-use crate::action::{Action, Bundle, Controller, SampleDirection, SetSpelling, loads};
+use crate::action::{
+    Action, Bundle, Controller, ObservationId, SampleDirection, SetSpelling, loads,
+};
 use packet::Mac;
 use std::fmt::Write;
 use std::net::Ipv4Addr;
@@ -163,11 +165,14 @@ fn put(action: &Action, ports: Ports<'_>, out: &mut String) {
             sampling_port,
             direction,
         } => {
-            let _ = write!(
-                out,
-                "sample(probability={probability},collector_set_id={collector_set},\
-                 obs_domain_id={obs_domain},obs_point_id={obs_point}"
-            );
+            let _ =
+                write!(out, "sample(probability={probability},collector_set_id={collector_set}");
+            for (name, id) in [("obs_domain_id", obs_domain), ("obs_point_id", obs_point)] {
+                let _ = match id {
+                    ObservationId::Number(number) => write!(out, ",{name}={number}"),
+                    ObservationId::Field(src) => write!(out, ",{name}={src}"),
+                };
+            }
             if *sampling_port != PortNo::NONE {
                 let _ = write!(out, ",sampling_port={}", port_text(*sampling_port, ports));
             }

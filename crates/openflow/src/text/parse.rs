@@ -8,7 +8,8 @@ use super::{
     BUNDLE_ALGORITHMS, HASH_FIELDS, MULTIPATH_ALGORITHMS, REASONS, by_name, ct, encap, learn,
 };
 use crate::action::{
-    Action, Bundle, Controller, Multipath, PopSpelling, SampleDirection, TunnelSpelling, verify,
+    Action, Bundle, Controller, Multipath, ObservationId, PopSpelling, SampleDirection,
+    TunnelSpelling, verify,
 };
 use crate::{PortNo, Version};
 use flow::{Field, Subfield};
@@ -579,8 +580,22 @@ fn bundle(text: &str, load: bool, ports: Ports<'_>) -> Result<Action, TextError>
     Ok(Action::Bundle(Box::new(Bundle { fields, basis, algorithm, members, dst })))
 }
 
+/// Parses a number, or the field that has it.
+fn observation_id(value: &str, key: &str) -> Result<ObservationId, TextError> {
+    if let Ok(number) = numeric(value) {
+        return Ok(ObservationId::Number(number));
+    }
+    let src: Subfield = value.parse()?;
+    if src.bits > ObservationId::MAX_BITS {
+        let (bits, most) = (src.bits, ObservationId::MAX_BITS);
+        return err(format!("size of {key} field ({bits}) exceeds maximum ({most})"));
+    }
+    Ok(ObservationId::Field(src))
+}
+
 fn sample(value: &str, ports: Ports<'_>) -> Result<Action, TextError> {
-    let (mut probability, mut collector_set, mut obs_domain, mut obs_point) = (0, 0, 0, 0);
+    let (mut probability, mut collector_set) = (0, 0);
+    let [mut obs_domain, mut obs_point] = [ObservationId::Number(0); 2];
     let (mut sampling_port, mut direction) = (PortNo::NONE, SampleDirection::Default);
     for Token { key, value, .. } in Tokens::new(value) {
         match key {
@@ -591,8 +606,8 @@ fn sample(value: &str, ports: Ports<'_>) -> Result<Action, TextError> {
                 }
             }
             "collector_set_id" => collector_set = numeric(value)?,
-            "obs_domain_id" => obs_domain = numeric(value)?,
-            "obs_point_id" => obs_point = numeric(value)?,
+            "obs_domain_id" => obs_domain = observation_id(value, key)?,
+            "obs_point_id" => obs_point = observation_id(value, key)?,
             "sampling_port" => match port(value, ports) {
                 Some(p) => sampling_port = p,
                 None => return err(format!("{value}: unknown port")),

@@ -8,7 +8,7 @@ use ::export::netflow::{Output, Settings};
 use ::export::sflow;
 use clock::Millis;
 use datapath::FlowStats;
-use openflow::action::SampleDirection;
+use openflow::action::{ObservationId, SampleDirection};
 use std::net::Ipv4Addr;
 
 fn netflow(w: &mut World) -> Arc<NetFlow> {
@@ -168,8 +168,8 @@ fn sample(sampling_port: PortNo, direction: SampleDirection) -> Action {
     Action::Sample {
         probability: u16::MAX,
         collector_set: 1,
-        obs_domain: 2,
-        obs_point: 3,
+        obs_domain: ObservationId::Number(2),
+        obs_point: ObservationId::Number(3),
         sampling_port,
         direction,
     }
@@ -250,6 +250,33 @@ fn sample_actions_name_their_port_and_direction() {
     assert_eq!(of(sample(PortNo(1), SampleDirection::Egress)), text("4294967295,egress"));
     assert_eq!(of(sample(PortNo(2), SampleDirection::Ingress)), text("2,ingress"));
     assert_eq!(of(sample(PortNo(77), SampleDirection::Default)), "2", "there is no such port");
+}
+
+#[test]
+fn ids_of_sample_actions_are_those_in_fields() {
+    let mut w = World::new(3);
+    ipfix(&mut w, u32::MAX);
+    Arc::make_mut(w.br0().exports.ipfix.as_mut().unwrap()).bridge = None;
+    let field = |text: &str| ObservationId::Field(text.parse().expect("a subfield"));
+    let action = Action::Sample {
+        probability: u16::MAX,
+        collector_set: 1,
+        obs_domain: field("tcp_dst"),
+        obs_point: field("ip_dst[8..15]"),
+        sampling_port: PortNo::NONE,
+        direction: SampleDirection::Default,
+    };
+    w.rule("", [action, out(2)]);
+    let tcp = key("in_port=1,tcp,nw_dst=10.1.2.3,tp_dst=80");
+    let made = w.translate(&tcp);
+    let datapath::Action::Userspace(Userdata::FlowSample { obs_domain, obs_point, .. }) =
+        made.actions[0]
+    else {
+        panic!("{:?}", made.actions)
+    };
+    assert_eq!((obs_domain, obs_point), (80, 2));
+    assert_eq!((made.mask.0.tp_dst.get(), made.mask.0.nw_dst.get()), (u16::MAX, 0xff00));
+    assert_eq!(w.dp("in_port=1,arp").matches("obs_domain_id=0,obs_point_id=0").count(), 1);
 }
 
 #[test]

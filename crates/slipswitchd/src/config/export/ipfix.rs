@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Rows of the tables IPFIX and Flow_Sample_Collector_Set.
 
-use super::super::desired::ignored;
 use super::super::state::{BridgeState, Remarks};
 use super::open;
 use crate::collectors::Collectors;
@@ -65,9 +64,11 @@ pub(super) fn read(
             continue;
         }
         let id = word(set, "id").unwrap_or(0);
-        if set.opt_int("local_group_id").is_some() {
-            let name = format!("flow sample collector set {id}");
-            remarks.push(ignored(&name, "local_group_id"));
+        if let Some(group) = set.opt_int("local_group_id") {
+            remarks.push(format!(
+                "flow sample collector set {id}: local_group_id {group} has no effect \
+                 (only the kernel itself sends to its groups of psample)"
+            ));
         }
         if let Some(row) = ipfix(set) {
             sets.insert(id, exporter(row));
