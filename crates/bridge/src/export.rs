@@ -7,7 +7,7 @@
 mod egress;
 mod ipfix;
 
-pub(crate) use egress::{Egress, is_single_output};
+pub(crate) use egress::{Egress, is_single_output, tunnel_after};
 pub(crate) use ipfix::sample as sample_ipfix;
 pub use ipfix::{BridgeSampler, Ipfix, IpfixView, SetSampler};
 
@@ -82,17 +82,10 @@ impl Sflow {
         (tci_out, output): (u16, u32),
         egress: &Egress,
     ) {
-        let outer = &key.tunnel;
-        let is_udp = outer.tp_dst.get() != 0;
-        let tunnel = (outer.dst.get() != 0).then(|| sflow::Tunnel {
-            src: outer.src.get().to_be_bytes(),
-            dst: outer.dst.get().to_be_bytes(),
-            proto: if is_udp { ip_proto::UDP } else { ip_proto::GRE },
-            tp_src: outer.tp_src.get(),
-            tp_dst: outer.tp_dst.get(),
-            tos: outer.tos,
-            vni: (outer.flags.get() & flow::Tunnel::KEY != 0).then(|| outer.id.get() as u32),
-        });
+        let is_udp = key.tunnel.tp_dst.get() != 0;
+        let proto = if is_udp { ip_proto::UDP } else { ip_proto::GRE };
+        let has_key = key.tunnel.flags.get() & flow::Tunnel::KEY != 0;
+        let tunnel = egress::sflow_tunnel(&key.tunnel, proto, has_key);
         let [outermost, _] = key.vlans;
         let sampled = sflow::Packet {
             frame: packet.data(),

@@ -342,10 +342,7 @@ impl Handler {
         // Only a packet that leaves once has headers to report.
         let egress = match is_single_output(output) {
             true => {
-                let now = self.slow.clock.now();
-                let translation =
-                    self.slow.translate(snapshot, upcall.key, Some(upcall.packet), now);
-                let actions = translation.map_or(Vec::new(), |translation| translation.actions);
+                let actions = actions_of(&self.slow, snapshot, upcall);
                 Egress::of(&actions, upcall.key, |port| snapshot.tunnel_kind(port))
             }
             false => Egress::default(),
@@ -358,7 +355,8 @@ impl Handler {
         let snapshot = self.snapshot.read();
         let Ok(place) = translate::locate(snapshot, upcall.key, &self.slow.recirc) else { return };
         let now = self.slow.clock.now();
-        export::sample_ipfix(snapshot, &place, upcall.packet, userdata, now);
+        let sent = || export::tunnel_after(&actions_of(&self.slow, snapshot, upcall), userdata);
+        export::sample_ipfix(snapshot, &place, upcall.packet, userdata, now, sent);
     }
 
     fn controller(&mut self, upcall: &Upcall<'_>, userdata: &Userdata) {
@@ -370,6 +368,13 @@ impl Handler {
             self.slow.events.send(Event::PacketIn(Box::new(packet_in)));
         }
     }
+}
+
+/// Returns the actions of a sampled packet; none where it has no translation.
+fn actions_of(slow: &SlowPath, snapshot: &Snapshot, upcall: &Upcall<'_>) -> Vec<Action> {
+    let now = slow.clock.now();
+    let translation = slow.translate(snapshot, upcall.key, Some(upcall.packet), now);
+    translation.map_or(Vec::new(), |translation| translation.actions)
 }
 
 /// Returns true when a packet makes a flow that is not in `snapshot`.

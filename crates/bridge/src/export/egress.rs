@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The headers with which a sampled packet leaves, as far as sFlow has records of them.
+//! The headers with which a sampled packet leaves, as far as sFlow and IPFIX have records of them.
 
 use ::export::sflow::{OUTPUT_MULTIPLE, Tunnel};
 use ::tunnel::{Encapsulation, Header, OuterIp};
-use datapath::{Action, PortNo, Set, TunnelKind};
+use datapath::{Action, PortNo, Set, TunnelKind, Userdata};
 use flow::Key;
 use packet::{ethertype, ip_proto};
 
@@ -38,10 +38,10 @@ impl Egress {
         let mut reader = Reader { labels: labels_of(key), ..Reader::default() };
         reader.read(actions);
         let kind = reader.output.and_then(kind_of);
-        let mut tunnel = reader.tunnel.filter(|_| reader.tunnels == 1);
-        if let Some(tunnel) = tunnel.as_mut().filter(|tunnel| tunnel.proto == 0) {
-            tunnel.proto = kind.map_or(0, protocol);
-        }
+        let tunnel = reader.tunnel.filter(|_| reader.tunnels == 1).and_then(|(fields, proto)| {
+            let proto = proto.unwrap_or_else(|| kind.map_or(0, protocol));
+            sflow_tunnel(&fields, proto, fields.id.get() != 0)
+        });
         let mut labels = reader.labels;
         for label in &mut labels {
             *label &= !BOTTOM_OF_STACK;
@@ -57,7 +57,8 @@ impl Egress {
 struct Reader {
     /// Number of tunnels that the actions name.
     tunnels: u32,
-    tunnel: Option<Tunnel>,
+    /// The last of them, with the protocol of its headers; `None` where the output decides about it.
+    tunnel: Option<(flow::Tunnel, Option<u8>)>,
     /// The last output.
     output: Option<PortNo>,
     labels: Vec<u32>,
@@ -70,7 +71,7 @@ impl Reader {
                 Action::Output(port) => self.output = Some(*port),
                 Action::SetTunnel(fields) => {
                     self.tunnels += 1;
-                    self.tunnel = of_fields(fields);
+                    self.tunnel = Some((**fields, None));
                 }
                 Action::TunnelPush { header, .. } => {
                     self.tunnels += 1;
@@ -111,20 +112,24 @@ fn protocol(kind: TunnelKind) -> u8 {
     }
 }
 
-/// Returns the tunnel of a packet whose tunnel fields are set; the output decides about its protocol.
-fn of_fields(fields: &flow::Tunnel) -> Option<Tunnel> {
+/// Returns sFlow's record of a tunnel with these fields and this IP protocol; `None` for one that is not
+/// over IPv4. sFlow has 32 bits of the key.
+pub(super) fn sflow_tunnel(fields: &flow::Tunnel, proto: u8, has_key: bool) -> Option<Tunnel> {
     (fields.dst.get() != 0).then(|| Tunnel {
         src: fields.src.get().to_be_bytes(),
         dst: fields.dst.get().to_be_bytes(),
-        proto: 0,
+        proto,
         tp_src: fields.tp_src.get(),
         tp_dst: fields.tp_dst.get(),
         tos: fields.tos,
-        vni: Some(fields.id.get() as u32).filter(|id| *id != 0), // sFlow has 32 bits
+        vni: has_key.then(|| fields.id.get() as u32),
     })
 }
 
-fn of_header(header: &Header) -> Option<Tunnel> {
+/// Returns the fields of headers over IPv4, and their IP protocol. The source port is 0, because each
+/// packet has its own. As in Open vSwitch, ports and keys of tunnels other than VXLAN, Geneve and GRE are
+/// not reported.
+fn of_header(header: &Header) -> Option<(flow::Tunnel, Option<u8>)> {
     let parts = header.parts();
     let OuterIp::V4 { src, dst, tos, .. } = parts.ip else { return None };
     let (udp, key) = match &parts.encapsulation {
@@ -132,18 +137,64 @@ fn of_header(header: &Header) -> Option<Tunnel> {
             (Some(*udp), *vni)
         }
         Encapsulation::Gre { key, .. } => (None, key.unwrap_or(0)),
-        // As in Open vSwitch, ports and keys of others are not reported.
         _ => (None, 0),
     };
-    Some(Tunnel {
-        src: src.octets(),
-        dst: dst.octets(),
-        proto: parts.encapsulation.protocol(),
-        tp_src: 0, // each packet has its own
-        tp_dst: udp.map_or(0, |udp| udp.dst),
-        tos,
-        vni: Some(key).filter(|key| *key != 0),
-    })
+    let mut fields = flow::Tunnel::NONE;
+    fields.src.set(src.to_bits());
+    fields.dst.set(dst.to_bits());
+    fields.tos = tos;
+    fields.tp_dst.set(udp.map_or(0, |udp| udp.dst));
+    fields.id.set(key.into());
+    Some((fields, Some(parts.encapsulation.protocol())))
+}
+
+/// Returns the fields of the tunnel that a packet goes into where `actions` sample it for IPFIX as
+/// `sample` does. `None` also where there is no record of it: over IPv6, and for several tunnels whose
+/// samples are the same.
+pub(crate) fn tunnel_after(actions: &[Action], sample: &Userdata) -> Option<flow::Tunnel> {
+    let mut search = Search { sample, is_awaited: false, set: None, found: Vec::new() };
+    search.read(actions);
+    let [first, others @ ..] = search.found.as_slice() else { return None };
+    (*first).filter(|_| others.iter().all(|other| other == first))
+}
+
+/// The search for the tunnels of a sample.
+struct Search<'a> {
+    sample: &'a Userdata,
+    /// A sample has passed, and the output that it belongs to has not.
+    is_awaited: bool,
+    /// Fields that are set so far.
+    set: Option<flow::Tunnel>,
+    /// The tunnel of each sample.
+    found: Vec<Option<flow::Tunnel>>,
+}
+
+impl Search<'_> {
+    fn read(&mut self, actions: &[Action]) {
+        for action in actions {
+            match action {
+                Action::Userspace(userdata) if userdata == self.sample => self.is_awaited = true,
+                Action::Sample { actions, .. } => self.read(actions),
+                Action::Clone(nested) => {
+                    let set = self.set;
+                    self.read(nested);
+                    self.set = set;
+                }
+                Action::SetTunnel(fields) => self.set = Some(**fields),
+                Action::TunnelPush { header, .. } => {
+                    self.find(of_header(header).map(|(fields, _)| fields));
+                }
+                Action::Output(_) => self.find(self.set.filter(|set| set.dst.get() != 0)),
+                _ => {}
+            }
+        }
+    }
+
+    fn find(&mut self, tunnel: Option<flow::Tunnel>) {
+        if std::mem::take(&mut self.is_awaited) {
+            self.found.push(tunnel);
+        }
+    }
 }
 
 #[cfg(test)]
@@ -183,6 +234,30 @@ mod tests {
         assert_eq!(of(&[nested], &Key::ZERO).tunnel, Some(tunnel));
         let twice = [set_tunnel(), Action::Output(GRE), set_tunnel(), Action::Output(GRE)];
         assert_eq!(of(&twice, &Key::ZERO).tunnel, None);
+    }
+
+    #[test]
+    fn a_sample_belongs_to_the_next_output() {
+        let sample =
+            |port| Userdata::Ipfix { output_port: PortNo(port), origin: Default::default() };
+        let taken = |port| Action::Sample {
+            probability: 7,
+            actions: vec![Action::Userspace(sample(port))],
+        };
+        let into = |dst: u32| {
+            let mut fields = flow::Tunnel::NONE;
+            fields.dst.set(dst);
+            Action::SetTunnel(Box::new(fields))
+        };
+        let find = |actions: &[Action], port| {
+            tunnel_after(actions, &sample(port)).map(|fields| fields.dst.get())
+        };
+        let one = [taken(2), Action::Output(PortNo(2)), into(1), taken(9), Action::Output(GRE)];
+        assert_eq!((find(&one, 2), find(&one, 9), find(&one, 3)), (None, Some(1), None));
+        let same = [into(1), taken(9), Action::Output(GRE), taken(9), Action::Output(GRE)];
+        assert_eq!(find(&same, 9), Some(1));
+        let two = [into(1), taken(9), Action::Output(GRE), into(2), taken(9), Action::Output(GRE)];
+        assert_eq!(find(&two, 9), None, "either of two tunnels");
     }
 
     #[test]

@@ -35,7 +35,7 @@ pub struct BridgeSampler {
     pub samples_input: bool,
     /// Packets are sampled where they go out.
     pub samples_output: bool,
-    /// Records have the outer header of the tunnel that the packet came out of.
+    /// Records have the outer header of the tunnel that the packet came out of, or goes into.
     pub has_tunnels: bool,
 }
 
@@ -44,7 +44,7 @@ pub struct BridgeSampler {
 pub struct SetSampler {
     /// Receives the samples.
     pub exporter: Arc<Ipfix>,
-    /// Records have the outer header of the tunnel that the packet came out of.
+    /// Records have the outer header of the tunnel that the packet came out of, or goes into.
     pub has_tunnels: bool,
 }
 
@@ -159,13 +159,15 @@ fn source<'a>(view: &'a IpfixView, userdata: &Userdata, place: &Located) -> Opti
     }
 }
 
-/// Adds a packet to the exporter that `userdata` names, unless it no longer exists.
+/// Adds a packet to the exporter that `userdata` names, unless it no longer exists. `sent` returns the
+/// tunnel that the packet goes into; it is called for packets that leave by a tunnel port.
 pub(crate) fn sample(
     snapshot: &Snapshot,
     place: &Located,
     packet: &packet::Packet,
     userdata: &Userdata,
     now: Millis,
+    sent: impl FnOnce() -> Option<flow::Tunnel>,
 ) {
     let (Userdata::Ipfix { output_port, origin }
     | Userdata::FlowSample { output_port, origin, .. }) = userdata
@@ -179,10 +181,16 @@ pub(crate) fn sample(
     let key = &place.key;
     // As in OVS the input has no name when it is a port of another bridge.
     let in_port = bridge.ports.get(&PortNo(key.in_port.get())).filter(|_| place.bridge == index);
-    let is_received = source.has_tunnels && *output_port == DpPort::NONE;
-    let is_tunnelled = is_received && key.tunnel.dst.get() != 0;
-    let tunnel = in_port.and_then(|port| port.tunnel.as_ref()).filter(|_| is_tunnelled);
-    let tunnel = tunnel.and_then(|config| Some((tunnel_type(config.kind)?, &key.tunnel)));
+    // The outer header: of the direction in which the sample is.
+    let tunnel = match *output_port {
+        _ if !source.has_tunnels => None,
+        DpPort::NONE => {
+            let config = in_port.and_then(|port| port.tunnel.as_ref());
+            config.filter(|_| key.tunnel.dst.get() != 0).map(|config| (config.kind, key.tunnel))
+        }
+        port => snapshot.tunnel_kind(port).and_then(|kind| Some((kind, sent()?))),
+    };
+    let tunnel = tunnel.and_then(|(kind, fields)| Some((tunnel_type(kind)?, fields)));
     let input = in_port.map_or_else(Interface::default, interface);
     let output = match source.direction {
         Direction::Egress => interface_at(snapshot, index, bridge, *output_port),
@@ -195,7 +203,7 @@ pub(crate) fn sample(
         input,
         output,
         direction: source.direction,
-        tunnel,
+        tunnel: tunnel.as_ref().map(|(kind, fields)| (*kind, fields)),
         obs_domain: source.obs_domain,
         obs_point: source.obs_point,
         is_dropped: origin.is_dropped,

@@ -79,10 +79,18 @@ impl Context<'_> {
         }
     }
 
-    /// Samples the packet for the bridge's IPFIX where it goes out. As in OVS packets into tunnels
-    /// whose headers the actions push are left out.
+    /// Samples the packet for the bridge's IPFIX where it goes out.
     pub(super) fn sample_output(&mut self, port: DpPort) {
         self.sample_bridge(port);
+    }
+
+    /// Samples the packet for the bridge's IPFIX where the actions push its headers. OVS does so on its
+    /// kernel datapath only, whose tunnels are devices.
+    pub(super) fn sample_pushed(&mut self, tunnel_port: DpPort) {
+        let view = self.bridge.exports.ipfix.as_ref();
+        if view.and_then(|view| view.bridge.as_ref()).is_some_and(|sampler| sampler.has_tunnels) {
+            self.sample_bridge(tunnel_port);
+        }
     }
 
     fn sample_bridge(&mut self, output_port: DpPort) {

@@ -574,6 +574,7 @@ impl<'a> Context<'a> {
         }
         let own = 1 + usize::from(truncate.is_some());
         if inner.len() > own {
+            self.sample_pushed(backing);
             self.emit(DpAction::Clone(inner));
         }
     }

@@ -140,7 +140,7 @@ fn a_packet_is_sampled_once_where_it_comes_in() {
 }
 
 /// Configures IPFIX of a bridge, and its collector set 1.
-fn ipfix(w: &mut World, probability: u32) -> Arc<Ipfix> {
+pub(super) fn ipfix(w: &mut World, probability: u32) -> Arc<Ipfix> {
     let settings = ipfix::Settings {
         active_timeout_seconds: 0,
         max_flows: 10,
@@ -290,7 +290,7 @@ fn sampled_packets_become_records() {
     let frame = packet::Packet::from_slice(&[0; 60]);
     for action in &t.actions {
         if let datapath::Action::Userspace(userdata) = action {
-            crate::export::sample_ipfix(snapshot, &place, &frame, userdata, Millis(0));
+            crate::export::sample_ipfix(snapshot, &place, &frame, userdata, Millis(0), || None);
         }
     }
     assert_eq!(
@@ -302,6 +302,6 @@ fn sampled_packets_become_records() {
     let place = crate::translate::locate(snapshot, &bfd, recirc).unwrap();
     let origin = datapath::SampleOrigin { bridge: 0, is_dropped: false };
     let userdata = Userdata::Ipfix { output_port: datapath::PortNo::NONE, origin };
-    crate::export::sample_ipfix(snapshot, &place, &frame, &userdata, Millis(0));
+    crate::export::sample_ipfix(snapshot, &place, &frame, &userdata, Millis(0), || None);
     assert_eq!(exporter.statistics().packets, 2, "BFD is left out");
 }

@@ -88,6 +88,30 @@ fn output_pushes_headers_and_goes_on_in_the_underlay() {
 }
 
 #[test]
+fn ipfix_samples_have_the_tunnel_that_the_packet_goes_into() {
+    let (mut w, _underlay) = world(vxlan());
+    super::export::ipfix(&mut w, u32::MAX);
+    let t = w.translate(&key(INNER));
+    let pushed = format!("userspace(pid=0,ipfix(output_port=9000)),{PUSH},102");
+    assert!(text(&t).contains(&pushed), "{}", text(&t));
+    let sample = t.actions.iter().find_map(|action| match action {
+        datapath::Action::Userspace(data @ datapath::Userdata::Ipfix { output_port, .. })
+            if *output_port != datapath::PortNo::NONE =>
+        {
+            Some(data)
+        }
+        _ => None,
+    });
+    let tunnel =
+        crate::export::tunnel_after(&t.actions, sample.expect("a sample")).expect("a tunnel");
+    assert_eq!((tunnel.dst.get(), tunnel.tp_dst.get(), tunnel.id.get()), (0x0a00_0002, 4789, 7));
+    let view = w.br0().exports.ipfix.as_mut().expect("IPFIX");
+    Arc::make_mut(view).bridge.as_mut().expect("a sampler").has_tunnels = false;
+    let t = w.translate(&key(INNER));
+    assert!(!text(&t).contains("ipfix(output_port=9000)"), "enable-tunnel-sampling is false");
+}
+
+#[test]
 fn the_outer_frame_makes_no_bit_of_the_packet_exact_but_its_mark() {
     let (mut w, _) = world(vxlan());
     w.rule_on(UNDERLAY, "priority=40000,udp,tp_src=1,nw_ttl=3,dl_src=02:00:00:00:00:09", [out(3)]);
