@@ -63,6 +63,11 @@ impl Sflow {
         interfaces.iter().for_each(|interface| agent.poll(interface, now));
     }
 
+    /// Adds the counters of the datapath and of the process, which `counters` returns, when they are due.
+    pub fn poll_global(&self, counters: impl FnOnce() -> sflow::Global, now: Millis) {
+        self.agent().poll_global(counters, now);
+    }
+
     /// Returns the datagrams of all samples so far.
     pub fn take(&self, now: Millis) -> Vec<Vec<u8>> {
         self.agent().take(now)

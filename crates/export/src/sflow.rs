@@ -45,6 +45,8 @@ mod format {
     pub const LACP: u32 = 7;
     pub const OPENFLOW_PORT: u32 = 1004;
     pub const PORT_NAME: u32 = 1005;
+    pub const APPLICATION: u32 = 2203;
+    pub const DATAPATH: u32 = 2207;
 }
 
 /// Class of the data source that stands for a whole bridge (`entPhysicalEntry`).
@@ -159,6 +161,26 @@ pub struct Lacp {
     pub sent: u64,
 }
 
+/// Counters of the datapath and of the process (sFlow application structures, and Open vSwitch's
+/// `ovs_dp_stats`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Global {
+    /// CPU time of the process in userspace, in milliseconds.
+    pub user_ms: u64,
+    /// CPU time of the process in the kernel, in milliseconds.
+    pub system_ms: u64,
+    /// Memory of the process in bytes.
+    pub memory_bytes: u64,
+    /// Packets that met a megaflow.
+    pub hits: u64,
+    /// Packets that met none.
+    pub misses: u64,
+    /// Packets that were lost on their way to the switch.
+    pub lost: u64,
+    /// Number of megaflows at present.
+    pub flows: u64,
+}
+
 /// sFlow of one bridge. For one thread at a time.
 #[derive(Debug)]
 pub struct Agent {
@@ -175,6 +197,8 @@ pub struct Agent {
     dropped: u32,
     /// For each interface: number of counter samples, and the time of the next one.
     polls: BTreeMap<u32, (u32, Millis)>,
+    /// The same of the [`Global`] counters.
+    global_poll: Option<(u32, Millis)>,
 }
 
 impl Agent {
@@ -191,6 +215,7 @@ impl Agent {
             pool: 0,
             dropped: 0,
             polls: BTreeMap::new(),
+            global_poll: None,
         }
     }
 
@@ -212,10 +237,7 @@ impl Agent {
         self.flow_sequence = self.flow_sequence.wrapping_add(1);
         let mut body = Vec::with_capacity(256);
         put(&mut body, self.flow_sequence);
-        put(
-            &mut body,
-            SOURCE_BRIDGE << 24 | FIRST_BRIDGE.wrapping_add(settings.sub_agent) & 0xff_ffff,
-        );
+        put(&mut body, source_bridge(settings.sub_agent));
         put(&mut body, settings.sampling);
         put(&mut body, self.pool);
         put(&mut body, self.dropped);
@@ -284,6 +306,31 @@ impl Agent {
         self.add(format::COUNTERS_SAMPLE, &body);
     }
 
+    /// Adds the global counters when they are due. `counters` is called then only. As in OVS the first
+    /// bridge with sFlow alone has them.
+    pub fn poll_global(&mut self, counters: impl FnOnce() -> Global, now: Millis) {
+        let Settings { sub_agent, polling_seconds, .. } = self.settings;
+        let interval = i64::from(polling_seconds) * 1000;
+        if interval == 0 || sub_agent != 0 {
+            return;
+        }
+        let (sequence, due) = self.global_poll.get_or_insert((0, now + 1000));
+        *due = (*due).min(now + interval + 1000); // the interval may have become shorter
+        if *due > now {
+            return;
+        }
+        *sequence += 1;
+        *due = now + interval;
+        let counters = counters();
+        let mut body = Vec::with_capacity(96);
+        put(&mut body, *sequence);
+        put(&mut body, source_bridge(sub_agent));
+        put(&mut body, 2);
+        part(&mut body, format::APPLICATION, &application_record(&counters));
+        part(&mut body, format::DATAPATH, &datapath_record(&counters));
+        self.add(format::COUNTERS_SAMPLE, &body);
+    }
+
     /// Forgets interfaces that are not in `indices`.
     pub fn retain(&mut self, indices: impl Fn(u32) -> bool) {
         self.polls.retain(|index, _| indices(*index));
@@ -347,6 +394,11 @@ impl Agent {
         out.extend(samples);
         out
     }
+}
+
+/// Returns the data source of a bridge.
+fn source_bridge(sub_agent: u32) -> u32 {
+    SOURCE_BRIDGE << 24 | FIRST_BRIDGE.wrapping_add(sub_agent) & 0xff_ffff
 }
 
 fn put(out: &mut Vec<u8>, value: u32) {
@@ -419,6 +471,30 @@ fn ethernet_record(interface: &Interface) -> Vec<u8> {
     (0..8).for_each(|_| put(&mut out, UNKNOWN));
     put(&mut out, too_long);
     (0..2).for_each(|_| put(&mut out, UNKNOWN));
+    out
+}
+
+/// As in OVS the highest memory, and the numbers of files and connections, are 0.
+fn application_record(counters: &Global) -> Vec<u8> {
+    let mut out = Vec::with_capacity(40);
+    put(&mut out, counters.user_ms as u32); // wraps, as all counters of 32 bits do
+    put(&mut out, counters.system_ms as u32);
+    out.extend(counters.memory_bytes.to_be_bytes());
+    out.resize(40, 0);
+    out
+}
+
+/// Hits, misses, losses, hits of masks, megaflows and masks. As in OVS's userspace datapath, masks are not
+/// counted.
+fn datapath_record(counters: &Global) -> Vec<u8> {
+    let mut out = Vec::with_capacity(24);
+    let Global { hits, misses, lost, flows, .. } = *counters;
+    for count in [hits, misses, lost] {
+        put(&mut out, count as u32);
+    }
+    put(&mut out, UNKNOWN);
+    put(&mut out, flows as u32);
+    put(&mut out, UNKNOWN);
     out
 }
 
@@ -596,6 +672,36 @@ mod tests {
         assert_eq!(last[16..], [0, 5, 6, none, none, 7, 8, 0]);
         agent.retain(|_| false);
         assert!(agent.polls.is_empty());
+    }
+
+    #[test]
+    fn the_first_bridge_has_the_global_counters() {
+        let counters = Global {
+            user_ms: 1,
+            system_ms: 2,
+            memory_bytes: 3 << 32 | 4,
+            hits: 5,
+            misses: 6,
+            lost: 7,
+            flows: 8,
+        };
+        let mut agent = Agent::new(Settings { sub_agent: 0, ..SETTINGS }, Millis(0));
+        let mut times = Vec::new();
+        let mut last = Vec::new();
+        for second in 0..25 {
+            agent.poll_global(|| counters, Millis(second * 1000));
+            for datagram in agent.take(Millis(second * 1000)) {
+                times.push(second);
+                last = words(&datagram);
+            }
+        }
+        assert_eq!(times, [1, 11, 21]);
+        assert_eq!(last[7..12], [2, 4 * 23, 3, 2 << 24 | 1000, 2]);
+        assert_eq!(last[12..24], [2203, 40, 1, 2, 3, 4, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(last[24..], [2207, 24, 5, 6, 7, UNKNOWN, 8, UNKNOWN]);
+        let mut other = Agent::new(SETTINGS, Millis(0));
+        (0..25).for_each(|second| other.poll_global(|| counters, Millis(second * 1000)));
+        assert!(other.take(Millis(0)).is_empty());
     }
 
     #[test]

@@ -17,4 +17,5 @@ pub mod features;
 pub mod openflow;
 mod routing;
 pub mod run;
+mod usage;
 mod zone_limits;

@@ -93,6 +93,17 @@ scenarios! {
         "for i in $(seq 200); do test -s got && break; appctl time/warp 1000 100 > /dev/null; sleep 0.05; done\n",
         "cat got\n",
     );
+    // Only the first bridge has the counters of the datapath. Those of the process differ.
+    sflow_counters_of_the_datapath: concat!(
+        "python3 ",
+        env!("CARGO_MANIFEST_DIR"),
+        "/tests/oracle/sflow_collector.py 2 2207 > /dev/null 2>&1 &\n",
+        "for i in $(seq 200); do test -s port && break; sleep 0.05; done\n",
+        "vsctl set bridge br0 sflow=@s -- --id=@s create sflow targets=\\\"127.0.0.1:$(cat port)\\\" \
+         agent=127.0.0.1 sampling=1 polling=1 > /dev/null\n",
+        "for i in $(seq 200); do test -s got && break; appctl time/warp 1000 100 > /dev/null; sleep 0.05; done\n",
+        "cut -d' ' -f1 got\ngrep 2207 got\n",
+    );
     // The labels with which packets leave.
     sflow_of_labels: concat!(
         "for i in 1 2; do vsctl set interface p$i options:ifindex=100$i; done\n",

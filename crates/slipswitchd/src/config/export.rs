@@ -103,7 +103,7 @@ impl Configuration {
             if let Some(sflow) = &mut bridge.export.sflow
                 && let Some(bridge) = switch.bridge(index)
             {
-                sflow.run(bridge, now);
+                sflow.run(bridge, switch, now);
             }
         }
     }

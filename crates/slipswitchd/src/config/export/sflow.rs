@@ -5,8 +5,8 @@ use super::super::state::{BridgeState, Remarks};
 use super::open;
 use crate::collectors::Collectors;
 use ::export::sflow::{
-    DEFAULT_PORT, HEADER_BYTES, Interface, Lacp, MAX_HEADER_BYTES, POLLING_SECONDS, SAMPLING,
-    Settings,
+    DEFAULT_PORT, Global, HEADER_BYTES, Interface, Lacp, MAX_HEADER_BYTES, POLLING_SECONDS,
+    SAMPLING, Settings,
 };
 use bridge::aggregate::{Aggregate, state};
 use bridge::bridge::Bridge;
@@ -143,7 +143,7 @@ fn address_of(underlay: &Underlay, device: &str) -> Option<IpAddr> {
 }
 
 impl RunningSflow {
-    pub(super) fn run(&mut self, bridge: &Bridge, now: Millis) {
+    pub(super) fn run(&mut self, bridge: &Bridge, switch: &Switch, now: Millis) {
         if now >= self.next {
             self.next = now + INTERVAL_MS;
             if self.settings.polling_seconds > 0 {
@@ -151,6 +151,7 @@ impl RunningSflow {
                 let interfaces: Vec<Interface> =
                     ports.map(|port| interface(bridge, port)).collect();
                 self.agent.poll(&interfaces, now);
+                self.agent.poll_global(|| global(switch), now);
             }
         }
         for datagram in self.agent.take(now) {
@@ -167,6 +168,21 @@ impl RunningSflow {
     pub(super) fn counts(&self) -> [u64; 3] {
         let (sent, unsent) = self.collectors.counts();
         [sent, unsent, self.agent.without_room()]
+    }
+}
+
+/// Returns the counters of the datapath and of the process.
+fn global(switch: &Switch) -> Global {
+    let lookups = switch.datapath().lookups();
+    let usage = crate::usage::Usage::now().unwrap_or_default();
+    Global {
+        user_ms: usage.user_ms,
+        system_ms: usage.system_ms,
+        memory_bytes: usage.memory_bytes,
+        hits: lookups.hits,
+        misses: lookups.misses,
+        lost: lookups.lost,
+        flows: lookups.flows as u64,
     }
 }
 
