@@ -5,7 +5,7 @@ scenarios! {
     stp_of_one_bridge: r#"
         appctl stp/show br0
         appctl stp/show
-        vsctl set bridge br0 stp_enable=true other_config:stp-priority=30720 other_config:stp-max-age=6 other_config:stp-forward-delay=4 other_config:stp-hello-time=1 other_config:stp-system-id=00:11:22:33:44:55 -- set port p1 other_config:stp-port-num=1 -- set port p2 other_config:stp-port-num=2 other_config:stp-port-priority=32 other_config:stp-path-cost=100 -- set port p3 other_config:stp-enable=false -- set port p4 other_config:stp-port-num=4
+        vsctl set bridge br0 stp_enable=true other_config:stp-priority=30720 other_config:stp-max-age=6 other_config:stp-forward-delay=4 other_config:stp-hello-time=1 other_config:stp-system-id=00:11:22:33:44:55 -- set port p1 other_config:stp-port-num=1 -- set port p2 other_config:stp-port-num=2 other_config:stp-port-priority=32 other_config:stp-path-cost=100 -- set port p3 other_config:stp-enable=false -- set port p4 other_config:stp-port-num=04
         appctl time/warp 3000 500
         appctl stp/show br0
         ofctl dump-ports-desc br0
@@ -45,7 +45,7 @@ scenarios! {
     rstp_of_one_bridge: r#"
         appctl rstp/show br0
         appctl rstp/show
-        vsctl set bridge br0 rstp_enable=true other_config:rstp-priority=4096 other_config:rstp-address=00:11:22:33:44:55 -- set port p1 other_config:rstp-port-num=1 -- set port p2 other_config:rstp-port-num=2 other_config:rstp-port-priority=32 other_config:rstp-path-cost=100 -- set port p3 other_config:rstp-enable=false -- set port p4 other_config:rstp-port-num=4
+        vsctl set bridge br0 rstp_enable=true other_config:rstp-priority=4096 other_config:rstp-address=00:11:22:33:44:55 -- set port p1 other_config:rstp-port-num=1 -- set port p2 other_config:rstp-port-num=2 other_config:rstp-port-priority=32 other_config:rstp-path-cost=100 -- set port p3 other_config:rstp-enable=false -- set port p4 other_config:rstp-port-num=0x4
         appctl time/warp 1000 500
         appctl rstp/show br0 | sort
         ofctl dump-ports-desc br0

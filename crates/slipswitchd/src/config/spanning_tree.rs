@@ -83,16 +83,11 @@ struct Numbers<'a> {
 }
 
 impl Numbers<'_> {
-    /// Returns the number at `key`, or `default` with a remark when it is none from 0 to `most`. As in
-    /// OVS, "0x" begins a hexadecimal one.
+    /// Returns the number at `key`, or `default` with a remark when it is none from 0 to `most`.
     fn get(&mut self, key: &str, default: u64, most: u64) -> u64 {
         let Some(text) = self.config.get(key) else { return default };
         let text = text.trim();
-        let number = match text.strip_prefix("0x") {
-            Some(digits) => u64::from_str_radix(digits, 16),
-            None => text.parse(),
-        };
-        number.ok().filter(|n| *n <= most).unwrap_or_else(|| {
+        number(text).filter(|n| *n <= most).unwrap_or_else(|| {
             self.remarks.warn(format!(
                 "{}: other_config:{key} \"{text}\" is not a number from 0 to {most}, ignored",
                 self.row
@@ -106,6 +101,22 @@ impl Numbers<'_> {
         let seconds = self.get(key, u64::from(default / 1000), 1_000_000);
         u32::try_from(seconds.saturating_mul(1000)).unwrap_or(u32::MAX)
     }
+}
+
+/// Parses a number. As in OVS "0x" begins a hexadecimal and "0" an octal one.
+fn number(text: &str) -> Option<u64> {
+    let text = text.trim();
+    let (digits, radix) = match (text.strip_prefix("0x"), text.strip_prefix('0')) {
+        (Some(digits), _) => (digits, 16),
+        (None, Some(digits)) if !digits.is_empty() => (digits, 8),
+        _ => (text, 10),
+    };
+    u64::from_str_radix(digits, radix).ok()
+}
+
+/// Parses the number of a port; 0, which is none, stands for one that is out of range.
+fn port_number(text: &str) -> u16 {
+    number(text).and_then(|number| u16::try_from(number).ok()).unwrap_or(0)
 }
 
 /// Returns the address at `key`, or the bridge's.
@@ -145,7 +156,7 @@ fn stp_tree(
     for (name, port) in &row.ports {
         let Some(interface) = participant(b, name, port, TreeKind::Stp, remarks) else { continue };
         let config = &port.tree_config;
-        let number = match config.get("stp-port-num").map(|text| text.trim().parse::<u16>()) {
+        let number = match config.get("stp-port-num").map(|text| port_number(text)) {
             None => {
                 is_automatic = true;
                 let Some(number) = free.next() else {
@@ -154,7 +165,7 @@ fn stp_tree(
                 };
                 number
             }
-            Some(Ok(number @ 1..=MAX_STP_PORTS)) => {
+            Some(number @ 1..=MAX_STP_PORTS) => {
                 if !taken.insert(number) {
                     remarks
                         .warn(format!("port {name}: duplicate stp-port-num {number}, disabling"));
@@ -238,9 +249,8 @@ fn rstp_ports(
     row: &DesiredBridge,
     remarks: &mut Remarks,
 ) -> BTreeMap<String, TreePortSettings> {
-    let wanted = |port: &DesiredPort| {
-        port.tree_config.get("rstp-port-num").map(|text| text.trim().parse::<u16>().unwrap_or(0))
-    };
+    let wanted =
+        |port: &DesiredPort| port.tree_config.get("rstp-port-num").map(|text| port_number(text));
     let mut taken = BTreeSet::new();
     let mut members = Vec::new();
     for (name, port) in &row.ports {
