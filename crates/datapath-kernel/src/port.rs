@@ -4,8 +4,8 @@
 use crate::vport::Kind;
 use datapath::{PortInfo, PortKind};
 use netdev::{
-    Device, DeviceStats, OpenError, OpenSpec, OwnDrops, Policing, QosReport, QosRequest,
-    QueueStats, Status,
+    Device, DeviceStats, LinkSource, OpenError, OpenSpec, OwnDrops, Policing, QosReport,
+    QosRequest, QueueStats, Status,
 };
 use std::io;
 use std::sync::Arc;
@@ -96,6 +96,10 @@ impl Device for VportDevice {
 
     fn own_drops(&self) -> OwnDrops {
         self.inner.own_drops()
+    }
+
+    fn set_link_source(&self, source: LinkSource) {
+        self.inner.set_link_source(source);
     }
 
     fn set_mtu(&self, mtu: u32) -> io::Result<()> {

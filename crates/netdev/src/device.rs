@@ -165,6 +165,16 @@ impl Reception {
     }
 }
 
+/// The source of a device's link state.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LinkSource {
+    /// The carrier that the kernel reports, with an event for each change.
+    #[default]
+    Carrier,
+    /// The registers of the PHY, or the driver's own check. Changes come without events.
+    Registers,
+}
+
 /// The control side of an open device. Any thread may use it, except packet threads: its system
 /// calls take microseconds to milliseconds.
 pub trait Device: Send + Sync {
@@ -222,6 +232,11 @@ pub trait Device: Send + Sync {
     ///
     /// The kernel's error.
     fn set_admin_up(&self, up: bool) -> io::Result<()>;
+
+    /// Sets the source of [`Status::link_up`]. Devices without an interface of the kernel ignore it.
+    fn set_link_source(&self, source: LinkSource) {
+        let _ = source;
+    }
 
     /// Limits the rates at which queues deliver. Packets above a limit are dropped and counted in
     /// [`DeviceStats::rx_policed`]. A segmentation packet counts as the packets into which it is to be

@@ -11,7 +11,14 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 const ETHTOOL_GDRVINFO: u32 = 0x03;
+const ETHTOOL_GLINK: u32 = 0x0a;
 const ETHTOOL_GLINKSETTINGS: u32 = 0x4c;
+// include/uapi/linux/sockios.h.
+const SIOCGMIIPHY: u32 = 0x8947;
+const SIOCGMIIREG: u32 = 0x8948;
+/// The register of a PHY's basic status, and its bit of an established link (include/uapi/linux/mii.h).
+const MII_BMSR: u16 = 1;
+const BMSR_LSTATUS: u16 = 4;
 /// Maximum words of a link mode bitmap; the kernel has 4 or 5.
 const MAX_MODE_WORDS: i8 = 16;
 
@@ -35,6 +42,17 @@ pub struct LinkMode {
     pub duplex: Option<Duplex>,
     /// Features of OpenFlow.
     pub features: Features,
+}
+
+/// Returns the members of `struct mii_ioctl_data`: the PHY, the register, the value to write, the value read.
+fn words_of(union: u64) -> [u16; 4] {
+    let [a, b, c, d, e, f, g, h] = union.to_ne_bytes();
+    [[a, b], [c, d], [e, f], [g, h]].map(u16::from_ne_bytes)
+}
+
+fn of_words(words: [u16; 4]) -> u64 {
+    let [[a, b], [c, d], [e, f], [g, h]] = words.map(u16::to_ne_bytes);
+    u64::from_ne_bytes([a, b, c, d, e, f, g, h])
 }
 
 /// `struct ethtool_drvinfo`.
@@ -101,6 +119,42 @@ impl Ethtool {
             version: text_of(&info.version),
             firmware: text_of(&info.firmware),
         })
+    }
+
+    /// Returns true when interface `name` has a link by the registers of its PHY or, for a driver without
+    /// access to them, by the driver's own check.
+    ///
+    /// # Errors
+    ///
+    /// `ENODEV`, or `EOPNOTSUPP` when the driver supports neither.
+    pub(crate) fn has_link(&self, name: &str) -> io::Result<bool> {
+        if let Ok(status) = self.status_register(name) {
+            return Ok(status & BMSR_LSTATUS != 0);
+        }
+        let mut request = [ETHTOOL_GLINK, 0];
+        // SAFETY: the kernel writes struct ethtool_value, which is two words.
+        unsafe { ethtool(self.socket.as_fd(), name, &mut request)? };
+        Ok(request[1] != 0)
+    }
+
+    /// Reads the register of the basic status from the PHY of interface `name`.
+    fn status_register(&self, name: &str) -> io::Result<u16> {
+        let mut request = IfRequest::new(name)?;
+        self.mii(SIOCGMIIPHY, &mut request)?;
+        let [phy, ..] = words_of(request.value[0]);
+        request.value[0] = of_words([phy, MII_BMSR, 0, 0]);
+        self.mii(SIOCGMIIREG, &mut request)?;
+        let [.., value] = words_of(request.value[0]);
+        Ok(value)
+    }
+
+    fn mii(&self, command: u32, request: &mut IfRequest) -> io::Result<()> {
+        // SAFETY: the kernel reads and writes `request`, which has struct ifreq's size; struct
+        // mii_ioctl_data has 8 bytes in its union.
+        sys::check(unsafe {
+            libc::ioctl(self.socket.as_raw_fd(), command as _, std::ptr::from_mut(request))
+        })?;
+        Ok(())
     }
 
     /// Returns speed, duplex and features of interface `name`, where known.
@@ -250,6 +304,16 @@ mod tests {
         assert_eq!(speed_feature(10_000, Some(Duplex::Full)), 1 << 6);
         assert_eq!(speed_feature(25_000, Some(Duplex::Full)), OTHER);
         assert_eq!(speed_feature(u32::MAX, None), 0);
+    }
+
+    #[test]
+    fn a_driver_without_registers_is_asked_itself() {
+        assert_eq!(words_of(of_words([1, 2, 3, 4])), [1, 2, 3, 4]);
+        let ethtool = Ethtool::new().expect("a socket");
+        assert!(ethtool.status_register("lo").is_err());
+        assert!(ethtool.has_link("lo").is_ok());
+        let missing = ethtool.has_link("no-such-dev").err();
+        assert_eq!(missing.and_then(|e| e.raw_os_error()), Some(libc::ENODEV));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The control side of every device that is a Linux interface.
 
-use crate::device::{Device, OwnDrops, Reception};
+use crate::device::{Device, LinkSource, OwnDrops, Reception};
 use crate::ethtool::Ethtool;
 use crate::link::{By, Change, Link, LinkClient, is_not_there};
 use crate::namespace::{self, Identity};
@@ -18,7 +18,7 @@ use crate::{packet_socket, sys, tap_interface};
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
@@ -52,6 +52,8 @@ pub(crate) struct KernelDevice {
     pub(crate) egress: Arc<EgressPolicer>,
     /// Number of frames that were received and could not be delivered.
     pub(crate) malformed: AtomicU64,
+    /// The link state comes from registers.
+    reads_registers: AtomicBool,
 }
 
 /// The location of an interface.
@@ -84,6 +86,7 @@ impl KernelDevice {
             qos: Mutex::default(),
             egress: Arc::default(),
             malformed: AtomicU64::new(0),
+            reads_registers: AtomicBool::new(false),
         }
     }
 
@@ -173,13 +176,19 @@ impl KernelDevice {
         let ethtool = location.ethtool.as_ref();
         let driver = ethtool.and_then(|t| t.driver(&link.name).ok()).unwrap_or_default();
         let mode = ethtool.and_then(|t| t.link_mode(&link.name).ok()).unwrap_or_default();
+        let mut link_up = link.link_up;
+        if self.reads_registers.load(Ordering::Relaxed)
+            && let Some(registers) = ethtool.and_then(|t| t.has_link(&link.name).ok())
+        {
+            link_up = registers;
+        }
         let mut extra = self.extra.clone();
         if let (Some("veth"), Some(peer)) = (link.kind.as_deref(), link.linked) {
             extra.push(("peer_ifindex".to_owned(), peer.to_string()));
         }
         Ok(Status {
             admin_up: link.admin_up,
-            link_up: link.link_up,
+            link_up,
             mac: link.mac,
             mtu: link.mtu,
             mtu_range: link.mtu_range,
@@ -309,6 +318,10 @@ impl Device for KernelDevice {
         let refused = self.receive.as_deref().map_or(0, ReceiveSocket::refused);
         let malformed = self.malformed.load(Ordering::Relaxed) + refused;
         OwnDrops { policed: self.policer.dropped(), malformed }
+    }
+
+    fn set_link_source(&self, source: LinkSource) {
+        self.reads_registers.store(source == LinkSource::Registers, Ordering::Relaxed);
     }
 
     fn set_mtu(&self, mtu: u32) -> io::Result<()> {

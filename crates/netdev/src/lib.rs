@@ -90,7 +90,7 @@ mod vnet;
 pub mod xdp;
 mod xdp_probe;
 
-pub use device::{Device, Opened, OwnDrops, Queue, Reception, SendReport, Sender};
+pub use device::{Device, LinkSource, Opened, OwnDrops, Queue, Reception, SendReport, Sender};
 pub use egress::{CaptureReader, Captures};
 pub use filter::{ClsactHook, has_filter};
 pub use monitor::{LinkEvent, LinkMonitor};

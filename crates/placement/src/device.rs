@@ -4,8 +4,8 @@
 use crate::slots::Slots;
 use datapath::PortNo;
 use netdev::{
-    Device, DeviceStats, Kind, OwnDrops, Policing, QosReport, QosRequest, QueueStats, Reception,
-    Status,
+    Device, DeviceStats, Kind, LinkSource, OwnDrops, Policing, QosReport, QosRequest, QueueStats,
+    Reception, Status,
 };
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -54,6 +54,9 @@ impl Device for Counted {
     }
     fn own_drops(&self) -> OwnDrops {
         self.device.own_drops()
+    }
+    fn set_link_source(&self, source: LinkSource) {
+        self.device.set_link_source(source);
     }
     fn set_mtu(&self, mtu: u32) -> io::Result<()> {
         self.device.set_mtu(mtu)

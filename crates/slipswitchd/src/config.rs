@@ -38,6 +38,7 @@ mod host;
 mod idle;
 mod in_band;
 mod interfaces;
+mod links;
 mod lldp;
 mod mirrors;
 mod offload;

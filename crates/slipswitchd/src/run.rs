@@ -142,6 +142,7 @@ async fn run(args: Args, dirs: Dirs, process: &mut process::Daemon) -> Result<()
     spawn_local(watch_clock(Rc::clone(&daemon)));
     spawn_local(watch_links(Rc::clone(&daemon)));
     spawn_local(watch_ends(Rc::clone(&daemon)));
+    spawn_local(poll_links(Rc::clone(&daemon)));
     spawn_local(routing::watch(Rc::clone(&daemon)));
     spawn_local(routing::watch_path_mtus(Rc::clone(&daemon)));
     spawn_local(routing::keep_neighbours(Rc::clone(&daemon)));
@@ -340,12 +341,39 @@ async fn follow_links(daemon: &Shared) -> std::io::Result<()> {
         let events = monitor.events()?;
         ready.clear_ready();
         if !events.is_empty() {
-            let mut d = daemon.borrow_mut();
-            d.switch.counters.port_rereads += 1;
-            d.refresh_ports();
-            d.publish_and_wake();
-            drop(d);
-            links_changed(daemon);
+            reread_ports(daemon);
+        }
+    }
+}
+
+fn reread_ports(daemon: &Shared) {
+    let mut d = daemon.borrow_mut();
+    d.switch.counters.port_rereads += 1;
+    d.refresh_ports();
+    d.publish_and_wake();
+    drop(d);
+    links_changed(daemon);
+}
+
+/// Checks the links that change without events.
+async fn poll_links(daemon: Shared) {
+    let mut interval = daemon.borrow().configuration.link_polls();
+    loop {
+        let pause = *interval.borrow_and_update();
+        let changed = interval.changed();
+        let is_over = match pause {
+            Some(pause) => tokio::time::timeout(pause, changed).await.unwrap_or(Ok(())).is_err(),
+            None => changed.await.is_err(),
+        };
+        if is_over {
+            return;
+        }
+        let has_changed = {
+            let d = daemon.borrow();
+            d.configuration.has_changed_link(&d.switch)
+        };
+        if has_changed {
+            reread_ports(&daemon);
         }
     }
 }

@@ -54,6 +54,25 @@ fn lacp_joins_two_switches_and_a_lost_link_loses_little() {
     assert_eq!(switch.warnings(), Vec::<String>::new());
 }
 
+/// The drivers of veth devices have no registers, and are asked themselves.
+#[test]
+fn a_bond_follows_the_links_that_it_polls() {
+    let polled = "bond_mode=active-backup other_config:bond-detect-mode=miimon \
+                  other_config:bond-miimon-interval=50 other_config:bond-primary=v0";
+    let Some((switch, a, _b)) = bonded(polled) else { return };
+    shows(&switch, "bond/show bond0", ": enabled\n", 2);
+    assert!(a.reaches("10.0.0.2", SOON));
+    switch.netns().sh("ip link set w0 down");
+    shows(&switch, "bond/show bond0", "v0: disabled", 1);
+    shows(&switch, "bond/show bond0", "active member mac", 1);
+    assert_eq!(switch.vsctl("get interface v0 link_state").trim(), "down");
+    switch.netns().sh("ip link set w0 up");
+    shows(&switch, "bond/show bond0", ": enabled\n", 2);
+    switch.vsctl("remove port bond0 other_config bond-detect-mode");
+    switch.netns().sh("ip link set w0 down");
+    shows(&switch, "bond/show bond0", "v0: disabled", 1);
+}
+
 /// Packets that left by a device of the switch's namespace.
 fn sent(switch: &Switch, device: &str) -> u64 {
     let count = format!("awk '$1 == \"{device}:\" {{print $11}}' /proc/net/dev");

@@ -2,7 +2,7 @@
 //! Bonds and LACP as rows of Port and Interface ask for them (ovs-vswitchd.conf.db(5), "Bonding
 //! Configuration" and "LACP Configuration").
 
-use super::desired::{Map, ignored};
+use super::desired::Map;
 use bridge::aggregate::{AggregateSettings, PortSettings};
 use bridge::bond::{Mode, Settings};
 use ovsdb::Row;
@@ -10,6 +10,9 @@ use packet::Mac;
 
 /// Least number of milliseconds between two balancings.
 const LEAST_REBALANCE_MS: u32 = 1_000;
+
+/// Default of `bond-miimon-interval` in milliseconds.
+const MIIMON_MS: u32 = 200;
 
 /// Returns the settings of the bond called `name`.
 pub(super) fn bond(name: &str, row: &Row, remarks: &mut Vec<String>) -> Settings {
@@ -20,17 +23,12 @@ pub(super) fn bond(name: &str, row: &Row, remarks: &mut Vec<String>) -> Settings
         remarks.push(format!("port {name}: unknown bond_mode {text}, defaulting to {mode}"));
         mode
     });
-    match config.get("bond-detect-mode") {
-        None | Some("carrier") => {}
-        Some("miimon") => remarks.push(format!(
-            "port {name}: other_config:bond-detect-mode miimon is not supported, the carrier is used"
-        )),
-        Some(other) => remarks.push(format!(
-            "port {name}: unsupported bond-detect-mode {other}, defaulting to carrier"
-        )),
-    }
+    // The userspace datapath of Open vSwitch cannot make this device, either.
     if row.bool("bond_fake_iface") {
-        remarks.push(ignored(&format!("port {name}"), "bond_fake_iface"));
+        remarks.push(format!(
+            "port {name}: bond_fake_iface has no effect: only Open vSwitch's kernel datapath has a \
+             device for a bond"
+        ));
     }
     let delay = |column: &str| u32::try_from(row.int(column)).unwrap_or(0);
     let falls_back = config.bool("lacp-fallback-ab", false);
@@ -49,6 +47,26 @@ pub(super) fn bond(name: &str, row: &Row, remarks: &mut Vec<String>) -> Settings
         primary: config.get("bond-primary").filter(|_| has_primary).map(str::to_owned),
         all_members_active: config.bool("all-members-active", false),
         lb_output: config.bool("lb-output-action", true),
+    }
+}
+
+/// Returns the time between two checks of the registers of a bond's interfaces, in milliseconds; `None`
+/// where the carrier decides about their links.
+pub(super) fn miimon(name: &str, row: &Row, remarks: &mut Vec<String>) -> Option<u32> {
+    let config = row.map("other_config");
+    match config.get("bond-detect-mode") {
+        None | Some("carrier") => None,
+        Some("miimon") => {
+            let text = config.get("bond-miimon-interval");
+            let interval = text.and_then(|text| text.trim().parse::<u32>().ok());
+            Some(interval.filter(|ms| *ms > 0).unwrap_or(MIIMON_MS))
+        }
+        Some(other) => {
+            remarks.push(format!(
+                "port {name}: unsupported bond-detect-mode {other}, defaulting to carrier"
+            ));
+            None
+        }
     }
 }
 
@@ -132,12 +150,26 @@ mod tests {
         assert!(remarks.is_empty(), "{remarks:?}");
         let off = row(vec![("other_config", Datum::map([("lb-output-action", "false")]))]);
         assert!(settings.lb_output && !bond("b", &off, &mut remarks).lb_output);
-        let bad = row(vec![
-            ("bond_mode", Datum::from("stable")),
-            ("other_config", Datum::map([("bond-detect-mode", "miimon")])),
-        ]);
+        let bad =
+            row(vec![("bond_mode", Datum::from("stable")), ("bond_fake_iface", Datum::from(true))]);
         assert_eq!(bond("b", &bad, &mut remarks).mode, Mode::ActiveBackup);
         assert_eq!(remarks.len(), 2, "{remarks:?}");
+    }
+
+    #[test]
+    fn registers_decide_where_miimon_is_asked_for() {
+        let mut remarks = Vec::new();
+        let mut of = |mode: &str, interval: &str| {
+            let config = [("bond-detect-mode", mode), ("bond-miimon-interval", interval)];
+            miimon("b", &row(vec![("other_config", Datum::map(config))]), &mut remarks)
+        };
+        assert_eq!(of("miimon", "50"), Some(50));
+        for bad in ["0", "-5", "x"] {
+            assert_eq!(of("miimon", bad), Some(MIIMON_MS), "{bad}");
+        }
+        assert_eq!(of("carrier", "50"), None);
+        assert_eq!(of("magic", "50"), None);
+        assert_eq!(remarks, ["port b: unsupported bond-detect-mode magic, defaulting to carrier"]);
     }
 
     #[test]

@@ -7,7 +7,7 @@ use super::desired::{Desired, DesiredBridge};
 use super::export::ExportState;
 use super::spanning_tree;
 use super::state::{BridgeState, Remarks, SwitchState};
-use super::{bfd, cfm, controllers, export, fail, in_band, interfaces, lldp, mirrors, qos};
+use super::{bfd, cfm, controllers, export, fail, in_band, interfaces, links, lldp, mirrors, qos};
 use crate::args::DummyLevel;
 use crate::openflow::SharedControl;
 use bridge::mirror::MirrorOutput;
@@ -34,7 +34,8 @@ pub(super) fn sync(
 ) {
     let files = controllers::files(state);
     let hold = !state.restored;
-    let SwitchState { bridges: made, remarks, system_datapath: system, .. } = state;
+    let SwitchState { bridges: made, remarks, system_datapath: system, link_polls: polls, .. } =
+        state;
     let mut makeable = |b: &DesiredBridge| {
         let known = is_known_type(&b.datapath_type, context.dummy);
         if !known {
@@ -78,6 +79,7 @@ pub(super) fn sync(
             interfaces::add_missing(context, system, bridge, row, remarks);
         }
     }
+    polls.send_if_modified(|interval| links::set_interval(interval, bridges.values()));
     let mut sflow_bridges = 0;
     for (name, row) in &bridges {
         let Some(bridge) = made.get_mut(*name) else { continue };
@@ -87,6 +89,7 @@ pub(super) fn sync(
         cfm::sync(context, bridge, row, remarks);
         lldp::sync(context, bridge, row);
         interfaces::bundles(context.switch, bridge.index, row);
+        links::sync(context.switch, bridge.index, row);
         mirrors::sync(context.switch, bridge, &row.mirrors, remarks);
         export::sync(context.switch, context.underlay, bridge, row, &mut sflow_bridges, remarks);
         let bonds = row.ports.iter().filter(|(_, port)| port.is_bond());

@@ -249,6 +249,9 @@ pub(super) struct DesiredPort {
     pub interfaces: Vec<DesiredInterface>,
     /// Settings of the bond, where there are several interfaces.
     pub bond: bond::Settings,
+    /// Milliseconds between two checks of the registers of the bond's interfaces; `None` where the carrier
+    /// decides about their links.
+    pub miimon: Option<u32>,
     /// Settings of LACP; `None` where it is off.
     pub lacp: Option<AggregateSettings>,
     /// Address of the active member that the row shows, from an earlier life of the daemon.
@@ -692,9 +695,9 @@ fn ports(
         let (settings, more) = vlan::settings(name, row);
         remarks.extend(more);
         let lacp = bonds::lacp(name, row, remarks);
-        let bond = match interfaces.len() > 1 {
-            true => bonds::bond(name, row, remarks),
-            false => bond::Settings::default(),
+        let (bond, miimon) = match interfaces.len() > 1 {
+            true => (bonds::bond(name, row, remarks), bonds::miimon(name, row, remarks)),
+            false => (bond::Settings::default(), None),
         };
         let active = row.opt_str("bond_active_slave").and_then(parse_station);
         let qos = qos::read(replica, row);
@@ -703,6 +706,7 @@ fn ports(
             settings,
             interfaces,
             bond,
+            miimon,
             lacp,
             active,
             qos,
@@ -719,6 +723,7 @@ fn ports(
             settings,
             interfaces: Vec::new(),
             bond: bond::Settings::default(),
+            miimon: None,
             lacp: None,
             active: None,
             qos: None,

@@ -29,7 +29,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
+use tokio::sync::watch;
 
 /// All objects that were made, and the settings in force.
 #[derive(Default)]
@@ -74,6 +75,8 @@ pub(super) struct SwitchState {
     pub unwritten: Rc<Cell<bool>>,
     /// Reason for which the database refused the last transaction that it answered, as logged.
     pub refused: Rc<RefCell<Option<String>>>,
+    /// Time between two checks of links without events; `None` where there is none.
+    pub link_polls: watch::Sender<Option<Duration>>,
     /// Counters for `coverage/show`.
     pub counts: Rc<Counts>,
     /// Time at which statistics were last written.
