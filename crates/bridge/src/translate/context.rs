@@ -84,6 +84,8 @@ pub(super) struct Context<'a> {
     pub mask: Mask,
     /// VLAN headers of the packet as received.
     pub original_vlans: [Vlan; VLANS],
+    /// Packet type of the packet.
+    pub original_packet_type: u32,
     /// Depth of the MPLS stack of the packet as received.
     pub original_mpls: usize,
     /// The key does not hold the end of that stack.
@@ -211,6 +213,7 @@ impl<'a> Context<'a> {
             base: Key { tunnel: flow::Tunnel::NONE, ..original },
             mask: initial_mask(&original),
             original_vlans: original.vlans,
+            original_packet_type: original.packet_type.get(),
             original_mpls: super::mpls::mpls_entries(&original),
             is_mpls_endless: is_mpls(&original) && !super::mpls::mpls_complete(&original),
             received: ReceivedOuter::of(&original),

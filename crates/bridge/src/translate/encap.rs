@@ -199,7 +199,13 @@ impl Context<'_> {
             Some(Pending::Decap) => self.emit(DpAction::PopNsh),
             Some(Pending::Encap { .. }) => self.commit_ethernet(),
             None if self.key.packet_type == self.base.packet_type => {}
-            None => self.commit_ethernet(),
+            None => {
+                // The packet's own header came off for a tunnel, and goes on again.
+                if self.key.packet_type.get() == ETHERNET && self.original_packet_type == ETHERNET {
+                    (self.mask.0.dl_src, self.mask.0.dl_dst) = ([0xff; 6], [0xff; 6]);
+                }
+                self.commit_ethernet();
+            }
         }
         self.base.packet_type = self.key.packet_type;
     }

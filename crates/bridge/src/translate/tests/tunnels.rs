@@ -414,6 +414,21 @@ fn tags_that_leave_with_the_ethernet_header_are_matched() {
 }
 
 #[test]
+fn addresses_that_come_back_with_the_ethernet_header_are_matched() {
+    let (mut w, _) = world(Config { mode: PacketTypeMode::LegacyL3, ..vxlan() });
+    Arc::make_mut(&mut w.snapshot.tunnels).output = Output::Set;
+    w.clear_rules();
+    w.rule("in_port=1", [out(3), out(2)]);
+    let t = w.translate(&key(INNER));
+    let is_pushed = |actions: &[Dp]| actions.iter().any(|a| matches!(a, Dp::PushEth { .. }));
+    assert!(is_pushed(&t.actions), "{}", text(&t));
+    let mut other = key(INNER);
+    other.dl_dst = [2, 0, 0, 0, 0, 9];
+    assert_ne!(t.actions, w.translate(&other).actions);
+    assert!(!flow::Match::new(&key(INNER), &t.mask).matches(&other));
+}
+
+#[test]
 fn options_are_judged_by_the_bridge_of_the_vport_alone() {
     // Class 1, type 0x82, of four bytes.
     const CRITICAL: [u8; 8] = [0, 1, 0x82, 1, 0, 0, 0, 5];
