@@ -43,6 +43,8 @@ pub struct Snapshot {
     pub timeout_policies: Arc<HashMap<u16, u16>>,
     /// How packets name the queues of ports.
     pub queues: QueueNumbering,
+    /// Megaflows that only sample their packets end with a drop (`explicit-sampled-drops`).
+    pub has_sampled_drops: bool,
 }
 
 impl Snapshot {

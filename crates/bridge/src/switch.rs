@@ -87,6 +87,7 @@ pub struct Switch {
     /// Its sequence number at the last publication.
     underlay_sequence: u64,
     tunnel_output: tunnel::Output,
+    has_sampled_drops: bool,
     source_ports: SourcePorts,
     revalidator: Option<Revalidator>,
     protocols: Option<ProtocolThread>,
@@ -171,6 +172,7 @@ impl Switch {
             underlay: None,
             underlay_sequence: 0,
             tunnel_output: tunnel::Output::default(),
+            has_sampled_drops: false,
             source_ports: SourcePorts::default(),
             revalidator,
             protocols,
@@ -390,6 +392,14 @@ impl Switch {
             (None, _) => {}
         }
         Some(port)
+    }
+
+    /// Sets whether megaflows that only sample their packets end with a drop, which datapaths count.
+    pub fn set_sampled_drops(&mut self, has_sampled_drops: bool) {
+        if self.has_sampled_drops != has_sampled_drops {
+            self.has_sampled_drops = has_sampled_drops;
+            self.mark_all_dirty();
+        }
     }
 
     fn mark_all_dirty(&mut self) {
@@ -692,6 +702,7 @@ impl Switch {
         let old = self.slow.published.newest();
         let mut next = Snapshot::clone(&old);
         next.queues = self.datapath.queue_numbering();
+        next.has_sampled_drops = self.has_sampled_drops;
         next.bridges.resize(self.bridges.len(), None);
         let dirty = std::mem::take(&mut self.dirty);
         for (index, dirty) in &dirty {

@@ -64,6 +64,25 @@ fn results_are_json_for_a_peer_that_has_asked_for_it() {
 }
 
 #[test]
+fn sampled_drops_are_actions_where_they_are_asked_for() {
+    let switch = switch(2);
+    switch.flows("br0", "in_port=1,actions=drop\nin_port=2,actions=output:1\n");
+    switch.vsctl("set bridge br0 sflow=@s -- --id=@s create sflow targets=\\\"127.0.0.1:1\\\" agent=127.0.0.1 sampling=1 polling=0");
+    let actions = |port: u32| switch.appctl(&format!("ofproto/trace br0 in_port={port},arp"));
+    let is_drop = |port: u32| actions(port).trim_end().ends_with(",drop");
+    assert!(!is_drop(1), "{}", actions(1));
+    switch.vsctl("set Open_vSwitch . other_config:explicit-sampled-drops=true");
+    assert!(is_drop(1), "{}", actions(1));
+    assert!(!is_drop(2), "{}", actions(2));
+    let drops = || switch.appctl("coverage/read-counter drop_action_of_pipeline");
+    let before = drops();
+    switch.receive("p1", &tcp("10.0.0.1", "10.0.0.2", 1000, 80));
+    assert_ne!(drops(), before);
+    switch.vsctl("remove Open_vSwitch . other_config explicit-sampled-drops");
+    assert!(!is_drop(1), "{}", actions(1));
+}
+
+#[test]
 fn routes_are_json() {
     let switch = switch(1);
     switch.appctl("netdev-dummy/ip4addr br0 10.0.0.1/24");

@@ -2,7 +2,7 @@
 //! The state of one translation, tables, and recursion.
 
 use super::encap::Pending;
-use super::export::{Outputs, SflowSample, mark_dropped};
+use super::export::{Outputs, SflowSample, ends_sampled, mark_dropped};
 use super::finish::{final_mask, initial_mask, is_mpls, without_last_clone};
 use super::tunnel::ReceivedOuter;
 use super::{EffectsMode, MAX_ACTIONS, MAX_DEPTH, MAX_RESUBMITS, MAX_STACK_BYTES};
@@ -320,6 +320,9 @@ impl<'a> Context<'a> {
         }
         if ctx.has_ipfix {
             mark_dropped(&mut ctx.out);
+        }
+        if ctx.snapshot.has_sampled_drops && ends_sampled(&ctx.out) {
+            ctx.out.push(DpAction::Drop(DropReason::Flow));
         }
         if ctx.error.is_none() && ctx.is_tree_drop && ctx.out.is_empty() {
             ctx.out.push(DpAction::Drop(DropReason::ForwardingDisabled));

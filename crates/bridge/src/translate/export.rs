@@ -204,6 +204,24 @@ pub(super) fn mark_dropped(actions: &mut [DpAction]) {
     }
 }
 
+/// Returns true for the actions of a megaflow without an output whose last action is a sample: its packets
+/// are dropped, and no action says so.
+pub(super) fn ends_sampled(actions: &[DpAction]) -> bool {
+    actions.last().is_some_and(is_sample) && !has_output(actions)
+}
+
+fn is_sample(action: &DpAction) -> bool {
+    if let DpAction::Sample { actions, .. } = action {
+        return actions.iter().any(is_sample);
+    }
+    matches!(
+        action,
+        DpAction::Userspace(
+            Userdata::Sflow { .. } | Userdata::Ipfix { .. } | Userdata::FlowSample { .. }
+        )
+    )
+}
+
 fn has_output(actions: &[DpAction]) -> bool {
     actions.iter().any(|action| match action {
         DpAction::Output(_) | DpAction::LbOutput(_) => true,

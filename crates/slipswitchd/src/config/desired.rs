@@ -90,6 +90,8 @@ pub(super) struct Tunables {
     pub bpf_offload: bool,
     /// `tcx-peer`: the default of interfaces without a setting of their own.
     pub tcx_peer: bool,
+    /// `explicit-sampled-drops`: megaflows that only sample their packets end with a drop.
+    pub sampled_drops: bool,
     /// `tunnel-helper`: tunnel devices of the kernel help the tunnel ports.
     pub tunnel_helper: bool,
     /// `system-datapath`: bridges of the type `system` are on `openvswitch.ko`.
@@ -151,6 +153,7 @@ impl Default for Tunables {
             tc_policy: TcPolicy::None,
             bpf_offload: true,
             tcx_peer: true,
+            sampled_drops: false,
             tunnel_helper: true,
             kernel_datapath: false,
             bpf_sizes: (None, None),
@@ -446,6 +449,7 @@ fn tunables(root: &Row, remarks: &mut Vec<String>) -> Tunables {
         tc_policy: TcPolicy::of(map.get("tc-policy")),
         bpf_offload: other.switch("bpf-offload", defaults.bpf_offload),
         tcx_peer: other.switch("tcx-peer", defaults.tcx_peer),
+        sampled_drops: other.switch("explicit-sampled-drops", defaults.sampled_drops),
         tunnel_helper: other.switch("tunnel-helper", defaults.tunnel_helper),
         kernel_datapath: other.system_datapath(),
         bpf_sizes: (other.number("bpf-max-flows"), other.number("bpf-max-masks")),

@@ -45,6 +45,7 @@ pub(super) fn sync(context: &mut Context<'_>, state: &mut SwitchState, wanted: &
     {
         packet_threads(context, state, new);
     }
+    context.switch.set_sampled_drops(new.sampled_drops);
     context.connections.set_bundle_idle_timeout(new.bundle_idle_timeout);
     state.tunables = new.clone();
 }

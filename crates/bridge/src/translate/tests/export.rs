@@ -210,6 +210,22 @@ fn ipfix_samples_where_packets_come_in_and_go_out() {
 }
 
 #[test]
+fn a_sampled_drop_is_an_action_where_it_is_asked_for() {
+    let mut w = World::new(4);
+    ipfix(&mut w, u32::MAX);
+    let sample = "userspace(pid=0,ipfix(output_port=4294967295))";
+    w.rule("in_port=1", []);
+    w.rule("in_port=2", [out(3)]);
+    assert_eq!(w.dp(TCP), sample);
+    w.snapshot.has_sampled_drops = true;
+    assert_eq!(w.dp(TCP), format!("{sample},drop"));
+    assert!(!w.dp("in_port=2,tcp").contains("drop"));
+    w.br0().exports.ipfix = None;
+    assert_eq!(w.dp(TCP), "drop", "an empty list");
+    assert!(w.translate(&key(TCP)).actions.is_empty());
+}
+
+#[test]
 fn samples_say_whether_their_packets_are_dropped_and_which_bridge_samples() {
     let mut w = World::new(3);
     ipfix(&mut w, u32::MAX);
