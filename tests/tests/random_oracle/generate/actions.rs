@@ -242,8 +242,8 @@ fn one(g: &mut Gen, kind: usize, table: u8, depth: usize) -> Action {
         40 => Action::Sample {
             probability: g.pick(&[1, 0x8000, 0xffff]),
             collector_set: 1,
-            obs_domain: openflow::action::ObservationId::Number(2),
-            obs_point: openflow::action::ObservationId::Number(3),
+            obs_domain: ObservationId::Number(2),
+            obs_point: ObservationId::Number(3),
             sampling_port: PortNo::NONE,
             direction: SampleDirection::Default,
         },
