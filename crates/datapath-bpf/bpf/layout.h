@@ -28,7 +28,7 @@
 #include <linux/types.h>
 
 #define LAYOUT_MAGIC 0x736c697073776368ull /* "slipswch" */
-#define LAYOUT_VERSION 16
+#define LAYOUT_VERSION 17
 
 /* Words of a key: the fields of `flow::Key` from `recirc_id` on. (The registers before it concern
  * no datapath.) The first five words hold the fields that distinguish most packets. Bytes are in
@@ -578,7 +578,8 @@ struct tunnel_header {
 enum op {
 	OP_END,           /* end of the list; the packet is discarded and no drop is counted */
 	OP_OUTPUT,        /* b: port, or OUTPUT_BOND | id of a bond. a: 1: the packet itself, which ends
-			   * the list; 0: a copy */
+			   * the list; 0: a copy. tc, with a 0: OUTPUT_UP | number of a sample of the
+			   * flow: a copy to the daemon */
 	OP_DROP,          /* b: reason */
 	OP_PUSH_VLAN,     /* a: tpid, b: tci without CFI; host integers */
 	OP_POP_VLAN,
@@ -630,8 +631,9 @@ enum op {
 	OP_COUNT,
 };
 
-/* Flag of OP_OUTPUT. */
+/* Flags of OP_OUTPUT. */
 #define OUTPUT_BOND 0x80000000u
+#define OUTPUT_UP 0x40000000u
 
 /* Flags of OP_CT. */
 #define CT_OP_COMMIT 1

@@ -58,7 +58,8 @@ struct state {
 					 * output_enters_peer) */
 			__u8 popping;   /* the outer headers are in place, and the packet in them is
 					 * looked up */
-			__u8 pad[3];
+			__u8 goes_up;   /* tc: a copy is on its way to the miss device: see up() */
+			__u8 pad[2];
 		};
 		__u64 of_tunnel; /* all of these */
 	};

@@ -42,6 +42,13 @@ int entry_tc_helper(struct __sk_buff *ctx)
 	return helper_return(ctx);
 }
 
+/* The miss device: copies that go up. */
+SEC("tc")
+int entry_tc_up(struct __sk_buff *ctx)
+{
+	return up(ctx);
+}
+
 SEC("tc")
 int lookup_tc(struct __sk_buff *ctx)
 {

@@ -7,7 +7,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 /// Value of `config.magic`: "slipswch".
 pub const MAGIC: u64 = 0x736c_6970_7377_6368;
 /// Value of `config.version`; each change of the layout raises it.
-pub const VERSION: u32 = 16;
+pub const VERSION: u32 = 17;
 
 /// Size in bytes of `struct state`, which one program leaves to the next. The daemon does not read
 /// it.
@@ -224,6 +224,8 @@ pub const TUNNEL_IPV6: u16 = 4;
 pub const TUNNEL_WHOLE: u16 = 8;
 /// Flag of [`Op::Output`]: the output goes to a bond.
 pub const OUTPUT_BOND: u32 = 1 << 31;
+/// Bit of the operand of [`Op::Output`]: the rest is the number of a sample of the flow.
+pub const OUTPUT_UP: u32 = 1 << 30;
 /// Number of bonds that there is room for.
 pub const MAX_BONDS: u32 = 64;
 /// Value of `bond.members` for no member.

@@ -123,7 +123,13 @@ impl Hook {
     pub(crate) fn entries(self) -> impl Iterator<Item = &'static str> {
         let names: &[&str] = match self {
             Hook::Tc => {
-                &["entry_tc_ingress", "entry_tc_egress", "entry_tc_underlay", "entry_tc_helper"]
+                &[
+                    "entry_tc_ingress",
+                    "entry_tc_egress",
+                    "entry_tc_underlay",
+                    "entry_tc_helper",
+                    "entry_tc_up",
+                ]
             }
             Hook::Xdp => &["entry_xdp"],
         };

@@ -302,6 +302,7 @@ fn constants_are_the_same_in_c_and_here() {
         ("FLOW_BOND", FLOW_BOND.into()),
         ("FLOW_PACKET_TYPE", FLOW_PACKET_TYPE.into()),
         ("OUTPUT_BOND", OUTPUT_BOND.into()),
+        ("OUTPUT_UP", OUTPUT_UP.into()),
         ("MAX_BONDS", MAX_BONDS.into()),
         ("BOND_BUCKETS", datapath::BOND_BUCKETS as u64),
         ("NO_MEMBER", NO_MEMBER.into()),
