@@ -67,6 +67,7 @@ impl Hook {
                 (Tail::Tunnel, "tunnel_tc"),
                 (Tail::TunPush, "tun_push_tc"),
                 (Tail::TunChain, "tun_chain_tc"),
+                (Tail::Police, "police_tc"),
             ],
             Hook::Xdp => &[
                 (Tail::Lookup, "lookup_xdp"),
@@ -122,15 +123,13 @@ impl Hook {
     /// Returns the names of the programs that are attached.
     pub(crate) fn entries(self) -> impl Iterator<Item = &'static str> {
         let names: &[&str] = match self {
-            Hook::Tc => {
-                &[
-                    "entry_tc_ingress",
-                    "entry_tc_egress",
-                    "entry_tc_underlay",
-                    "entry_tc_helper",
-                    "entry_tc_up",
-                ]
-            }
+            Hook::Tc => &[
+                "entry_tc_ingress",
+                "entry_tc_egress",
+                "entry_tc_underlay",
+                "entry_tc_helper",
+                "entry_tc_up",
+            ],
             Hook::Xdp => &["entry_xdp"],
         };
         names.iter().copied()
