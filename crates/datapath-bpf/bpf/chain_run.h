@@ -234,8 +234,8 @@ static __always_inline int chain(hook_ctx *ctx)
 	struct state *st;
 	int verdict;
 
-	if (in_port == NO_PORT)
-		return VERDICT_NONE;
+	if (in_port >= PORT_POLICED)
+		return ingress_refused(ctx, in_port);
 	verdict = chain_send(ctx, in_port);
 	if (verdict != NOT_HERE)
 		return verdict;

@@ -16,6 +16,9 @@
 #include "edit_vlan.h"
 #include "undo.h"
 #include "meter.h"
+#if !AT_XDP
+#include "miss.h"
+#endif
 #include "output.h"
 #include "tuple.h"
 #include "bond.h"
@@ -317,7 +320,7 @@ static __always_inline void state_restore(struct state *st, const struct saved *
  * exec_copy - Runs an OP_OUTPUT that sends a copy of the packet.
  * @ctx: the packet; pointers into it become invalid
  * @st: its state
- * @port: number of the port, or OUTPUT_BOND | id of a bond
+ * @port: number of the port, OUTPUT_BOND | id of a bond, or OUTPUT_UP | number of a sample
  */
 static __always_inline void exec_copy(hook_ctx *ctx, struct state *st, __u32 port)
 {
@@ -326,6 +329,10 @@ static __always_inline void exec_copy(hook_ctx *ctx, struct state *st, __u32 por
 #else
 	struct saved *kept;
 
+	if (port & OUTPUT_UP) {
+		up_send(ctx, st);
+		return;
+	}
 	if (port & OUTPUT_BOND) {
 		port = exec_bond(ctx, port & ~OUTPUT_BOND);
 		if (port == NO_PORT) {

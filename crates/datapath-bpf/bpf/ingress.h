@@ -17,6 +17,13 @@
  * share. */
 #define NOTE_OURS 0x736c6970u
 
+/* The mark of a packet that the limit of its interface admitted, in the second word. The index of the
+ * interface is part of it: the packet may arrive at others later. */
+#define NOTE_POLICED 0x706f6c69u
+
+/* ingress_port(): the limit of the interface has to admit the packet before. */
+#define PORT_POLICED (NO_PORT - 1)
+
 /**
  * ingress_port_of - Returns the port of an interface, with its IFACE_* flags.
  * @ifindex: the interface
@@ -68,7 +75,8 @@ static __always_inline bool ingress_restore_header(hook_ctx *ctx)
  * ingress_port - Returns the datapath port of the hook's device.
  * @ctx: the packet; at tc, pointers into it become invalid
  *
- * Return: NO_PORT when the packet is not for the programs.
+ * Return: NO_PORT when the packet is not for the programs, PORT_POLICED when police() is to see it
+ * before.
  */
 static __always_inline __u32 ingress_port(hook_ctx *ctx)
 {
@@ -77,12 +85,14 @@ static __always_inline __u32 ingress_port(hook_ctx *ctx)
 	if (!(port & IFACE_FLAGS))
 		return port;
 #if AT_XDP
-	return port & IFACE_DAEMONS ? NO_PORT : port & ~IFACE_FLAGS;
+	return port & (IFACE_DAEMONS | IFACE_POLICED) ? NO_PORT : port & ~IFACE_FLAGS;
 #else
 	if (port == NO_PORT || (port & IFACE_NOTED && ctx->cb[0] != NOTE_OURS))
 		return NO_PORT;
 	if (port & IFACE_GENERIC && !ingress_restore_header(ctx))
 		return NO_PORT;
+	if (port & IFACE_POLICED && ctx->cb[1] != (NOTE_POLICED ^ hook_ifindex(ctx)))
+		return PORT_POLICED;
 	return port & ~IFACE_FLAGS;
 #endif
 }

@@ -331,6 +331,15 @@ struct port_set {
 	__u16 ports[SET_PORTS];
 };
 
+/* A token bucket: GCRA with one "theoretical arrival time", see meter.h. */
+struct meter_band {
+	__u64 cost;  /* picoseconds a bit, or a packet */
+	__u64 depth; /* burst, nanoseconds */
+	__u64 tat;   /* nanoseconds, CLOCK_MONOTONIC; written by programs, by compare and swap */
+	__u64 packets; /* dropped by this band */
+	__u64 bytes;
+};
+
 /* Ports, by datapath port number. */
 #define MAX_PORTS 4096
 #define PORT_UP 1     /* may be sent to */
@@ -354,6 +363,14 @@ struct port {
 	__u32 tunnel_helper; /* tunnel: interface by which packets that cannot be popped here, because they
 			      * are still to be segmented, enter the host's stack, where a tunnel
 			      * device of the kernel pops them (tunnel_helper.h). 0: there is none */
+};
+
+/* The limits of the packets of a port, by datapath port number: see police.h. A `cost` of 0 is no
+ * limit. */
+struct policer {
+	struct meter_band bits;
+	struct meter_band packets;
+	__u64 dropped; /* packets */
 };
 
 /* Bonds. The id of a bond is the number of a port. A bond has a place, which its id leads to. The daemon
@@ -422,7 +439,9 @@ struct iface {
 #define IFACE_NOTED (1u << 30)
 /* Generic XDP is attached. */
 #define IFACE_GENERIC (1u << 29)
-#define IFACE_FLAGS (IFACE_DAEMONS | IFACE_NOTED | IFACE_GENERIC)
+/* tc limits the rate of the packets that arrive. XDP leaves them to tc. */
+#define IFACE_POLICED (1u << 28)
+#define IFACE_FLAGS (IFACE_DAEMONS | IFACE_NOTED | IFACE_GENERIC | IFACE_POLICED)
 
 /* An address of the host to which packets of tunnels come. */
 #define MAX_ENDPOINTS 65536
@@ -473,16 +492,9 @@ struct counters {
 	__u64 pad[2];
 };
 
-/* Meters: GCRA with one "theoretical arrival time" for each band, see meter.h. */
+/* Meters. */
 #define MAX_METERS 1024
 #define METER_BANDS 8
-struct meter_band {
-	__u64 cost;  /* picoseconds a bit, or a packet */
-	__u64 depth; /* burst, nanoseconds */
-	__u64 tat;   /* nanoseconds, CLOCK_MONOTONIC; written by programs, by compare and swap */
-	__u64 packets; /* dropped by this band */
-	__u64 bytes;
-};
 struct meter {
 	__u32 in_use;
 	__u32 per_packet;
@@ -580,7 +592,8 @@ struct tunnel_header {
 enum op {
 	OP_END,           /* end of the list; the packet is discarded and no drop is counted */
 	OP_OUTPUT,        /* b: port, or OUTPUT_BOND | id of a bond. a: 1: the packet itself, which ends
-			   * the list; 0: a copy */
+			   * the list; 0: a copy. tc, with a 0: OUTPUT_UP | number of a sample of the
+			   * flow: a copy to the daemon */
 	OP_DROP,          /* b: reason */
 	OP_PUSH_VLAN,     /* a: tpid, b: tci without CFI; host integers */
 	OP_POP_VLAN,
@@ -632,8 +645,9 @@ enum op {
 	OP_COUNT,
 };
 
-/* Flag of OP_OUTPUT. */
+/* Flags of OP_OUTPUT. */
 #define OUTPUT_BOND 0x80000000u
+#define OUTPUT_UP 0x40000000u
 
 /* Flags of OP_CT. */
 #define CT_OP_COMMIT 1
@@ -666,6 +680,7 @@ enum tail {
 	TAIL_TUN_PUSH, /* OP_TUN_PUSH and OP_TUN_ROOM */
 	TAIL_TUN_CHAIN, /* a packet out of a tunnel whose flow has FLOW_CHAIN, or one that a result of a
 			 * chain sends into a tunnel. Empty: as any other flow */
+	TAIL_POLICE,   /* tc: a packet from an interface with IFACE_POLICED */
 	TAILS,
 };
 

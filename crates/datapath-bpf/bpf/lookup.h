@@ -29,7 +29,7 @@
 /* The kernel ends a packet's program at its 34th tail call (MAX_TAIL_CALL_CNT). */
 #define TAIL_CALLS 33
 /* Tail calls up to the first lookup, which is twice when headers are made linear in between. */
-#define CALLS_TO_LOOKUP 3
+#define CALLS_TO_LOOKUP 5
 /* Tail calls after a program: to a new lookup, twice, to the scan of the masks, and to the miss. */
 #define CALLS_AFTER_PROGRAM 5
 
@@ -498,6 +498,22 @@ static __always_inline bool needs_precheck(__u32 number)
 }
 
 /**
+ * ingress_refused - Leaves a packet for which ingress_port() returned no port.
+ * @ctx: the packet
+ * @in_port: NO_PORT or PORT_POLICED
+ *
+ * Return: the verdict.
+ */
+static __always_inline int ingress_refused(hook_ctx *ctx, __u32 in_port)
+{
+#if !AT_XDP
+	if (in_port == PORT_POLICED)
+		return tail_call(ctx, TAIL_POLICE);
+#endif
+	return VERDICT_NONE;
+}
+
+/**
  * lookup - The program in TAIL_LOOKUP: looks up a packet from a port.
  * @ctx: the packet
  *
@@ -518,8 +534,8 @@ static __always_inline int lookup(hook_ctx *ctx)
 	bool held;
 	int err, verdict;
 
-	if (in_port == NO_PORT)
-		return VERDICT_NONE;
+	if (in_port >= PORT_POLICED)
+		return ingress_refused(ctx, in_port);
 	verdict = lookup_fast(ctx, in_port);
 	if (verdict != NOT_HERE)
 		return verdict;

@@ -179,6 +179,15 @@ struct {
 	__type(value, struct meter);
 } meters SEC(".maps");
 
+/* By datapath port number. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, MAX_PORTS);
+	__type(key, __u32);
+	__type(value, struct policer);
+} policers SEC(".maps");
+
 /* enum tail -> program. Each hook has a map of its own. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PROG_ARRAY);

@@ -16,15 +16,15 @@
  * meter_take - Takes tokens out of a bucket.
  * @band: the bucket
  * @cost: nanoseconds of gain
+ * @depth: the most that may lack after that, nanoseconds
  * @now: bpf_ktime_get_ns()
  *
  * Return: false when the bucket has too little, or when other CPUs win every attempt: to drop a
  * packet is better than to exceed a rate.
  */
-static __always_inline bool meter_take(struct meter_band *band, __u64 cost, __u64 now)
+static __always_inline bool meter_take(struct meter_band *band, __u64 cost, __u64 depth,
+				       __u64 now)
 {
-	__u64 depth = band->depth;
-
 #pragma clang loop unroll(disable)
 	for (int i = 0; i < METER_TRIES; i++) {
 		__u64 tat = *(volatile __u64 *)&band->tat;
@@ -67,7 +67,7 @@ __noinline int meter_pass(__u32 id, __u64 bytes)
 		if (!band->cost)
 			break;
 		/* A packet costs something even at a very high rate. */
-		if (meter_take(band, cost ? cost : 1, now))
+		if (meter_take(band, cost ? cost : 1, band->depth, now))
 			continue;
 		/* The highest rate has the lowest cost. */
 		if (!exceeded || band->cost < exceeded->cost)

@@ -76,24 +76,16 @@ static __always_inline int miss_put_tracked(hook_ctx *ctx, struct state *st)
 }
 
 /**
- * miss - The program in TAIL_MISS: puts struct miss_header before the packet and sends it up.
- * @ctx: the packet, whose metadata is in the state
+ * miss_put_header - Puts struct miss_header, and struct miss_tracked if it is needed, before the packet.
+ * @ctx: the packet; pointers into it become invalid
+ * @st: its state
  *
- * Return: the verdict.
+ * Return: 0 or an error.
  */
-static __always_inline int miss(hook_ctx *ctx)
+static __always_inline int miss_put_header(hook_ctx *ctx, struct state *st)
 {
-	struct state *st = state_here();
 	struct miss_header header = {};
-	__u32 to;
 
-	if (!st)
-		return drop(DROP_UNSUPPORTED);
-	if (!st->recirc_id && !st->resumes)
-		count_ingress(st->in_port, frame_length(ctx));
-	to = config_here()->miss_ifindex;
-	if (!to || !miss_admit(st))
-		return drop(DROP_UPCALL_LIMIT);
 	header.in_port = bpf_htonl(st->in_port);
 	header.recirc_id = bpf_htonl(st->recirc_id);
 	header.dp_hash = bpf_htonl(st->dp_hash);
@@ -104,18 +96,83 @@ static __always_inline int miss(hook_ctx *ctx)
 	header.depth = bpf_htonl(st->depth);
 	if (st->tunnelled || st->tracked || st->resumes) {
 		header.more = bpf_htonl(MISS_TRACKED);
-		if (miss_put_tracked(ctx, st)) {
-			miss_release(st->in_port);
-			return drop(DROP_UPCALL_LIMIT);
-		}
+		if (miss_put_tracked(ctx, st))
+			return -1;
 	}
-	if (bpf_skb_change_head(ctx, sizeof(header), 0) ||
-	    bpf_skb_store_bytes(ctx, 0, &header, sizeof(header), 0)) {
+	return bpf_skb_change_head(ctx, sizeof(header), 0) ||
+	       bpf_skb_store_bytes(ctx, 0, &header, sizeof(header), 0);
+}
+
+/**
+ * miss - The program in TAIL_MISS: puts struct miss_header before the packet and sends it up.
+ * @ctx: the packet, whose metadata is in the state
+ *
+ * Return: the verdict.
+ */
+static __always_inline int miss(hook_ctx *ctx)
+{
+	struct state *st = state_here();
+	__u32 to;
+
+	if (!st)
+		return drop(DROP_UNSUPPORTED);
+	if (!st->recirc_id && !st->resumes)
+		count_ingress(st->in_port, frame_length(ctx));
+	to = config_here()->miss_ifindex;
+	if (!to || !miss_admit(st))
+		return drop(DROP_UPCALL_LIMIT);
+	if (miss_put_header(ctx, st)) {
 		miss_release(st->in_port);
 		return drop(DROP_UPCALL_LIMIT);
 	}
 	COUNT(up);
 	return bpf_redirect(to, 0);
+}
+
+/**
+ * up_send - Runs an OP_OUTPUT to the daemon: sends a copy of the packet up, which goes on there with the action of the sample.
+ * @ctx: the packet; pointers into it become invalid
+ * @st: its state, at the instruction
+ *
+ * The copy shares its bytes with the packet, so the header is put before the copy alone: by up(), which
+ * runs within the call of the helper.
+ */
+static __always_inline void up_send(hook_ctx *ctx, struct state *st)
+{
+	__u32 to = config_here()->miss_ifindex;
+	bool is_lost = true;
+
+	st->resumes = 1;
+	if (to && miss_admit(st)) {
+		st->goes_up = 1;
+		is_lost = bpf_clone_redirect(ctx, to, 0) < 0;
+		st->goes_up = 0;
+		if (is_lost)
+			miss_release(st->in_port);
+	}
+	st->resumes = 0;
+	if (is_lost)
+		count_drop(DROP_UPCALL_LIMIT);
+}
+
+/**
+ * up - The program at the miss device: puts the header before a copy that up_send() sends.
+ * @ctx: a packet that leaves by the miss device
+ *
+ * Return: the verdict. Other packets pass: misses have their header.
+ */
+static __always_inline int up(hook_ctx *ctx)
+{
+	struct state *st = state_here();
+
+	if (!st || !st->goes_up)
+		return VERDICT_NONE;
+	if (miss_put_header(ctx, st)) {
+		miss_release(st->in_port);
+		return drop(DROP_UPCALL_LIMIT);
+	}
+	COUNT(up);
+	return VERDICT_NONE;
 }
 
 /**

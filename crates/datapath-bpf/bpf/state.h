@@ -59,7 +59,8 @@ struct state {
 			__u8 popping;   /* the outer headers are in place, and the packet in them is
 					 * looked up */
 			__u8 segmented; /* tc: the packet comes out of the segmenter */
-			__u8 pad[2];
+			__u8 goes_up;   /* tc: a copy is on its way to the miss device: see up() */
+			__u8 pad;
 		};
 		__u64 of_tunnel; /* all of these */
 	};

@@ -6,6 +6,7 @@
 #include "lookup.h"
 #include "mask_scan.h"
 #include "miss.h"
+#include "police.h"
 #include "exec.h"
 #include "ct_move.h"
 #include "chain_run.h"
@@ -48,6 +49,19 @@ SEC("tc")
 int entry_tc_segment(struct __sk_buff *ctx)
 {
 	return segmenter_return(ctx);
+}
+
+/* The miss device: copies that go up. */
+SEC("tc")
+int entry_tc_up(struct __sk_buff *ctx)
+{
+	return up(ctx);
+}
+
+SEC("tc")
+int police_tc(struct __sk_buff *ctx)
+{
+	return police(ctx);
 }
 
 SEC("tc")

@@ -10,6 +10,7 @@ use datapath::{
     Actions, AdoptedPort, BondTable, BucketBytes, DropReason, FlowStats, LookupStats, Megaflow,
     MeterConfig, MeterStats, MissOrigin, PortCounts, PortNo, Refusal, TunnelEndpoint, Ufid,
 };
+use netdev::Policing;
 use packet::{Mac, Packet};
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -115,6 +116,9 @@ pub trait Backend: Send + Sync {
 
     /// Changes the MTU of a port in bytes, and whether it may be sent to.
     fn set_port(&self, port: PortNo, mtu: u32, up: bool);
+
+    /// Limits the packets that arrive at `ifindex` for an attached port, at the skb hook.
+    fn set_policing(&self, _port: PortNo, _ifindex: u32, _policing: Policing) {}
 
     /// Sets whether flows at XDP may redirect to an attached port.
     ///
@@ -326,6 +330,10 @@ impl Backend for BpfDatapath {
 
     fn set_port(&self, port: PortNo, mtu: u32, up: bool) {
         BpfDatapath::set_port(self, port, mtu, up);
+    }
+
+    fn set_policing(&self, port: PortNo, ifindex: u32, policing: Policing) {
+        BpfDatapath::set_policing(self, port, ifindex, policing);
     }
 
     fn set_redirect_target(&self, port: PortNo, is_target: bool) -> Result<(), Reason> {

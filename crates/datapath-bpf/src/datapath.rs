@@ -50,6 +50,9 @@ struct Attachments {
     programs: HashMap<Hook, Attached>,
 }
 
+/// Name of the program at the miss device.
+const UP: &str = "entry_tc_up";
+
 /// The flow table, the ports and the meters that BPF programs run by. Any thread may call the
 /// methods. Those that attach, detach, remove, load or maintain take milliseconds, the others a
 /// microsecond.
@@ -80,6 +83,8 @@ pub struct BpfDatapath {
     bonds: Mutex<()>,
     /// Bands of each meter, and when it was set.
     meters: Mutex<BTreeMap<u32, (usize, Millis)>>,
+    /// The program at the miss device.
+    at_miss_device: Mutex<Option<Attached>>,
     closed: Mutex<bool>,
     /// VLAN tags that the programs parse; see [`flow::extract::set_vlan_limit`].
     vlan_limit: AtomicUsize,
@@ -165,6 +170,7 @@ impl BpfDatapath {
             segmenter: Mutex::default(),
             bonds: Mutex::default(),
             meters: Mutex::default(),
+            at_miss_device: Mutex::default(),
             closed: Mutex::new(false),
             vlan_limit: AtomicUsize::new(flow::extract::vlan_limit()),
         })
@@ -507,7 +513,23 @@ impl BpfDatapath {
 
     /// Sets the interface index of the tap through which packets go up. 0: there is none, and no
     /// packet goes up.
+    ///
+    /// Attaches the program that prepares copies at the device. When the kernel refuses the program, no
+    /// flow with a sample is taken.
     pub fn set_miss_device(&self, ifindex: u32) {
+        let attached = match self.program(UP) {
+            Some(program) if ifindex != 0 => {
+                let attached = AttachPoint { program, ifindex, pin: None }.tc(Side::Stack);
+                attached
+                    .inspect_err(|e| {
+                        tracing::warn!(target: "dpif", "flows with samples run in userspace: {e}");
+                    })
+                    .ok()
+            }
+            _ => None,
+        };
+        self.flows.take_samples(attached.is_some());
+        *lock(&self.at_miss_device) = attached;
         self.maps().config.store_half(0, offset_of!(ConfigEntry, miss_ifindex), ifindex);
     }
 

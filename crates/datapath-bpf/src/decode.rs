@@ -11,7 +11,7 @@ use std::sync::Arc;
 use datapath::{Action, DropReason, Masked, PortNo, Set};
 
 use crate::encode::{ct, instruction_cells};
-use crate::layout::{CELLS_TOTAL, OUTPUT_BOND, Op, TunnelHeader};
+use crate::layout::{CELLS_TOTAL, OUTPUT_BOND, OUTPUT_UP, Op, TunnelHeader};
 
 /// Returns the header of a tunnel with a number.
 pub type HeaderOf<'a> = &'a dyn Fn(u32) -> Option<TunnelHeader>;
@@ -34,6 +34,13 @@ pub(crate) fn actions_from(
     goes_up.then(|| list(cells, at, cells.len(), header_of))
 }
 
+/// Returns the number of the sample that the instruction at `cell` takes. `None`: it takes none.
+pub(crate) fn sample_at(cells: &[u64; CELLS_TOTAL], cell: u32) -> Option<u32> {
+    let instruction = Instruction::read(cells, usize::try_from(cell).ok()?)?;
+    let is_sample = instruction.op == Op::Output && instruction.b & OUTPUT_UP != 0;
+    is_sample.then_some(instruction.b & !OUTPUT_UP)
+}
+
 /// Decodes the list that begins at `at` and goes on to `end`, unless an action ends it before.
 fn list(cells: &[u64], mut at: usize, end: usize, header_of: HeaderOf<'_>) -> Vec<Action> {
     let mut actions = Vec::new();
@@ -44,6 +51,8 @@ fn list(cells: &[u64], mut at: usize, end: usize, header_of: HeaderOf<'_>) -> Ve
         match i.op {
             Op::End => break,
             Op::Copies | Op::TunRoom => {}
+            // Programs do not have the contents of samples.
+            Op::Output if i.b & OUTPUT_UP != 0 => {}
             Op::Sample => {
                 let nested = list(cells, at, landing, header_of);
                 actions.push(Action::Sample { probability: i.b, actions: nested });

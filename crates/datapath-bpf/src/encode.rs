@@ -17,12 +17,12 @@
 //! So a list that looks the packet up again has only actions there that can be done twice or undone
 //! (`bpf/undo.h`).
 
-use datapath::{ACTION_DEPTH_LIMIT, Action, DropReason, PortNo, Refusal, Set};
+use datapath::{ACTION_DEPTH_LIMIT, Action, DropReason, PortNo, Refusal, Set, Userdata};
 
 use crate::attachment::HookSet;
 use crate::layout::{
     CELLS_TOTAL, FLOW_NO_GSO, FLOW_POP, FLOW_PRECHECK, MAX_METERS, MAX_PORTS, NO_PORT, OUTPUT_BOND,
-    Op, SET_PORTS, TunnelHeader,
+    OUTPUT_UP, Op, SET_PORTS, TunnelHeader,
 };
 use crate::settings::{FEATURE_BOND, FEATURE_LAYERS, FEATURE_MPLS, FEATURE_TUNNEL};
 
@@ -72,6 +72,8 @@ pub struct Encoded {
     pub bonds: Vec<u32>,
     /// Headers of tunnels that the program pushes, each once.
     pub headers: Vec<TunnelHeader>,
+    /// Samples that the program takes, in the order of their numbers.
+    pub samples: Vec<Userdata>,
     /// The properties of the program.
     pub traits: Traits,
 }
@@ -105,6 +107,7 @@ pub fn encode(actions: &[Action]) -> Result<Encoded, Refusal> {
         ports,
         bonds: Vec::new(),
         headers: Vec::new(),
+        samples: Vec::new(),
         traits: Traits::default(),
     };
     match actions {
@@ -130,6 +133,7 @@ pub fn encode(actions: &[Action]) -> Result<Encoded, Refusal> {
         ports: Vec::new(),
         bonds: Vec::new(),
         headers: Vec::new(),
+        samples: Vec::new(),
         label_popped: false,
         pushed: 0,
         copies: None,
@@ -172,6 +176,7 @@ pub fn encode(actions: &[Action]) -> Result<Encoded, Refusal> {
         ports: writer.ports,
         bonds: writer.bonds,
         headers: writer.headers,
+        samples: writer.samples,
         traits,
     })
 }
@@ -188,6 +193,7 @@ struct Writer {
     ports: Vec<PortNo>,
     bonds: Vec<u32>,
     headers: Vec<TunnelHeader>,
+    samples: Vec<Userdata>,
     /// The packet's type after the pop is known only at the next lookup.
     label_popped: bool,
     /// VLAN headers pushed, in all branches together.
@@ -328,6 +334,7 @@ impl Writer {
         nested.iter().try_for_each(|action| match action {
             Action::Output(port) => self.output(*port, false),
             Action::LbOutput(id) => self.output_to_bond(*id, false),
+            Action::Userspace(userdata) => self.up(userdata),
             Action::Clone(inner) => self.copies(inner, depth + 1),
             other if tracks(other) => Err(Refusal::CtPlace),
             _ => REFUSED,
@@ -439,6 +446,7 @@ impl Writer {
                 self.cells.op(Op::Ct, a, b, &operands)
             }
             Action::CtClear => self.cells.op(Op::CtClear, 0, 0, &[]),
+            Action::Userspace(userdata) => self.up(userdata),
             Action::TunnelPush { header, tunnel_port, out_port } => {
                 let header = TunnelHeader::new(header).ok_or(Refusal::TunnelHeader)?;
                 let both = u64::from(tunnel_port.0) | u64::from(out_port.0) << 32;
@@ -446,6 +454,25 @@ impl Writer {
             }
             _ => REFUSED,
         }
+    }
+
+    /// Writes a sample: a copy of the packet goes up, and the packet goes on.
+    fn up(&mut self, userdata: &Userdata) -> Done {
+        if !userdata.is_sample() {
+            return REFUSED;
+        }
+        // The daemon would read the labels of a packet that is known to have none.
+        if self.label_popped {
+            return REFUSED;
+        }
+        if !self.headers.is_empty() {
+            return Err(Refusal::TunnelPlace);
+        }
+        self.only_tc(); // XDP makes no copy for the daemon
+        self.lasting = true;
+        let number = self.samples.len() as u32; // few instructions
+        self.samples.push(userdata.clone());
+        self.cells.op(Op::Output, 0, number | OUTPUT_UP, &[])
     }
 
     fn push_header(&mut self, header: TunnelHeader, ports: u64) -> Done {

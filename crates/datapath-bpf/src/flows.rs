@@ -27,7 +27,7 @@ use std::sync::atomic::{AtomicBool, Ordering, fence};
 use std::sync::{Mutex, MutexGuard};
 
 use clock::{Clock, Millis};
-use datapath::{Action, FlowStats, Megaflow, PortNo, Refusal, Ufid};
+use datapath::{Action, FlowStats, Megaflow, PortNo, Refusal, Ufid, Userdata};
 use flow::Match;
 use hashbrown::HashMap;
 
@@ -116,6 +116,9 @@ struct Inner {
     masks: Masks,
     programs: Programs,
     headers: TunnelHeaders,
+    /// Samples that flows take, by slot, in the order of their numbers. Flows of an earlier daemon have
+    /// none here.
+    samples: HashMap<u32, Vec<Userdata>, foldhash::fast::RandomState>,
     /// Packets that flows took, as of the last read of each flow.
     hits: u64,
     /// Flows that have an edit of labels.
@@ -146,6 +149,8 @@ pub struct Flows {
     counting: Mutex<Vec<FlowCount>>,
     /// The programs have the table of connections that the daemon tracks by.
     tracks: AtomicBool,
+    /// Copies of packets can go up.
+    samples: AtomicBool,
 }
 
 impl Flows {
@@ -171,6 +176,7 @@ impl Flows {
             masks: Masks::new(),
             programs: Programs::new(),
             headers: TunnelHeaders::new(),
+            samples: HashMap::default(),
             hits: 0,
             mpls: 0,
             programmed: 0,
@@ -188,6 +194,7 @@ impl Flows {
             reclaiming: Mutex::new(()),
             counting: Mutex::default(),
             tracks: AtomicBool::new(false),
+            samples: AtomicBool::new(false),
         }
     }
 
@@ -338,6 +345,9 @@ impl Flows {
         if encoded.traits.tracks && !self.tracks.load(Ordering::Relaxed) {
             return Err(Refusal::CtTable);
         }
+        if !encoded.samples.is_empty() && !self.samples.load(Ordering::Relaxed) {
+            return Err(Refusal::NeedsUserspace);
+        }
         Ok(encoded)
     }
 
@@ -345,6 +355,19 @@ impl Flows {
     /// call no flow with a `ct` is taken.
     pub fn track_connections(&self) {
         self.tracks.store(true, Ordering::Relaxed);
+    }
+
+    /// Sets whether copies of packets can go up. Before this call no flow with a sample is taken.
+    pub(crate) fn take_samples(&self, can: bool) {
+        self.samples.store(can, Ordering::Relaxed);
+    }
+
+    /// Returns a sample of the flow in a slot that was installed at `installed`. `None`: the flow was
+    /// removed or replaced, or is of an earlier daemon.
+    pub(crate) fn sample_of(&self, slot: u32, installed: u64, number: u32) -> Option<Userdata> {
+        let inner = self.lock();
+        self.cells_of(slot, installed)?;
+        inner.samples.get(&slot)?.get(number as usize).cloned()
     }
 
     /// Returns the program of the flow in a slot that was installed at `installed`. `None`: the flow
@@ -431,6 +454,7 @@ impl Flows {
         program: Option<&Program>,
     ) -> Result<u32, Refusal> {
         let number = inner.take_slot(self.maps.slots.len()).ok_or(Refusal::TableFull)?;
+        inner.samples.remove(&number); // of the slot's last flow
         slot.program = match program.map(|p| inner.programs.acquire(&self.maps.programs, p)) {
             None => NO_PROGRAM,
             Some(Some(program)) => program,
@@ -463,11 +487,17 @@ impl Flows {
         };
         let cells = self.acquire_headers(inner, cells, &wanted.encoded.headers)?;
         let program = Program::new(&cells, &wanted.encoded.traits, wanted.set);
-        let put = self.put(inner, slot, Some(&program));
-        if put.is_err() {
-            self.release_headers(inner, &cells);
+        match self.put(inner, slot, Some(&program)) {
+            Ok(number) if !wanted.encoded.samples.is_empty() => {
+                inner.samples.insert(number, wanted.encoded.samples.clone());
+                Ok(number)
+            }
+            Ok(number) => Ok(number),
+            Err(refusal) => {
+                self.release_headers(inner, &cells);
+                Err(refusal)
+            }
         }
-        put
     }
 
     /// Counts one more flow at each header that its program pushes. Returns the program with their
@@ -543,7 +573,8 @@ impl Flows {
         if held.words != wanted.matching.words || mask != wanted.matching.mask {
             return Err(Refusal::Exists);
         }
-        if self.is_alike(inner, &held, &wanted.encoded) && held.hooks == wanted.encoded.hooks.bits()
+        if self.is_alike(inner, old, &held, &wanted.encoded)
+            && held.hooks == wanted.encoded.hooks.bits()
         {
             return Ok(false);
         }
@@ -590,10 +621,13 @@ impl Flows {
         let Ok(encoded) = encode::encode(actions) else { return false };
         let inner = self.lock();
         let Some(slot) = inner.by_ufid.get(&ufid) else { return false };
-        self.is_alike(&inner, &Slot::read(&self.maps, *slot as usize), &encoded)
+        self.is_alike(&inner, *slot, &Slot::read(&self.maps, *slot as usize), &encoded)
     }
 
-    fn is_alike(&self, inner: &Inner, held: &Slot, encoded: &Encoded) -> bool {
+    fn is_alike(&self, inner: &Inner, slot: u32, held: &Slot, encoded: &Encoded) -> bool {
+        if inner.samples.get(&slot).map_or(&[][..], Vec::as_slice) != encoded.samples {
+            return false;
+        }
         let is = (held.output, held.reason, held.tunnel);
         if is != encoded.effect_in_slot() || held.flags & !OWN_FLAGS != encoded.flags {
             return false;

@@ -206,8 +206,10 @@ pub const IFACE_DAEMONS: u32 = 1 << 31;
 pub const IFACE_NOTED: u32 = 1 << 30;
 /// Bit of `iface.port`: generic XDP is attached.
 pub const IFACE_GENERIC: u32 = 1 << 29;
+/// Bit of `iface.port`: the skb hook limits the rate of the packets that arrive.
+pub const IFACE_POLICED: u32 = 1 << 28;
 /// The flag bits of `iface.port`; the other bits are the port number.
-pub const IFACE_FLAGS: u32 = IFACE_DAEMONS | IFACE_NOTED | IFACE_GENERIC;
+pub const IFACE_FLAGS: u32 = IFACE_DAEMONS | IFACE_NOTED | IFACE_GENERIC | IFACE_POLICED;
 /// Number of drop reasons that the counters have room for, from 0.
 pub const DROPS: usize = 24;
 /// Number of outer headers that there is room for.
@@ -224,6 +226,8 @@ pub const TUNNEL_IPV6: u16 = 4;
 pub const TUNNEL_WHOLE: u16 = 8;
 /// Flag of [`Op::Output`]: the output goes to a bond.
 pub const OUTPUT_BOND: u32 = 1 << 31;
+/// Bit of the operand of [`Op::Output`]: the rest is the number of a sample of the flow.
+pub const OUTPUT_UP: u32 = 1 << 30;
 /// Number of bonds that there is room for.
 pub const MAX_BONDS: u32 = 64;
 /// Value of `bond.members` for no member.
@@ -267,7 +271,7 @@ pub const CT_OP_PORTS: u16 = 2048;
 /// Bit of [`Op::Ct`]: the translation is chosen by a hash, as without [`CT_OP_RANDOM`]. For dumps.
 pub const CT_OP_HASH: u16 = 4096;
 /// Number of slots of a table of programs.
-pub const TAILS: u32 = 13;
+pub const TAILS: u32 = 14;
 
 /// A slot of the table of programs: `enum tail`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -299,6 +303,8 @@ pub enum Tail {
     TunPush,
     /// Sends packets out of tunnels and into them by results of chains. Empty when the kernel refused it.
     TunChain,
+    /// tc: limits the rate of the packets of a port.
+    Police,
 }
 
 /// Declares [`Op`] and lists its variants.
@@ -645,6 +651,16 @@ pub struct MeterBand {
     pub bytes: u64,
 }
 
+/// The limits of a port's packets: `struct policer`.
+#[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+#[allow(missing_docs)]
+pub struct Policer {
+    pub bits: MeterBand,
+    pub packets: MeterBand,
+    pub dropped: u64,
+}
+
 /// A meter: `struct meter`.
 #[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
@@ -725,5 +741,5 @@ const _: () = {
     assert!(offset_of!(ConfigEntry, factors) == 80);
     assert!(datapath::DropReason::ALL.len() <= DROPS);
     assert!(Op::ALL.len() <= 32); // sets of instructions are bits of 32
-    assert!(Tail::TunChain as u32 == TAILS - 1);
+    assert!(Tail::Police as u32 == TAILS - 1);
 };

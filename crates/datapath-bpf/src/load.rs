@@ -67,6 +67,7 @@ impl Hook {
                 (Tail::Tunnel, "tunnel_tc"),
                 (Tail::TunPush, "tun_push_tc"),
                 (Tail::TunChain, "tun_chain_tc"),
+                (Tail::Police, "police_tc"),
             ],
             Hook::Xdp => &[
                 (Tail::Lookup, "lookup_xdp"),
@@ -128,6 +129,7 @@ impl Hook {
                 "entry_tc_underlay",
                 "entry_tc_helper",
                 "entry_tc_segment",
+                "entry_tc_up",
             ],
             Hook::Xdp => &["entry_xdp"],
         };

@@ -111,7 +111,7 @@ impl Sizes {
     }
 
     /// Returns the name, the bytes of an element, and the number of elements of every shared array.
-    pub(crate) fn arrays(&self) -> [(&'static str, usize, u32); 23] {
+    pub(crate) fn arrays(&self) -> [(&'static str, usize, u32); 24] {
         [
             ("slots", size_of::<SlotEntry>(), self.flows),
             ("details", size_of::<SlotDetail>(), self.flows),
@@ -132,6 +132,7 @@ impl Sizes {
             ("ifaces", size_of::<Iface>(), IFACES),
             ("counters", size_of::<Counters>(), self.shards),
             ("meters", size_of::<Meter>(), MAX_METERS),
+            ("policers", size_of::<Policer>(), MAX_PORTS),
             ("bond_places", size_of::<BondPlaces>(), 1),
             ("bonds", size_of::<BondEntry>(), MAX_BONDS),
             ("bond_bytes", size_of::<BondBytes>(), self.shards.saturating_mul(MAX_BONDS)),
@@ -288,6 +289,8 @@ pub struct Maps {
     pub counters: Shared<Counters>,
     /// Meters, by number.
     pub meters: Shared<Meter>,
+    /// Limits of the packets of ports, by datapath port number.
+    pub policers: Shared<Policer>,
     /// Places of bonds; one element.
     pub bond_places: Shared<BondPlaces>,
     /// Bonds, by place.
@@ -341,6 +344,7 @@ impl Maps {
             ifaces: one(fds, &sizes, "ifaces")?,
             counters: one(fds, &sizes, "counters")?,
             meters: one(fds, &sizes, "meters")?,
+            policers: one(fds, &sizes, "policers")?,
             bond_places: one(fds, &sizes, "bond_places")?,
             bonds: one(fds, &sizes, "bonds")?,
             bond_bytes: one(fds, &sizes, "bond_bytes")?,
@@ -372,6 +376,7 @@ impl Maps {
             ifaces: Shared::private(of("ifaces")),
             counters: Shared::private(of("counters")),
             meters: Shared::private(of("meters")),
+            policers: Shared::private(of("policers")),
             bond_places: Shared::private(of("bond_places")),
             bonds: Shared::private(of("bonds")),
             bond_bytes: Shared::private(of("bond_bytes")),

@@ -14,10 +14,15 @@ const SECOND: u64 = 1_000_000_000_000;
 /// its bucket is never full again, and no time expresses that.
 fn band(config: &MeterBand, per_packet: bool) -> Option<(u64, u64)> {
     let units = if per_packet { 1 } else { 1000 };
-    let rate = u64::from(config.rate) * units;
-    let cost = SECOND.checked_div(rate)?.max(1);
     let burst = if config.burst == 0 { config.rate } else { config.burst };
-    let burst = u128::from(burst) * u128::from(units) * u128::from(cost) / 1000;
+    bucket(u64::from(config.rate) * units, u64::from(burst) * units)
+}
+
+/// Returns the time for one unit (picoseconds) and for the whole burst (nanoseconds) of a bucket, by its
+/// rate in units per second and its burst in units. `None` for the rate 0.
+pub(crate) fn bucket(rate: u64, burst: u64) -> Option<(u64, u64)> {
+    let cost = SECOND.checked_div(rate)?.max(1);
+    let burst = u128::from(burst) * u128::from(cost) / 1000;
     Some((cost, u64::try_from(burst).unwrap_or(u64::MAX >> 1).min(u64::MAX >> 1)))
 }
 

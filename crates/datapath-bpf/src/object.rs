@@ -105,6 +105,7 @@ fn value_type(map: &str) -> Option<&'static str> {
         "ifaces" => "iface",
         "counters" => "counters",
         "meters" => "meter",
+        "policers" => "policer",
         "bond_places" => "bond_places",
         "bonds" => "bond",
         "bond_bytes" => "bond_bytes",

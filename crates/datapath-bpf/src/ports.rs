@@ -3,16 +3,19 @@
 //! checks that.
 
 use std::mem::offset_of;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::attachment::{AttachError, Attachment, RxOwner};
 use crate::layout::{
-    IFACE_DAEMONS, IFACE_FLAGS, IFACE_GENERIC, IFACE_NOTED, IFACE_PROBES, IFACES, Iface, MAX_PORTS,
-    PORT_DEVMAP, PORT_PEER, PORT_SPLIT, PORT_STACK, PORT_UNDERLAY, PORT_UP, Port, TunnelKind,
+    IFACE_DAEMONS, IFACE_FLAGS, IFACE_GENERIC, IFACE_NOTED, IFACE_POLICED, IFACE_PROBES, IFACES,
+    Iface, MAX_PORTS, MeterBand, PORT_DEVMAP, PORT_PEER, PORT_SPLIT, PORT_STACK, PORT_UNDERLAY,
+    PORT_UP, Policer, Port, TunnelKind,
 };
 use crate::maps::Maps;
+use crate::meters;
 use datapath::offload::{TunnelHelperCounts, UpcallAccount};
 use datapath::{AdoptedPort, PortCounts, PortNo, Side};
+use netdev::Policing;
 use packet::Mac;
 use tunnel::{Kind, PortConfig};
 
@@ -58,21 +61,45 @@ pub(crate) fn set_rx_owner(
         .or_else(|| places(ifindex).find(|at| held(at).ifindex == 0))
         .ok_or(AttachError::Interfaces(ifindex))?;
     let old = held(&at);
-    let kept = if leads_to(old, ifindex, port) { old.port & IFACE_GENERIC } else { 0 };
+    let stays = IFACE_GENERIC | IFACE_POLICED;
+    let kept = if leads_to(old, ifindex, port) { old.port & stays } else { 0 };
     maps.ifaces.write(at, &Iface { ifindex, port: port | kept | flags(owner) });
     Ok(())
 }
 
 /// Records whether generic XDP is attached at `ifindex`, when that leads to `port`.
 pub(crate) fn set_generic(maps: &Maps, ifindex: u32, port: u32, is_attached: bool) {
+    set_interface_flag(maps, ifindex, port, IFACE_GENERIC, is_attached);
+}
+
+fn set_interface_flag(maps: &Maps, ifindex: u32, port: u32, flag: u32, on: bool) {
     for at in places(ifindex) {
         let held = maps.ifaces.read(at);
         if leads_to(held, ifindex, port) {
-            let others = held.port & !IFACE_GENERIC;
-            let port = if is_attached { others | IFACE_GENERIC } else { others };
+            let others = held.port & !flag;
+            let port = if on { others | flag } else { others };
             maps.ifaces.write(at, &Iface { ifindex, port });
         }
     }
+}
+
+/// Limits the packets that arrive at `ifindex`, when that leads to `port`, which then begins with full
+/// buckets.
+pub(crate) fn set_policing(maps: &Maps, ifindex: u32, port: u32, policing: Policing) {
+    // The costs come last: without one, a program does not use the rest.
+    let bands = [offset_of!(Policer, bits), offset_of!(Policer, packets)];
+    for (at, limit) in bands.into_iter().zip([policing.bits(), policing.packets()]) {
+        let word = |field| maps.policers.word(port as usize, at + field);
+        word(offset_of!(MeterBand, cost)).store(0, Ordering::SeqCst);
+        let Some((cost, depth)) = limit.and_then(|(rate, burst)| meters::bucket(rate, burst))
+        else {
+            continue;
+        };
+        word(offset_of!(MeterBand, tat)).store(0, Ordering::SeqCst);
+        word(offset_of!(MeterBand, depth)).store(depth, Ordering::SeqCst);
+        word(offset_of!(MeterBand, cost)).store(cost, Ordering::SeqCst);
+    }
+    set_interface_flag(maps, ifindex, port, IFACE_POLICED, policing.is_on());
 }
 
 /// Makes `ifindex` lead to `port`, for the programs alone. Keeps the owner that [`set_rx_owner`]
@@ -322,9 +349,15 @@ fn shards(maps: &Maps, number: u32) -> impl Iterator<Item = usize> {
     (0..maps.sizes.shards).map(move |shard| (shard * MAX_PORTS + number) as usize)
 }
 
+/// Returns the count of packets that the limits of a port dropped.
+fn policed(maps: &Maps, number: u32) -> &AtomicU64 {
+    maps.policers.word(number as usize, offset_of!(Policer, dropped))
+}
+
 /// Sets a port's counters to zero.
 pub(crate) fn clear_stats(maps: &Maps, number: u32) {
     shards(maps, number).for_each(|at| maps.port_stats.zero(at));
+    policed(maps, number).store(0, Ordering::Relaxed);
 }
 
 /// Returns the counters of a port, over all shards.
@@ -337,6 +370,7 @@ pub(crate) fn stats(maps: &Maps, number: u32) -> PortCounts {
         sum.tx_packets = sum.tx_packets.wrapping_add(count.tx_packets);
         sum.tx_bytes = sum.tx_bytes.wrapping_add(count.tx_bytes);
     }
+    sum.rx_policed = policed(maps, number).load(Ordering::Relaxed);
     sum
 }
 

@@ -368,12 +368,19 @@ impl<B: Backend> BpfProvider<B> {
                 }
             }
         }
+        if !state.attached.is_empty() {
+            self.backend.set_policing(number, ifindex, port.policing);
+        }
         self.set_redirects(port, state, &tcx);
         state.states(tcx, xdp)
     }
 
     fn fits_xdp(&self, port: &OffloadPort<'_>, state: &PortState) -> Result<(), Reason> {
         let BpfSettings { mode, object, .. } = &state.settings;
+        if port.policing.is_on() {
+            let detail = "the skb hook limits the packets, also those that XDP would pass on";
+            return Err(Reason::new(Refusal::Policing, detail));
+        }
         match port.side {
             Side::Device => fit::xdp_fit(&state.facts, state.settings.xdp_wish(), *mode)?,
             Side::Underlay => {
@@ -527,6 +534,10 @@ impl<B: Backend> BpfProvider<B> {
 impl<B: Backend> OffloadProvider for BpfProvider<B> {
     fn tiers(&self) -> TierSet {
         TierSet::XDP_AND_TCX
+    }
+
+    fn keeps_policing(&self) -> bool {
+        true
     }
 
     fn adopted_ports(&self) -> Vec<AdoptedPort> {

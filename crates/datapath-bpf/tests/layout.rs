@@ -118,6 +118,7 @@ fn structures_are_the_same_in_c_and_here() {
         same!(&btf, "bond", BondEntry { basis, members });
         same!(&btf, "bond_bytes", BondBytes { of });
         same!(&btf, "meter_band", MeterBand { cost, depth, tat, packets, bytes });
+        same!(&btf, "policer", Policer { bits, packets, dropped });
         same!(&btf, "meter", Meter { in_use, per_packet, packets, bytes, bands, pad });
         same!(
             &btf,
@@ -271,6 +272,7 @@ fn enumerations_are_the_same_in_c_and_here() {
         Tail::Tunnel,
         Tail::TunPush,
         Tail::TunChain,
+        Tail::Police,
     ];
     let kinds = [
         TunnelKind::None,
@@ -304,6 +306,7 @@ fn constants_are_the_same_in_c_and_here() {
         ("FLOW_BOND", FLOW_BOND.into()),
         ("FLOW_PACKET_TYPE", FLOW_PACKET_TYPE.into()),
         ("OUTPUT_BOND", OUTPUT_BOND.into()),
+        ("OUTPUT_UP", OUTPUT_UP.into()),
         ("MAX_BONDS", MAX_BONDS.into()),
         ("BOND_BUCKETS", datapath::BOND_BUCKETS as u64),
         ("NO_MEMBER", NO_MEMBER.into()),
@@ -340,6 +343,7 @@ fn constants_are_the_same_in_c_and_here() {
         ("IFACE_DAEMONS", IFACE_DAEMONS.into()),
         ("IFACE_NOTED", IFACE_NOTED.into()),
         ("IFACE_GENERIC", IFACE_GENERIC.into()),
+        ("IFACE_POLICED", IFACE_POLICED.into()),
         ("DROPS", DROPS as u64),
         ("TUNNEL_HEADERS", TUNNEL_HEADERS.into()),
         ("TUNNEL_BYTES", TUNNEL_BYTES as u64),

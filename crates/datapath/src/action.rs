@@ -340,6 +340,16 @@ pub enum Userdata {
     },
 }
 
+impl Userdata {
+    /// Returns true for a sample. It takes a copy of the packet and has no effect on the flow.
+    pub fn is_sample(&self) -> bool {
+        match self {
+            Userdata::Sflow { .. } | Userdata::FlowSample { .. } | Userdata::Ipfix { .. } => true,
+            Userdata::SlowPath { .. } | Userdata::Controller { .. } => false,
+        }
+    }
+}
+
 /// The part of a sample for IPFIX that texts do not have, as in OVS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct SampleOrigin {

@@ -38,6 +38,8 @@ pub struct PortCounts {
     pub tx_packets: u64,
     /// Bytes to the port.
     pub tx_bytes: u64,
+    /// Packets from any port, also one whose device counts, that the limits of its rate dropped.
+    pub rx_policed: u64,
 }
 
 /// The state of a packet when a datapath passes it on to the one below: the parts of its key that

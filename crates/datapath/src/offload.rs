@@ -67,7 +67,7 @@ use crate::{
     Tier, TierSet, TunnelEndpoint, Ufid, Verdict,
 };
 use flow::Match;
-use netdev::{Endpoint, Kind, Reception};
+use netdev::{Endpoint, Kind, Policing, Reception};
 use packet::Packet;
 use std::collections::BTreeMap;
 use std::os::fd::BorrowedFd;
@@ -209,6 +209,8 @@ pub struct OffloadPort<'a> {
     pub is_up: bool,
     /// The QoS that packets to the port must meet.
     pub egress: EgressQos,
+    /// The limits of its packets, which the tiers must keep ([`OffloadProvider::keeps_policing`]).
+    pub policing: Policing,
     /// The settings.
     pub settings: &'a PortSettings,
     /// Whether tiers may take the port's packets. When not, flows of other ports may still output
@@ -395,6 +397,12 @@ pub trait OffloadProvider: Send + Sync {
     /// [`OffloadProvider::examine`] last found. Where `port.ingress` is an error no tier may take
     /// the port's packets. A failure at one tier leaves the port on the others.
     fn attach(&self, port: &OffloadPort<'_>, socket: &mut dyn PortSocket) -> Attached;
+
+    /// True when the tiers limit the packets of a port as [`OffloadPort::policing`] says. Otherwise no
+    /// port with limits comes to them.
+    fn keeps_policing(&self) -> bool {
+        false
+    }
 
     /// Completes the move of packets from sockets to the provider, for all ports whose
     /// [`Attached::is_moving`] was true. Waits once, for some milliseconds, for all of them.

@@ -40,7 +40,7 @@ pub enum Refusal {
     DriverLacksSupport,
     /// Another program holds the device's hook.
     HookBusy,
-    /// The port has ingress policing, which the userspace datapath does.
+    /// The port has ingress policing, which the tier does not do.
     Policing,
     /// The kernel might silently drop packets that XDP redirects to a port of the flow.
     UnverifiedPeer,
@@ -187,7 +187,9 @@ impl Refusal {
             Refusal::DeviceKind => "the tier does not work on devices of this kind",
             Refusal::DriverLacksSupport => "the device's driver lacks what the tier needs",
             Refusal::HookBusy => "another program holds the device's hook",
-            Refusal::Policing => "the port has ingress policing, which is done in userspace",
+            Refusal::Policing => {
+                "the port has ingress policing, which is done at tcx and in userspace"
+            }
             Refusal::UnverifiedPeer => "the kernel may drop what XDP redirects to a port",
             Refusal::NeedsUserspace => "the flow's actions call up for each packet",
             Refusal::Unsettled => "just installed: packets before it are still on their way",

@@ -36,6 +36,26 @@ impl Policing {
     pub fn is_on(self) -> bool {
         self.rate_kbps != 0 || self.rate_kpkts != 0
     }
+
+    /// Returns the rate in bits per second and the burst in bits. `None`: no limit.
+    pub fn bits(self) -> Option<(u64, u64)> {
+        let burst = kilo_or(self.burst_kb, DEFAULT_BURST_BITS).max(LEAST_BURST_BITS);
+        (self.rate_kbps != 0).then(|| (kilo(self.rate_kbps), burst))
+    }
+
+    /// Returns the rate in packets per second and the burst in packets. `None`: no limit.
+    pub fn packets(self) -> Option<(u64, u64)> {
+        let burst = kilo_or(self.burst_kpkts, DEFAULT_BURST_PACKETS);
+        (self.rate_kpkts != 0).then(|| (kilo(self.rate_kpkts), burst))
+    }
+}
+
+fn kilo(number: u32) -> u64 {
+    u64::from(number) * 1_000
+}
+
+fn kilo_or(number: u32, default: u64) -> u64 {
+    if number == 0 { default } else { kilo(number) }
 }
 
 /// A limit of the packets that a port sends (`egress-policer` of the table QoS): a single rate with
@@ -92,16 +112,8 @@ struct Buckets {
 
 impl Buckets {
     fn new(policing: Policing, now_ns: u64) -> Buckets {
-        let kilo = |number: u32| u64::from(number) * 1_000;
-        let or = |number: u32, default: u64| if number == 0 { default } else { kilo(number) };
-        let burst = or(policing.burst_kb, DEFAULT_BURST_BITS).max(LEAST_BURST_BITS);
-        let bits = Bucket::new(kilo(policing.rate_kbps), burst, now_ns);
-        let burst = or(policing.burst_kpkts, DEFAULT_BURST_PACKETS);
-        let packets = Bucket::new(kilo(policing.rate_kpkts), burst, now_ns);
-        Buckets {
-            bits: (policing.rate_kbps != 0).then_some(bits),
-            packets: (policing.rate_kpkts != 0).then_some(packets),
-        }
+        let bucket = |(rate, burst)| Bucket::new(rate, burst, now_ns);
+        Buckets { bits: policing.bits().map(bucket), packets: policing.packets().map(bucket) }
     }
 
     /// Takes the tokens of a packet. Returns false, and takes none, when a bucket lacks them.
@@ -109,7 +121,8 @@ impl Buckets {
         let costs = [(&mut self.bits, bytes as u64 * 8), (&mut self.packets, packets)];
         let mut limits = costs.map(|(bucket, cost)| (bucket.as_mut(), cost));
         let has = |(bucket, cost): &mut (Option<&mut Bucket>, u64)| {
-            bucket.as_mut().is_none_or(|bucket| bucket.has(now_ns, *cost))
+            // A full bucket admits a packet of any size, and those after it wait until it is paid for.
+            bucket.as_mut().is_none_or(|bucket| bucket.has(now_ns, (*cost).min(bucket.burst)))
         };
         let [bits, packets] = &mut limits;
         // Both buckets are filled also when the first one lacks tokens.
@@ -134,6 +147,13 @@ fn segments(p: &Packet) -> u64 {
         }
         _ => 1,
     }
+}
+
+/// Returns the bytes of all packets into which a segmentation packet is cut.
+fn wire_bytes(p: &Packet) -> usize {
+    let header = p.offload.gso.map_or(0, |(_, _, header)| usize::from(header));
+    let others = usize::try_from(segments(p) - 1).unwrap_or(usize::MAX);
+    p.len().saturating_add(header.saturating_mul(others))
 }
 
 fn nanoseconds(start: Instant) -> u64 {
@@ -180,7 +200,7 @@ impl Policer {
         let mut buckets = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
         let mut i = from;
         while let Some(p) = packets.get(i) {
-            if buckets.admit(now, p.len(), segments(p)) {
+            if buckets.admit(now, wire_bytes(p), segments(p)) {
                 i += 1;
             } else {
                 pool.give(packets.remove(i));
@@ -294,6 +314,7 @@ mod tests {
         assert_eq!(segments(&p), 1);
         p.offload.gso = Some((Gso::TcpV4, 1_448, 54));
         assert_eq!(segments(&p), 3);
+        assert_eq!(wire_bytes(&p), 2_900 + 3 * 54);
         let default = Policing { rate_kpkts: 1, ..Policing::default() };
         let mut b = Buckets::new(default, 0);
         assert_eq!((0..50_000).filter(|_| b.admit(0, 60, 1)).count(), 16_000);
@@ -305,6 +326,15 @@ mod tests {
         let mut b = Buckets::new(policing, 0);
         assert!(b.admit(0, 66_000, 1) && !b.admit(0, 66_000, 1));
         assert_eq!((0..2_000).filter(|_| b.admit(0, 0, 1)).count(), 999);
+    }
+
+    #[test]
+    fn a_full_bucket_admits_more_than_it_holds_and_is_paid_for() {
+        let mut b = Buckets::new(kbps(8_000, 1), 0);
+        assert!(b.admit(0, 132_000, 1) && !b.admit(0, 60, 1));
+        // 8 Mbit/s pay for 66,000 bytes in 66 ms; the bucket holds the other half.
+        assert!(!b.admit(66_000_000, 60, 1));
+        assert!(b.admit(66_060_000, 60, 1));
     }
 
     #[test]

@@ -7,9 +7,10 @@ use crate::slots::{Slot, Slots};
 use crate::socket::SocketState;
 use datapath::offload::{Attached, OffloadPort, PortSettings, Reason, TierState};
 use datapath::{
-    AdoptedPort, EgressQos, PortKind, PortNo, Refusal, Side, Tier, TierSet, TunnelEndpoint,
+    AdoptedPort, EgressQos, OffloadProvider, PortKind, PortNo, Refusal, Side, Tier, TierSet,
+    TunnelEndpoint,
 };
-use netdev::Kind;
+use netdev::{Kind, Policing};
 use std::collections::{BTreeMap, BTreeSet};
 use tunnel::PortConfig;
 
@@ -48,8 +49,8 @@ pub(crate) struct Port {
     pub(crate) kind: Kind,
     pub(crate) side: Side,
     pub(crate) settings: PortSettings,
-    /// Ingress policing is set, which only the base does.
-    pub(crate) policed: bool,
+    /// Ingress policing.
+    pub(crate) policing: Policing,
     /// The QoS that packets to the port must meet.
     pub(crate) egress: EgressQos,
     /// The interface index of its device; `None` while the device is gone or in another network
@@ -88,7 +89,7 @@ impl Port {
             kind,
             side,
             settings,
-            policed: false,
+            policing: Policing::default(),
             egress: EgressQos::None,
             ifindex: None,
             is_away: false,
@@ -126,6 +127,7 @@ impl Port {
             mtu: self.mtu,
             is_up: self.is_up,
             egress: self.egress,
+            policing: self.policing,
             settings: &self.settings,
             ingress,
         }
@@ -165,12 +167,16 @@ impl Port {
             let detail = "its QoS shapes the packets of the host, which BPF would take before that";
             return Err(Reason::new(Refusal::Qos, detail));
         }
-        if self.policed {
-            let detail =
-                "ingress_policing_rate or ingress_policing_kpkts_rate is set; 0 turns it off";
-            return Err(Reason::new(Refusal::Policing, detail));
-        }
         Ok(())
+    }
+
+    /// Checks whether the limits of the port's packets keep it from a provider.
+    pub(crate) fn check_policing(&self, provider: &dyn OffloadProvider) -> Result<(), Reason> {
+        if !self.policing.is_on() || provider.keeps_policing() {
+            return Ok(());
+        }
+        let detail = "ingress_policing_rate or ingress_policing_kpkts_rate is set; 0 turns it off";
+        Err(Reason::new(Refusal::Policing, detail))
     }
 }
 

@@ -49,6 +49,7 @@ impl Device for Counted {
             stats.rx_bytes = plus(stats.rx_bytes, counts.rx_bytes);
             stats.tx_packets = plus(stats.tx_packets, counts.tx_packets);
             stats.tx_bytes = plus(stats.tx_bytes, counts.tx_bytes);
+            stats.rx_policed = plus(stats.rx_policed, counts.rx_policed);
         }
         Ok(stats)
     }

@@ -95,6 +95,10 @@ impl Eligibility {
             match action {
                 Action::Output(port) => self.narrow_output(*port, verdict),
                 Action::LbOutput(id) => self.narrow_bond(*id, verdict),
+                Action::Userspace(userdata) if userdata.is_sample() => {
+                    let others = verdict.tiers.minus(TierSet::XDP_AND_TCX);
+                    verdict.refuse(others, Refusal::NeedsUserspace);
+                }
                 Action::Userspace(_) => verdict.refuse(verdict.tiers, Refusal::NeedsUserspace),
                 Action::TunnelPush { .. } => {
                     let others = verdict.tiers.minus(TierSet::XDP_AND_TCX);

@@ -163,11 +163,14 @@ impl PlacedDatapath {
     /// Withdraws all flows of these tiers that use the port, and keeps others away.
     fn close_port(&self, number: PortNo, port: &mut Port, blockers: &[Blockers], tiers: TierSet) {
         let check = port.check();
+        let held = &*port;
         self.change_eligibility(|eligibility| {
             let Some(port) = eligibility.ports.get_mut(&number) else { return };
             for (slot, blockers) in self.slots.iter().zip(blockers) {
                 if tiers.meets(slot.tiers()) {
+                    let policing = slot.provider().map_or(Ok(()), |p| held.check_policing(&**p));
                     let why = blockers.check().and(check.as_ref().copied());
+                    let why = why.and(policing.as_ref().copied());
                     let reason = why.err().map_or(Refusal::PortNotHere, |r| r.refusal);
                     port.close(slot.tiers(), reason);
                 }
@@ -195,10 +198,11 @@ impl PlacedDatapath {
                 *attached = detached(slot, &reason);
                 continue;
             };
+            let policing = port.check_policing(&**provider);
             let mut socket = self.socket(number, port, &mut state);
             match blockers.check() {
                 Ok(()) => {
-                    let ingress = check.as_ref().copied();
+                    let ingress = check.as_ref().and(policing.as_ref()).copied();
                     *attached = provider.attach(&port.offload(number, ingress), &mut socket);
                 }
                 Err(reason) => {
@@ -577,9 +581,8 @@ impl Ports for PlacedDatapath {
 
     fn set_policing(&self, number: PortNo, policing: Policing) -> Result<(), PortError> {
         self.base.set_policing(number, policing)?;
-        let policed = policing.is_on();
         self.change_port(&mut self.control(), number, |port, blockers| {
-            if std::mem::replace(&mut port.policed, policed) != policed {
+            if std::mem::replace(&mut port.policing, policing) != policing {
                 self.place_port(number, port, blockers, self.slots.tiers());
             }
         });

@@ -2,7 +2,7 @@
 //! Export of traffic, read by the collectors of `nfdump`.
 
 use crate::tools::{SOON, in_kernel, packets, pair, switch, warm};
-use slipswitch_tests::harness::{Process, Switch, wait_until, without_tool};
+use slipswitch_tests::harness::{Host, Process, Switch, wait_until, without_tool};
 use std::time::Duration;
 
 /// A running collector, which keeps what it receives in a directory of the sandbox.
@@ -34,6 +34,16 @@ impl<'a> Collector<'a> {
         let text = self.switch.sandbox().sh(&line).stdout;
         text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect()
     }
+}
+
+/// Sends 20 packets, with 20 answers, that all run at the skb hook.
+fn ping_in_kernel(switch: &Switch, from: &Host) {
+    in_kernel(switch, ["h1", "h2"]);
+    let packets_of = |tier| packets(switch, &["eth_type(0x0800)", tier]);
+    let (userspace, tcx) = (packets_of("dp:userspace"), packets_of("dp:tcx"));
+    assert_eq!(from.ping("10.0.0.2", 20), 20);
+    assert_eq!(packets_of("dp:userspace"), userspace);
+    assert!(packets_of("dp:tcx") >= tcx + 40);
 }
 
 #[test]
@@ -86,7 +96,7 @@ fn sflow_samples_packets_and_finds_their_interfaces() {
          agent=10.9.9.9 sampling=1 polling=1",
     );
     warm(&a, "10.0.0.2");
-    assert_eq!(a.ping("10.0.0.2", 20), 20);
+    ping_in_kernel(&switch, &a);
     std::thread::sleep(Duration::from_secs(2)); // the last samples, and counters
     let index = |name: &str| switch.vsctl(&format!("get interface {name} ifindex"));
     let (h1, h2) = (index("h1"), index("h2"));
@@ -115,7 +125,7 @@ fn ipfix_counts_sampled_packets_by_flow() {
          obs_domain_id=7 cache_active_timeout=2 cache_max_flows=100",
     );
     warm(&a, "10.0.0.2");
-    assert_eq!(a.ping("10.0.0.2", 20), 20);
+    ping_in_kernel(&switch, &a);
     std::thread::sleep(Duration::from_secs(5)); // records of the last packets
     let index = |name: &str| switch.vsctl(&format!("get interface {name} ifindex"));
     let (h1, h2) = (index("h1"), index("h2"));

@@ -3,7 +3,7 @@
 
 use crate::tools::{SOON, pair, sees, tcp, warm};
 use crate::xdp;
-use slipswitch_tests::harness::{Capture, Host, Switch, skip, wait_until, without_tool};
+use slipswitch_tests::harness::{Capture, Host, Process, Switch, skip, wait_until, without_tool};
 use std::time::{Duration, Instant};
 
 /// Bytes of a stream, and the rate of its queue in bits per second: 0.8 seconds.
@@ -161,6 +161,70 @@ fn an_egress_policer_drops_in_userspace() {
     sees(&switch, &["in_port(h1)", "eth_type(0x0800)", "dp:userspace, reason:qos"]);
     switch.vsctl("clear port h2 qos");
     assert!(a.reaches("10.0.0.2", SOON));
+}
+
+/// Bits per second that arrive of a stream through `iperf3`, without its first two seconds.
+fn stream(switch: &Switch, a: &Host, b: &Host, options: &str) -> f64 {
+    let arguments = ["-s", "-1"];
+    let _server = Process::start(switch.sandbox(), Some(&b.netns), "iperf3", "iperf3", &arguments);
+    let listens = || b.netns.run("cat /proc/net/tcp6").stdout.contains(":1451 0000");
+    assert!(wait_until(SOON, listens), "iperf3 does not listen");
+    let text = a.netns.run(&format!("iperf3 -J -c 10.0.0.2 -O 2 -t 5 {options}")).stdout;
+    let report: serde_json::Value = serde_json::from_str(&text).expect("it writes JSON");
+    let sum = &report["end"]["sum_received"];
+    sum["bits_per_second"].as_f64().unwrap_or_else(|| panic!("{text}"))
+}
+
+/// The limit of a port's packets, for datagrams and for the aggregates of TCP. `tier` is where the flow has
+/// to run.
+fn polices(switch: &Switch, a: &Host, b: &Host, tier: &str) {
+    if without_tool(&["iperf3"]) {
+        return;
+    }
+    switch.vsctl("set interface h1 ingress_policing_rate=50000 ingress_policing_burst=40000");
+    warm(a, "10.0.0.2");
+    sees(switch, &["in_port(h1)", "eth_type(0x0800)", tier]);
+    let before = switch.counter("datapath_drop_policing");
+    let udp = stream(switch, a, b, "-u -b 150M -l 1200");
+    // Headers of Ethernet, IP and UDP are 42 bytes. A busy receiver loses some datagrams.
+    let wire = udp * 1_242.0 / 1_200.0;
+    assert!((45e6..53e6).contains(&wire), "{tier}: {wire} bits per second of UDP");
+    assert!(switch.counter("datapath_drop_policing") > before + 1_000);
+    let tcp = stream(switch, a, b, "") * 1_514.0 / 1_448.0;
+    assert!((47e6..53e6).contains(&tcp), "{tier}: {tcp} bits per second of TCP");
+
+    switch.vsctl("set interface h1 ingress_policing_rate=0");
+    let before = switch.counter("datapath_drop_policing");
+    let free = stream(switch, a, b, "-u -b 150M -l 1200");
+    assert!(free > 100e6, "{free}");
+    assert_eq!(switch.counter("datapath_drop_policing"), before);
+    assert_eq!(switch.warnings(), Vec::<String>::new());
+}
+
+#[test]
+fn ingress_policing_limits_streams_at_the_skb_hook() {
+    let Some((switch, a, b)) = pair() else { return };
+    polices(&switch, &a, &b, "dp:tcx");
+}
+
+#[test]
+fn ingress_policing_limits_streams_in_userspace() {
+    let Some((switch, a, b)) = pair() else { return };
+    switch.vsctl("set interface h1 other_config:tier=userspace");
+    polices(&switch, &a, &b, "dp:userspace");
+}
+
+/// XDP leaves the packets of a port with a limit to the skb hook, which counts each of them once.
+#[test]
+fn xdp_leaves_ports_with_limits_to_the_skb_hook() {
+    let Some((switch, a, b, _processes)) = xdp::prepared() else { return };
+    for port in ["h1", "h2"] {
+        switch.vsctl(&format!("set interface {port} other_config:tier=xdp"));
+    }
+    xdp::at_xdp(&switch, &["h1", "h2"]);
+    polices(&switch, &a, &b, "dp:tcx, reason:policing");
+    warm(&a, "10.0.0.2");
+    sees(&switch, &["in_port(h1)", "eth_type(0x0800)", "dp:xdp"]);
 }
 
 #[test]

@@ -6,6 +6,7 @@ use std::io;
 use std::os::fd::BorrowedFd;
 
 use datapath::PortNo;
+use netdev::Policing;
 
 use super::{BpfDatapath, lock};
 use crate::attachment::{AttachError, RxOwner};
@@ -39,6 +40,15 @@ impl BpfDatapath {
         }
         let _one_at_a_time = lock(&self.ports);
         ports::set_rx_owner(self.maps(), ifindex, port.0, owner)
+    }
+
+    /// Limits the packets that arrive at `ifindex` for `port`. The programs count those that they drop
+    /// ([`BpfDatapath::port_counts`]).
+    pub fn set_policing(&self, port: PortNo, ifindex: u32, policing: Policing) {
+        if port.0 < MAX_PORTS {
+            let _one_at_a_time = lock(&self.ports);
+            ports::set_policing(self.maps(), ifindex, port.0, policing);
+        }
     }
 
     /// Returns true when the programs own the packets that arrive at `ifindex`, as packets of

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Packets that met a `ct` or a `tnl_push` in the programs, and go on in the daemon.
+//! Packets that met a `ct`, a `tnl_push` or a sample in the programs, and go on in the daemon.
 
 use std::sync::Arc;
 
@@ -45,6 +45,10 @@ impl BpfDatapath {
     /// Returns the actions of a flow from a place on. `None`: the flow was removed or replaced.
     fn list_from(&self, place: ListPlace) -> Option<Actions> {
         let cells = self.flows.cells_of(place.flow, place.installed)?;
+        if let Some(number) = decode::sample_at(&cells, place.cell) {
+            let userdata = self.flows.sample_of(place.flow, place.installed, number)?;
+            return Some(Arc::from([Action::Userspace(userdata)]));
+        }
         decode::actions_from(&cells, place.cell, &self.flows.header_of()).map(Actions::from)
     }
 }

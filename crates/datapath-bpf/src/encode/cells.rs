@@ -6,7 +6,8 @@ use datapath::{Masked, Refusal, Set};
 use super::ct;
 use crate::layout::{
     CELLS, CELLS_TOTAL, CT_OP_FORCE, CT_OP_LABEL, CT_OP_MARK, FLOW_BOND, FLOW_CHAIN,
-    FLOW_CHAIN_END, MAX_METERS, MAX_PORTS, OUTPUT_BOND, Op, TUNNEL_BYTES, TUNNEL_HEADERS,
+    FLOW_CHAIN_END, MAX_METERS, MAX_PORTS, OUTPUT_BOND, OUTPUT_UP, Op, TUNNEL_BYTES,
+    TUNNEL_HEADERS,
 };
 
 /// Largest number of instructions of one flow. Each is a tail call, and a packet may make 33 of
@@ -308,6 +309,7 @@ pub(crate) fn is_program(cells: &[u64; CELLS_TOTAL]) -> bool {
             return false;
         }
         let fits = match op {
+            Op::Output if b & OUTPUT_UP != 0 => a == 0 && b & OUTPUT_BOND == 0,
             Op::Output => b & !OUTPUT_BOND < MAX_PORTS && a <= 1,
             Op::Meter => b < MAX_METERS,
             Op::TunPush => b < TUNNEL_HEADERS && usize::from(a) <= TUNNEL_BYTES,

@@ -226,6 +226,29 @@ fn nested_lists_stand_last_or_are_outputs() {
 }
 
 #[test]
+fn samples_run_at_tc_and_have_numbers() {
+    let sflow = |output| Userdata::Sflow { vlan_tci: 0, output };
+    let some = |output, probability| Action::Sample {
+        probability,
+        actions: vec![Action::Userspace(sflow(output))],
+    };
+    let all = [some(1, 9), Action::Userspace(sflow(2)), some(3, u32::MAX), TWO];
+    let encoded = encode(&all).unwrap();
+    assert_eq!(encoded.hooks, HookSet::TC);
+    assert_eq!(encoded.samples, [sflow(1), sflow(2), sflow(3)]);
+    let Effect::Program(cells) = &encoded.effect else { panic!("{encoded:?}") };
+    assert!(is_program(cells));
+    let at = |cell| crate::decode::sample_at(cells, cell);
+    assert_eq!(
+        (0..7).map(at).collect::<Vec<_>>(),
+        [None, Some(0), Some(1), Some(2), None, None, None]
+    );
+    // Programs do not have the contents.
+    let decoded = crate::decode::actions(cells, &|_| None);
+    assert_eq!(decoded, [Action::Sample { probability: 9, actions: vec![] }, TWO]);
+}
+
+#[test]
 fn what_cannot_run_here() {
     refused(&[Action::Userspace(Userdata::SlowPath { reason: "cfm" })]);
     refused(&[TWO, Action::Userspace(Userdata::SlowPath { reason: "cfm" })]);

@@ -217,6 +217,7 @@ fn attach(provider: &CardProvider, number: u32, settings: &PortSettings) -> Resu
         ifindex: Some(number),
         mtu: 1500,
         is_up: true,
+        policing: netdev::Policing::default(),
         egress: datapath::EgressQos::None,
         settings,
         ingress: Ok(()),

@@ -175,7 +175,7 @@ fn qos_keeps_the_packets_of_the_host_in_userspace() {
 }
 
 #[test]
-fn policing_is_done_in_userspace() {
+fn policing_is_done_at_the_skb_hook() {
     let b = Bench::new();
     b.veths(2);
     b.placed.install(&flow(1, 1, &[output(2)])).unwrap();
@@ -183,13 +183,13 @@ fn policing_is_done_in_userspace() {
     b.fast.count(1, 5);
     let policing = Policing { rate_kpkts: 1000, ..Policing::default() };
     b.placed.set_policing(PortNo(1), policing).unwrap();
-    assert_eq!(b.place(1), (Tier::Userspace, Some(Refusal::Policing)));
     assert_eq!(b.packets(1), 5);
-    assert_eq!(states(&b, 1).1, Some(Refusal::Policing));
-    // The flow to this port left for a moment, because the port was attached again.
+    assert_eq!(states(&b, 1).1, None);
+    // The flows left for a moment, because the port was attached again.
     b.placed.maintain();
     b.placed.maintain();
     b.placed.maintain();
+    assert_eq!(b.place(1), (Tier::Tcx, None));
     assert_eq!(b.place(2), (Tier::Tcx, None));
     b.placed.set_policing(PortNo(1), Policing::default()).unwrap();
     for _ in 0..4 {
