@@ -507,7 +507,7 @@ fn told_without_dei(text: &str) -> String {
 fn sorted_drops(text: &str) -> String {
     let is_drop = |line: &&str| line.trim_start().starts_with(">>>> dropping VLAN");
     let mut lines: Vec<&str> = text.lines().collect();
-    for run in lines.chunk_by_mut(|a, b| is_drop(&a) && is_drop(&b)) {
+    for run in lines.chunk_by_mut(|a, b| is_drop(a) && is_drop(b)) {
         run.sort_unstable();
     }
     lines.join("\n")
