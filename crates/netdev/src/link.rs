@@ -4,8 +4,11 @@
 //! The functions work in the network namespace of the calling thread, a [`LinkClient`] in that of
 //! the thread that created it.
 
-use crate::netlink::{self, NLM_F_ACK, NLM_F_DUMP, Request, Socket, attributes, text_of, u32_of};
+use crate::netlink::{
+    self, NLM_F_ACK, NLM_F_DUMP, Request, Socket, attribute, attributes, text_of, u32_of,
+};
 use crate::status::DeviceStats;
+use ::netlink::message::{NLM_F_CREATE, NLM_F_EXCL};
 use std::io;
 use std::sync::{Mutex, PoisonError};
 
@@ -321,11 +324,7 @@ fn targeted(kind: u16, by: By<'_>, flags: u32, mask: u32) -> Request {
     let request = Request::new(kind, NLM_F_ACK, &fixed);
     match by {
         By::Index(_) => request,
-        By::Name(name) => {
-            let mut text = name.as_bytes().to_vec();
-            text.push(0);
-            request.attribute(IFLA_IFNAME, &text)
-        }
+        By::Name(name) => request.attribute(IFLA_IFNAME, &text(name)),
     }
 }
 
@@ -364,6 +363,24 @@ pub fn find(name: &str) -> io::Result<Link> {
 /// Returns true when an interface with this name is in the calling thread's network namespace.
 pub fn exists(name: &str) -> bool {
     find(name).is_ok()
+}
+
+/// Returns the attribute with the name of an interface.
+pub(crate) fn named(name: &str) -> Vec<u8> {
+    attribute(IFLA_IFNAME, &text(name))
+}
+
+/// Returns a request that creates an interface of a kind, with the attributes of that kind in `data`. It is an
+/// error when the interface exists.
+pub(crate) fn creation(name: &str, kind: &str, data: &[u8]) -> Request {
+    let info = [attribute(IFLA_INFO_KIND, &text(kind)), attribute(IFLA_INFO_DATA, data)].concat();
+    Request::new(RTM_NEWLINK, NLM_F_CREATE | NLM_F_EXCL | NLM_F_ACK, &[0; 16])
+        .attribute(IFLA_IFNAME, &text(name))
+        .attribute(IFLA_LINKINFO, &info)
+}
+
+fn text(text: &str) -> Vec<u8> {
+    [text.as_bytes(), &[0]].concat()
 }
 
 #[cfg(test)]

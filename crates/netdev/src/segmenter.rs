@@ -11,23 +11,16 @@
 //! left; the alias of the veth device says so. They have no addresses and no ARP. They outlive the process,
 //! until [`SegmenterDevices::remove`].
 
-use crate::link::{self, By, Change, Link, LinkClient, RTM_NEWLINK};
-use crate::netlink::{NLM_F_ACK, Request, attribute};
+use crate::link::{self, By, Change, Link, LinkClient};
+use crate::netlink::attribute;
 use crate::tap_interface::{mark, marked_port};
-use crate::tunnel_device::TunnelDeviceError;
+use crate::tunnel_device::{TunnelDeviceError, client, delete};
 use std::io;
 
-// include/uapi/linux/netlink.h
-const NLM_F_EXCL: u16 = 0x200;
-const NLM_F_CREATE: u16 = 0x400;
 // include/uapi/linux/if_link.h
-const IFLA_IFNAME: u16 = 3;
 const IFLA_LINK: u16 = 5;
-const IFLA_LINKINFO: u16 = 18;
 const IFLA_GSO_MAX_SEGS: u16 = 40;
 const IFLA_GSO_MAX_SIZE: u16 = 41;
-const IFLA_INFO_KIND: u16 = 1;
-const IFLA_INFO_DATA: u16 = 2;
 const IFLA_MACVLAN_MODE: u16 = 1;
 const MACVLAN_MODE_PRIVATE: u32 = 1;
 // include/uapi/linux/veth.h
@@ -83,7 +76,7 @@ impl SegmenterDevices {
     /// [`TunnelDeviceError::NoModule`] and [`TunnelDeviceError::System`]. No new device remains.
     pub fn open(owner: &str) -> Result<SegmenterDevices, TunnelDeviceError> {
         let err = TunnelDeviceError::system;
-        let client = LinkClient::new().map_err(err("opening a netlink socket"))?;
+        let client = client()?;
         let all = client.list().map_err(err("listing interfaces"))?;
         for exit in all.iter().filter(|link| is_of(link, owner)) {
             if let Some(entrance) = entrance_of(exit, &all)
@@ -112,7 +105,7 @@ impl SegmenterDevices {
     /// [`TunnelDeviceError::System`].
     pub fn discard(owner: &str) -> Result<(), TunnelDeviceError> {
         let err = TunnelDeviceError::system;
-        let client = LinkClient::new().map_err(err("opening a netlink socket"))?;
+        let client = client()?;
         let all = client.list().map_err(err("listing interfaces"))?;
         for exit in all.iter().filter(|link| is_of(link, owner)) {
             delete(&client, exit.index)?;
@@ -151,34 +144,6 @@ impl SegmenterDevices {
     }
 }
 
-/// Deletes a pair, and with it the device on top.
-fn delete(client: &LinkClient, exit: u32) -> Result<(), TunnelDeviceError> {
-    match client.delete(By::Index(exit)) {
-        Err(error) if link::is_not_there(&error) => Ok(()),
-        other => other.map_err(TunnelDeviceError::system("deleting the devices")),
-    }
-}
-
-fn text(text: &str) -> Vec<u8> {
-    [text.as_bytes(), &[0]].concat()
-}
-
-/// Returns a request that creates an interface.
-fn creation(name: &str, kind: &str, data: &[u8]) -> Request {
-    let info = [attribute(IFLA_INFO_KIND, &text(kind)), attribute(IFLA_INFO_DATA, data)].concat();
-    Request::new(RTM_NEWLINK, NLM_F_CREATE | NLM_F_EXCL | NLM_F_ACK, &[0; 16])
-        .attribute(IFLA_IFNAME, &text(name))
-        .attribute(IFLA_LINKINFO, &info)
-}
-
-fn refused(kind: &'static str) -> impl Fn(io::Error) -> TunnelDeviceError {
-    move |source| match source.raw_os_error() {
-        // The kernel has tried to load the module (`rtnl-link-KIND`).
-        Some(libc::EOPNOTSUPP) => TunnelDeviceError::NoModule(kind),
-        _ => TunnelDeviceError::System { step: "creating a device", source },
-    }
-}
-
 /// Makes a pair of the first free name. A pair without an alias that is down is one whose maker ended too
 /// early.
 fn make_pair(client: &LinkClient, all: &[Link]) -> Result<String, TunnelDeviceError> {
@@ -191,11 +156,11 @@ fn make_pair(client: &LinkClient, all: &[Link]) -> Result<String, TunnelDeviceEr
             let gone = client.delete(By::Index(there.index));
             gone.map_err(TunnelDeviceError::system("deleting an earlier device"))?;
         }
-        let peer = [vec![0; 16], attribute(IFLA_IFNAME, &text(&other_end_name(&name)))].concat();
-        let request = creation(&name, "veth", &attribute(VETH_INFO_PEER, &peer));
+        let peer = [vec![0; 16], link::named(&other_end_name(&name))].concat();
+        let request = link::creation(&name, "veth", &attribute(VETH_INFO_PEER, &peer));
         match client.request(request, |_, _| {}) {
             Err(error) if error.raw_os_error() == Some(libc::EEXIST) => {}
-            made => return made.map(|()| name).map_err(refused("veth")),
+            made => return made.map(|()| name).map_err(TunnelDeviceError::of_creation("veth")),
         }
     }
     Err(TunnelDeviceError::system("finding a name")(io::ErrorKind::AddrInUse.into()))
@@ -219,11 +184,11 @@ fn finish(client: &LinkClient, name: &str, owner: &str) -> Result<(u32, u32), Tu
     up(other)?;
     up(exit)?;
     let mode = attribute(IFLA_MACVLAN_MODE, &MACVLAN_MODE_PRIVATE.to_ne_bytes());
-    let request = creation(&entrance_name(name), "macvlan", &mode)
+    let request = link::creation(&entrance_name(name), "macvlan", &mode)
         .attribute(IFLA_LINK, &exit.to_ne_bytes())
         .attribute(IFLA_GSO_MAX_SEGS, &1u32.to_ne_bytes())
         .attribute(IFLA_GSO_MAX_SIZE, &MAX_SIZE.to_ne_bytes());
-    client.request(request, |_, _| {}).map_err(refused("macvlan"))?;
+    client.request(request, |_, _| {}).map_err(TunnelDeviceError::of_creation("macvlan"))?;
     let entrance = find(&entrance_name(name))?.index;
     up(entrance)?;
     Ok((entrance, exit))

@@ -19,21 +19,14 @@
 //! left alone, and no device is made: otherwise the other device could not be brought up later.
 
 use crate::btf::Btf;
-use crate::link::{self, By, Change, Link, LinkClient, RTM_NEWLINK};
-use crate::netlink::{NLM_F_ACK, Request, attribute};
+use crate::link::{self, By, Change, Link, LinkClient};
+use crate::netlink::attribute;
 use crate::tap_interface::{mark, marked_port};
 use std::fmt;
 use std::io;
 use std::sync::OnceLock;
 
-// include/uapi/linux/netlink.h
-const NLM_F_EXCL: u16 = 0x200;
-const NLM_F_CREATE: u16 = 0x400;
 // include/uapi/linux/if_link.h
-const IFLA_IFNAME: u16 = 3;
-const IFLA_LINKINFO: u16 = 18;
-const IFLA_INFO_KIND: u16 = 1;
-const IFLA_INFO_DATA: u16 = 2;
 const IFLA_VXLAN_LEARNING: u16 = 7;
 const IFLA_VXLAN_PORT: u16 = 15;
 const IFLA_VXLAN_UDP_ZERO_CSUM6_RX: u16 = 20;
@@ -147,6 +140,15 @@ impl TunnelDeviceError {
     pub(crate) fn system(step: &'static str) -> impl Fn(io::Error) -> TunnelDeviceError {
         move |source| TunnelDeviceError::System { step, source }
     }
+
+    /// Returns the error for the refusal of a new device of this kind.
+    pub(crate) fn of_creation(kind: &'static str) -> impl Fn(io::Error) -> TunnelDeviceError {
+        move |source| match source.raw_os_error() {
+            // The kernel has tried to load the module (`rtnl-link-KIND`).
+            Some(libc::EOPNOTSUPP) => TunnelDeviceError::NoModule(kind),
+            _ => TunnelDeviceError::System { step: "creating the device", source },
+        }
+    }
 }
 
 /// The user of a UDP port.
@@ -231,7 +233,7 @@ fn list(client: &LinkClient) -> Result<Vec<Found>, TunnelDeviceError> {
     client.list_by(Found::parse).map_err(TunnelDeviceError::system("listing interfaces"))
 }
 
-fn client() -> Result<LinkClient, TunnelDeviceError> {
+pub(crate) fn client() -> Result<LinkClient, TunnelDeviceError> {
     LinkClient::new().map_err(TunnelDeviceError::system("opening a netlink socket"))
 }
 
@@ -342,10 +344,7 @@ impl TunnelDevice {
     ///
     /// [`TunnelDeviceError::System`]. A device that is gone is no error.
     pub fn remove(self) -> Result<(), TunnelDeviceError> {
-        match self.client.delete(By::Index(self.index)) {
-            Err(error) if link::is_not_there(&error) => Ok(()),
-            other => other.map_err(TunnelDeviceError::system("deleting the device")),
-        }
+        delete(&self.client, self.index)
     }
 }
 
@@ -362,18 +361,16 @@ fn programs_read_local_address() -> bool {
 
 /// Creates the device, without an alias.
 fn create(client: &LinkClient, spec: TunnelDeviceSpec) -> Result<(), TunnelDeviceError> {
-    let text = |text: &str| [text.as_bytes(), &[0]].concat();
-    let info =
-        [attribute(IFLA_INFO_KIND, &text(spec.kind())), attribute(IFLA_INFO_DATA, &spec.data())]
-            .concat();
-    let request = Request::new(RTM_NEWLINK, NLM_F_CREATE | NLM_F_EXCL | NLM_F_ACK, &[0; 16])
-        .attribute(IFLA_IFNAME, &text(&spec.name()))
-        .attribute(IFLA_LINKINFO, &info);
-    client.request(request, |_, _| {}).map_err(|source| match source.raw_os_error() {
-        // The kernel has tried to load the module (`rtnl-link-KIND`).
-        Some(libc::EOPNOTSUPP) => TunnelDeviceError::NoModule(spec.kind()),
-        _ => TunnelDeviceError::System { step: "creating the device", source },
-    })
+    let request = link::creation(&spec.name(), spec.kind(), &spec.data());
+    client.request(request, |_, _| {}).map_err(TunnelDeviceError::of_creation(spec.kind()))
+}
+
+/// Deletes a device. One that is gone is no error.
+pub(crate) fn delete(client: &LinkClient, index: u32) -> Result<(), TunnelDeviceError> {
+    match client.delete(By::Index(index)) {
+        Err(error) if link::is_not_there(&error) => Ok(()),
+        other => other.map_err(TunnelDeviceError::system("deleting the device")),
+    }
 }
 
 /// Returns true for the name of a tunnel device that a switch made.
