@@ -130,9 +130,10 @@ impl Assignment {
         queues
     }
 
-    fn candidates(&self, queues: &[(usize, Arc<RxQueue>)]) -> Vec<Candidate> {
+    /// Returns the queues with their loads in the last `intervals`.
+    fn candidates(&self, queues: &[(usize, Arc<RxQueue>)], intervals: usize) -> Vec<Candidate> {
         let of = |(_, queue): &(usize, Arc<RxQueue>)| Candidate {
-            load: queue.load.share(KEPT).unwrap_or(0.0),
+            load: queue.load.share(intervals).unwrap_or(0.0),
             pinned: self.thread_of(queue),
         };
         queues.iter().map(of).collect()
@@ -146,7 +147,7 @@ impl Assignment {
     ) -> Vec<usize> {
         match self.threads.len() {
             0 => Vec::new(),
-            count => balance::plan(&self.candidates(queues), count, assign, isolate),
+            count => balance::plan(&self.candidates(queues, KEPT), count, assign, isolate),
         }
     }
 
@@ -201,39 +202,35 @@ impl Assignment {
     /// Starts a thread that the load needs, or takes out one that it does not need.
     fn adapt_number(&mut self, shared: &Arc<Shared>, config: &Config) -> Option<Arc<PacketThread>> {
         let queues = self.queues();
-        let mut recent = vec![Vec::new(); self.threads.len()];
-        for (place, queue) in &queues {
+        let count = self.threads.len();
+        let newest = self.candidates(&queues, 1);
+        let mut recent = vec![Vec::new(); count];
+        for ((place, _), queue) in queues.iter().zip(&newest) {
             if let Some(loads) = recent.get_mut(*place) {
-                loads.push(queue.load.share(1).unwrap_or(0.0));
+                loads.push(queue.load);
             }
         }
         let long = queues.iter().map(|(_, queue)| queue.load.long_share()).sum();
         let wanted = balance::wanted_threads(&recent, long, config.max_threads.max(1));
-        let count = self.threads.len();
-        if wanted > count {
-            if let Err(error) = self.start(shared, None) {
-                tracing::warn!(target: "dpif_netdev", "cannot start another packet thread ({error})");
-                return None;
-            }
+        if wanted == count {
+            return None;
+        }
+        let is_busy = wanted > count;
+        if is_busy && let Err(error) = self.start(shared, None) {
+            tracing::warn!(target: "dpif_netdev", "cannot start another packet thread ({error})");
+            return None;
+        }
+        // The load of the last interval calls for help, that of the last minute for none.
+        let candidates = if is_busy { newest } else { self.candidates(&queues, KEPT) };
+        let plan = balance::plan(&candidates, wanted.max(1), RxqAssign::Group, false);
+        self.follow(&queues, &plan);
+        if is_busy {
             tracing::info!(
                 target: "dpif_netdev",
                 "packet threads are busy: there are {wanted} now, and receive queues are divided among them",
             );
-            // The load of the last interval calls for help, not that of the last minute.
-            let recent = |(_, queue): &(usize, Arc<RxQueue>)| Candidate {
-                load: queue.load.share(1).unwrap_or(0.0),
-                pinned: None,
-            };
-            let candidates: Vec<_> = queues.iter().map(recent).collect();
-            let plan = balance::plan(&candidates, wanted, RxqAssign::Group, false);
-            self.follow(&queues, &plan);
             return None;
         }
-        if wanted == count {
-            return None;
-        }
-        let plan = balance::plan(&self.candidates(&queues), wanted.max(1), RxqAssign::Group, false);
-        self.follow(&queues, &plan);
         tracing::info!(target: "dpif_netdev", "there are {wanted} packet threads now, as there is little load");
         self.threads.pop()
     }
@@ -246,7 +243,7 @@ impl Assignment {
         }
         self.balanced = Some(now);
         let queues = self.queues();
-        let candidates = self.candidates(&queues);
+        let candidates = self.candidates(&queues, KEPT);
         let present: Vec<usize> = queues.iter().map(|(place, _)| *place).collect();
         let plan = self.plan(&queues, config.rxq_assign, config.rxq_isolate);
         let [before, after] =
