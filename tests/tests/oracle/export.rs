@@ -14,6 +14,33 @@ macro_rules! reader {
     };
 }
 
+/// Lines of a script that start a collector of sFlow with these arguments, which writes into the files `port`
+/// and `got`.
+macro_rules! samples {
+    ($arguments:literal) => {
+        concat!(
+            "python3 ",
+            env!("CARGO_MANIFEST_DIR"),
+            "/tests/oracle/sflow_collector.py ",
+            $arguments,
+            " > /dev/null 2>&1 &\n",
+            "for i in $(seq 200); do test -s port && break; sleep 0.05; done\n",
+        )
+    };
+}
+
+/// Lines of a script that have the bridge send sFlow to the collector, with its counters each second, until `got`
+/// is there.
+macro_rules! polled_counters {
+    () => {
+        concat!(
+            "vsctl set bridge br0 sflow=@s -- --id=@s create sflow targets=\\\"127.0.0.1:$(cat port)\\\" \
+             agent=127.0.0.1 sampling=1 polling=1 > /dev/null\n",
+            "for i in $(seq 200); do test -s got && break; appctl time/warp 1000 100 > /dev/null; sleep 0.05; done\n",
+        )
+    };
+}
+
 scenarios! {
     netflow: r#"
         python3 -c 'import socket; s=socket.socket(2,2); s.bind(("127.0.0.1",0)); s.settimeout(20); open("port","w").write(str(s.getsockname()[1])); d=s.recv(9999); open("got","w").write((d[:8]+d[16:]).hex(" ",4)+"\n")' > /dev/null 2>&1 &
@@ -84,34 +111,21 @@ scenarios! {
          other_config:lacp-time=fast other_config:lacp-system-id=11:22:33:44:55:66 -- set interface q1 \
          type=dummy ofport_request=21 options:ifindex=1003 other_config:lacp-aggregation-key=3333 -- set \
          interface q2 type=dummy ofport_request=22 other_config:lacp-aggregation-key=3333\n",
-        "python3 ",
-        env!("CARGO_MANIFEST_DIR"),
-        "/tests/oracle/sflow_collector.py 2 7 > /dev/null 2>&1 &\n",
-        "for i in $(seq 200); do test -s port && break; sleep 0.05; done\n",
-        "vsctl set bridge br0 sflow=@s -- --id=@s create sflow targets=\\\"127.0.0.1:$(cat port)\\\" \
-         agent=127.0.0.1 sampling=1 polling=1 > /dev/null\n",
-        "for i in $(seq 200); do test -s got && break; appctl time/warp 1000 100 > /dev/null; sleep 0.05; done\n",
+        samples!("2 7"),
+        polled_counters!(),
         "cat got\n",
     );
     // Only the first bridge has the counters of the datapath. Those of the process differ.
     sflow_counters_of_the_datapath: concat!(
-        "python3 ",
-        env!("CARGO_MANIFEST_DIR"),
-        "/tests/oracle/sflow_collector.py 2 2207 > /dev/null 2>&1 &\n",
-        "for i in $(seq 200); do test -s port && break; sleep 0.05; done\n",
-        "vsctl set bridge br0 sflow=@s -- --id=@s create sflow targets=\\\"127.0.0.1:$(cat port)\\\" \
-         agent=127.0.0.1 sampling=1 polling=1 > /dev/null\n",
-        "for i in $(seq 200); do test -s got && break; appctl time/warp 1000 100 > /dev/null; sleep 0.05; done\n",
+        samples!("2 2207"),
+        polled_counters!(),
         "cut -d' ' -f1 got\ngrep 2207 got\n",
     );
     // The labels with which packets leave.
     sflow_of_labels: concat!(
         "for i in 1 2; do vsctl set interface p$i options:ifindex=100$i; done\n",
         "ofctl add-flow br0 in_port=1,actions=push_mpls:0x8847,set_mpls_label:789,set_mpls_tc:4,set_mpls_ttl:32,2\n",
-        "python3 ",
-        env!("CARGO_MANIFEST_DIR"),
-        "/tests/oracle/sflow_collector.py 1 1006 > /dev/null 2>&1 &\n",
-        "for i in $(seq 200); do test -s port && break; sleep 0.05; done\n",
+        samples!("1 1006"),
         "vsctl set bridge br0 sflow=@s -- --id=@s create sflow targets=\\\"127.0.0.1:$(cat port)\\\" \
          agent=127.0.0.1 sampling=1 polling=0 > /dev/null\n",
         "receive p1 'in_port(1),eth(src=50:54:00:00:00:09,dst=50:54:00:00:00:0a),eth_type(0x8847),mpls(label=11,tc=3,ttl=64,bos=1)'\n",
@@ -124,10 +138,7 @@ scenarios! {
         "appctl dpif/set-dp-features br0 tnl_push_pop false > /dev/null\n",
         "vsctl add-port br0 g3 -- set interface g3 type=gre options:remote_ip=1.1.1.1 options:key=456 ofport_request=30\n",
         "ofctl add-flow br0 in_port=1,actions=30\n",
-        "python3 ",
-        env!("CARGO_MANIFEST_DIR"),
-        "/tests/oracle/sflow_collector.py 1 1023 > /dev/null 2>&1 &\n",
-        "for i in $(seq 200); do test -s port && break; sleep 0.05; done\n",
+        samples!("1 1023"),
         "vsctl set bridge br0 sflow=@s -- --id=@s create sflow targets=\\\"127.0.0.1:$(cat port)\\\" \
          agent=127.0.0.1 sampling=1 polling=0 > /dev/null\n",
         "receive p1 'in_port(1),eth(src=50:54:00:00:00:09,dst=50:54:00:00:00:0a),eth_type(0x0800),ipv4(src=10.10.10.2,dst=10.10.10.1,proto=1,tos=1,ttl=128,frag=no),icmp(type=8,code=0)'\n",
