@@ -3,6 +3,7 @@
 //! it: by `pipe` the next action, and by anything else nothing.
 
 use crate::policer::{self, Policer, PolicerCounts};
+use netdev::police::Onward;
 use netlink::attribute::{array, find, nest, put, read};
 
 /// `TC_ACT_SHOT`
@@ -276,7 +277,7 @@ impl Act {
                 put(bytes, 1, &general(PIPE));
                 put(bytes, 3, &4u16.to_ne_bytes());
             }
-            Act::Police(policer) => policer.write(bytes),
+            Act::Police(policer) => policer.write(bytes, Onward::Action),
             Act::ToHost => {
                 put(bytes, 2, &general(PIPE));
                 put(bytes, 7, &0u16.to_ne_bytes()); // PACKET_HOST

@@ -3,7 +3,7 @@
 
 use super::state::State;
 use super::{CardProvider, HANDLE, NUMBER};
-use crate::policer::{Policer, PolicerCounts};
+use crate::policer::{self, Policer, PolicerCounts};
 use datapath::{Action, DropReason, MeterConfig, MeterStats, Refusal};
 
 /// A meter.
@@ -91,7 +91,7 @@ impl CardProvider {
         let mut state = self.state();
         // A number of its own: the kernel ignores the rate of a policer that exists.
         let number = state.last_policer % NUMBER + 1;
-        match Policer::of(HANDLE | number, config) {
+        match policer::of(HANDLE | number, config) {
             Ok(policer) => {
                 state.last_policer = number;
                 let (earlier, counts) = Default::default();
