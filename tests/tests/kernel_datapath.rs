@@ -160,8 +160,118 @@ fn a_bridge_moves_between_the_datapaths() {
     assert!(a.reaches("10.0.0.2", patient(SOON)), "{}", switch.story());
     assert!(switch.netns().sh("ovs-dpctl show").contains("h1"));
     switch.vsctl(
-        "--no-wait add-port br0 t0 -- set interface t0 type=vxlan options:remote_ip=10.9.9.9",
+        "--no-wait add-port br0 t0 -- set interface t0 type=gtpu options:remote_ip=10.9.9.9",
     );
     let error = || switch.vsctl("get interface t0 error");
     assert!(wait_until(patient(SOON), || error().contains("not made on openvswitch.ko")));
+}
+
+/// A tunnel between `br0` and a device of another host: the interface's type and options, the
+/// device's, and the name of the kernel's port.
+struct Tunnel {
+    interface: &'static str,
+    device: &'static str,
+    port: &'static str,
+}
+
+const TUNNELS: [Tunnel; 3] = [
+    Tunnel {
+        interface: "type=vxlan options:key=7",
+        device: "vxlan id 7 remote 192.168.9.1 dstport 4789",
+        port: "vxlan_sys_4789",
+    },
+    Tunnel {
+        interface: "type=geneve options:key=9 options:csum=true",
+        device: "geneve id 9 remote 192.168.9.1 udpcsum",
+        port: "genev_sys_6081",
+    },
+    Tunnel {
+        interface: "type=gre options:key=5",
+        device: "gretap key 5 local 192.168.9.2 remote 192.168.9.1",
+        port: "gre_sys",
+    },
+];
+
+#[test]
+fn tunnels_of_the_kernel_reach_another_host() {
+    let Some((mut switch, a, _b)) = pair() else { return };
+    let far = Host::new(switch.netns(), "up0", "192.168.9.2/24");
+    switch.netns().sh("ip addr add 192.168.9.1/24 dev up0");
+    for Tunnel { interface, device, port } in TUNNELS {
+        switch.vsctl(&format!(
+            "add-port br0 t0 -- set interface t0 {interface} options:remote_ip=192.168.9.2"
+        ));
+        assert_eq!(switch.vsctl("get interface t0 error"), "[]\n", "{}", switch.story());
+        far.netns.sh(&format!("ip link add k0 type {device}"));
+        far.netns.sh("ip addr add 10.0.0.3/24 dev k0 && ip link set k0 mtu 1400 up");
+        assert!(a.reaches("10.0.0.3", patient(SOON)), "{port}: {}", switch.story());
+        assert_eq!(a.ping("10.0.0.3", 5), 5, "{port}: {}", kernel_flows(&switch));
+        let flows = kernel_flows(&switch);
+        assert!(flows.contains("actions:set(tunnel(tun_id="), "{flows}");
+        assert!(flows.contains(&format!("in_port({port})")), "{flows}");
+        let shown = switch.appctl("dpctl/show system@ovs-system");
+        assert!(shown.contains(&format!(": {port} (")), "{shown}");
+        // The host's own stack is not asked about the outer packets: no hidden port, no helper.
+        assert_eq!(switch.appctl("slipswitch/tunnel-helpers").matches("slip").count(), 0);
+
+        switch.kill_daemon();
+        assert_eq!(a.ping("10.0.0.3", 3), 3, "{port}: {}", kernel_flows(&switch));
+        switch.start_daemon();
+        assert_eq!(a.ping("10.0.0.3", 3), 3, "{port}: {}", switch.story());
+
+        switch.vsctl("del-port t0");
+        let is_gone = || !switch.netns().run(&format!("ip link show {port}")).ok();
+        assert!(wait_until(patient(SOON), is_gone), "{port} stays");
+        far.netns.sh("ip link del k0");
+    }
+    assert_eq!(switch.warnings(), Vec::<String>::new());
+}
+
+#[test]
+fn a_tunnel_moves_with_its_bridge_between_the_datapaths() {
+    let Some((switch, a, _b)) = pair() else { return };
+    let far = Host::new(switch.netns(), "up0", "192.168.9.2/24");
+    switch.netns().sh("ip addr add 192.168.9.1/24 dev up0");
+    let [Tunnel { interface, device, port }, ..] = TUNNELS;
+    switch.vsctl(&format!(
+        "add-port br0 t0 -- set interface t0 {interface} options:remote_ip=192.168.9.2"
+    ));
+    far.netns.sh(&format!("ip link add k0 type {device}"));
+    far.netns.sh("ip addr add 10.0.0.3/24 dev k0 && ip link set k0 mtu 1400 up");
+    let has_device = || switch.netns().run(&format!("ip link show {port}")).ok();
+    for (kind, is_kernel) in [("system", true), ("netdev", false), ("system", true)] {
+        switch.vsctl(&format!("set bridge br0 datapath_type={kind}"));
+        assert!(a.reaches("10.0.0.3", patient(SOON)), "{kind}: {}", switch.story());
+        assert_eq!(has_device(), is_kernel, "{kind}");
+        assert_eq!(switch.vsctl("get interface t0 error"), "[]\n", "{}", switch.story());
+    }
+    switch.appctl("exit --cleanup");
+    assert!(wait_until(patient(SOON), || !has_device()));
+}
+
+#[test]
+fn packets_beyond_the_limit_of_an_interface_are_dropped() {
+    let Some((switch, a, _b)) = pair() else { return };
+    assert!(a.reaches("10.0.0.2", patient(SOON)), "{}", switch.story());
+    let filters = || switch.netns().sh("tc filter show dev h1 ingress");
+    // A bucket of 34 KB that hardly fills.
+    switch.vsctl("set interface h1 ingress_policing_rate=1");
+    assert!(filters().contains("police"), "{}", switch.story());
+    let burst = a.netns.run("ping -q -c 60 -s 1400 -i 0.01 -W 1 10.0.0.2").stdout;
+    let received = |text: &str| {
+        let part = text.split(", ").find_map(|part| part.strip_suffix(" received"));
+        part.and_then(|n| n.parse::<u32>().ok()).unwrap_or_else(|| panic!("{text}"))
+    };
+    assert!((10..35).contains(&received(&burst)), "{burst}\n{}", filters());
+    switch.vsctl("set interface h1 ingress_policing_rate=0");
+    assert_eq!(filters(), "");
+    assert_eq!(a.ping("10.0.0.2", 5), 5, "{}", switch.story());
+    // One in packets beside a filter of another program.
+    switch.netns().sh("tc qdisc add dev h1 clsact");
+    switch.netns().sh("tc filter add dev h1 ingress prio 9 matchall action pass");
+    switch.vsctl("set interface h1 ingress_policing_kpkts_rate=1");
+    assert!(filters().contains("pkts_rate 1000"), "{}", filters());
+    switch.vsctl("set interface h1 ingress_policing_kpkts_rate=0");
+    assert!(filters().contains("pref 9") && !filters().contains("police"), "{}", filters());
+    assert_eq!(switch.warnings(), Vec::<String>::new());
 }

@@ -385,7 +385,7 @@ impl Switch {
                     let name = &port.name;
                     tracing::warn!(target: "bridge", "could not remove port {name} from the datapath ({e})");
                 }
-                if !self.backings.is_empty() {
+                if self.backings.has_own() {
                     self.mark_all_dirty(); // tunnels may go over it as a device of the host
                 }
             }

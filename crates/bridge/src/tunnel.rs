@@ -42,8 +42,8 @@ pub enum Output {
     /// The switch pushes the outer headers, and translates the outer frame further.
     #[default]
     Push,
-    /// A datapath that knows tunnels gets the tunnel's fields with the packet
-    /// (`ofproto/tnl-push-pop off`).
+    /// A datapath that knows tunnels gets the tunnel's fields with the packet: `openvswitch.ko`, or
+    /// any after `ofproto/tnl-push-pop off`.
     Set,
 }
 
@@ -70,6 +70,11 @@ pub struct Tunnels {
 }
 
 impl Tunnels {
+    /// Returns the actions by which packets go into a tunnel with these options.
+    pub fn output_of(&self, config: &Config) -> Output {
+        if config.is_kernel { Output::Set } else { self.output }
+    }
+
     /// Returns false when no packet of this datapath port has tunnel options: the port stands for
     /// tunnels of another kind than Geneve.
     pub(crate) fn may_have_options(&self, backing: datapath::PortNo) -> bool {

@@ -5,7 +5,7 @@
 //! that the megaflow matches.
 
 use crate::numbering::Numbering;
-use crate::{Refused, cookie};
+use crate::{Refused, cookie, keys};
 use conntrack::{Commit, Helper, Manip, Nat, NatRange, Request, Selection};
 use datapath::{Action, Masked, Refusal, Set};
 use netlink::attribute::{array, find, nest, put, read};
@@ -15,6 +15,7 @@ use std::net::IpAddr;
 mod attr {
     pub const OUTPUT: u16 = 1;
     pub const USERSPACE: u16 = 2;
+    pub const SET: u16 = 3;
     pub const PUSH_VLAN: u16 = 4;
     pub const POP_VLAN: u16 = 5;
     pub const SAMPLE: u16 = 6;
@@ -40,6 +41,7 @@ mod key {
     pub const TCP: u16 = 9;
     pub const UDP: u16 = 10;
     pub const SKB_MARK: u16 = 15;
+    pub const TUNNEL: u16 = 16;
     pub const SCTP: u16 = 17;
     pub const MPLS: u16 = 21;
 }
@@ -158,8 +160,12 @@ fn write(bytes: &mut Vec<u8>, action: &Action, numbering: Numbering) -> Result<(
         Action::TunnelPush { .. } | Action::TunnelPop(_) => {
             return Err(Refused::action("the kernel's tunnels are devices"));
         }
-        Action::SetTunnel(_) | Action::PushEth { .. } | Action::PopEth => {
-            return Err(Refused::action("tunnels are not encoded"));
+        Action::SetTunnel(fields) => {
+            let fields = keys::encode_tunnel(fields)?;
+            nest(bytes, attr::SET, |to| put(to, key::TUNNEL, &fields));
+        }
+        Action::PushEth { .. } | Action::PopEth => {
+            return Err(Refused::action("packets without an Ethernet header are not encoded"));
         }
         Action::PushNsh(_) | Action::PopNsh => {
             return Err(Refused::action("NSH is not encoded"));
@@ -344,6 +350,11 @@ fn parse(kind: u16, value: &[u8], numbering: Numbering) -> Option<Action> {
         attr::SET_MASKED => {
             let (kind, value) = read(value).next()?;
             Action::Set(parse_set(kind, value)?)
+        }
+        attr::SET => {
+            let (kind, value) = read(value).next()?;
+            (kind == key::TUNNEL).then_some(())?;
+            Action::SetTunnel(Box::new(keys::decode_tunnel(value)?))
         }
         attr::SAMPLE => Action::Sample {
             probability: u32::from_ne_bytes(array(find(value, 1)?)?),

@@ -18,12 +18,14 @@ use datapath::{
     PortSpec, Ports, Refusal, Tier, TierRefusals, Ufid, UpcallFactory,
 };
 use flow::{Key, Mask};
+use netdev::link::LinkClient;
 use netdev::{Device, Policing};
 use netlink::{Error, Socket};
 use packet::Packet;
 use rustix::io::Errno;
 use rustix::time::{ClockId, clock_gettime};
 use std::collections::BTreeMap;
+use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
@@ -283,6 +285,20 @@ impl KernelDatapath {
                 "{}: port {} is no longer configured and is removed", self.name, vport.name,
             );
             self.remove_vport(vport.number, &vport.name);
+            self.remove_tunnel_device(&vport.name);
+        }
+    }
+
+    /// Deletes the device beneath the tunnel port `name`. Devices of other ports stay.
+    fn remove_tunnel_device(&self, name: &str) {
+        if port::is_tunnel_port(name)
+            && let Err(error) = netdev::vport_device::remove(name)
+        {
+            tracing::warn!(
+                target: "dpif_netlink",
+                "{}: the tunnel device {name} stays ({error}); remove it by \"ip link del {name}\"",
+                self.name,
+            );
         }
     }
 
@@ -309,6 +325,11 @@ impl KernelDatapath {
         self.shutdown();
         let shared = &self.shared;
         let deleted = shared.with_socket(|socket| shared.instance.delete(socket, &shared.families));
+        let ports = lock(&self.ports);
+        let open = ports.open.values().map(|port| &port.info.name);
+        for name in open.chain(ports.found.keys()) {
+            self.remove_tunnel_device(name);
+        }
         if let Err(error) = deleted {
             tracing::warn!(
                 target: "dpif_netlink",
@@ -442,6 +463,12 @@ fn cpus() -> usize {
     last.map_or(1, |n| n.saturating_add(1)).min(4096)
 }
 
+/// Limits the packets that come in by a device.
+fn police(device: &dyn Device, policing: Policing) -> io::Result<()> {
+    let Some(index) = device.ifindex() else { return Ok(()) };
+    netdev::ingress_police::set(&LinkClient::new()?, index, policing)
+}
+
 fn refusal(error: &Error) -> Refusal {
     match error.errno().map(Errno::from_raw_os_error) {
         Some(Errno::EXIST) => Refusal::Exists,
@@ -461,23 +488,47 @@ impl Ports for KernelDatapath {
         if ports.open.values().any(|port| port.info.name == spec.name) {
             return Err(PortError::Exists(spec.name.clone()));
         }
+        if let PortKind::TunnelVport(tunnel) = spec.kind {
+            let device = port::tunnel_device(tunnel, &spec.options).ok_or_else(|| {
+                PortError::UnknownKind { name: spec.name.clone(), kind: spec.kind }
+            })?;
+            netdev::vport_device::open(&spec.name, device).map_err(|error| PortError::Open {
+                name: spec.name.clone(),
+                cause: error.to_string(),
+            })?;
+        }
         let (number, is_new) = match ports.found.remove(&spec.name) {
             Some(vport) if vport.kind == kind => (vport.number, false),
             other => {
                 if let Some(vport) = other {
                     self.remove_vport(vport.number, &vport.name);
                 }
-                (self.add_vport(&mut ports, spec, kind)?, true)
+                let added = self.add_vport(&mut ports, spec, kind);
+                (added.inspect_err(|_| self.remove_tunnel_device(&spec.name))?, true)
             }
         };
-        let device = match port::open(&spec.name, kind) {
+        let opened = match spec.kind {
+            PortKind::TunnelVport(_) => Ok(None),
+            _ => port::open(&spec.name, kind).map(Some),
+        };
+        let device = match opened {
             Ok(device) => device,
             Err(error) => {
                 self.remove_vport(number, &spec.name);
                 return Err(PortError::Open { name: spec.name.clone(), cause: error.to_string() });
             }
         };
-        if is_new && kind == Kind::Internal {
+        // An earlier daemon may have left limits.
+        if spec.kind == PortKind::Vport
+            && let Some(device) = &device
+            && let Err(error) = police(&**device, Policing::default())
+        {
+            tracing::debug!(target: "dpif_netlink", "{}: policing stays ({error})", spec.name);
+        }
+        if is_new
+            && kind == Kind::Internal
+            && let Some(device) = &device
+        {
             let set = spec.mac.map_or(Ok(()), |mac| device.set_mac(mac));
             let set = set.and_then(|()| spec.mtu.map_or(Ok(()), |mtu| device.set_mtu(mtu)));
             if let Err(error) = set {
@@ -497,6 +548,7 @@ impl Ports for KernelDatapath {
         if let Some(number) = self.shared.numbering.to_kernel(port) {
             self.remove_vport(number, &removed.info.name);
         }
+        self.remove_tunnel_device(&removed.info.name);
         Ok(())
     }
 
@@ -505,14 +557,14 @@ impl Ports for KernelDatapath {
     }
 
     fn device(&self, port: PortNo) -> Option<Arc<dyn Device>> {
-        lock(&self.ports).open.get(&port).map(|port| Arc::clone(&port.device))
+        lock(&self.ports).open.get(&port).and_then(|port| port.device.clone())
     }
 
     fn set_policing(&self, port: PortNo, policing: Policing) -> Result<(), PortError> {
         let device = self.device(port).ok_or_else(|| PortError::NotFound(port.to_string()))?;
-        device.set_policing(policing).map_err(|_| PortError::Option {
+        police(&*device, policing).map_err(|error| PortError::Option {
             name: device.name().to_owned(),
-            problem: "ingress policing is not done for ports of openvswitch.ko".to_owned(),
+            problem: format!("ingress policing by TC failed ({error})"),
         })
     }
 }

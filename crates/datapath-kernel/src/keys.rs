@@ -148,6 +148,32 @@ pub struct Encoded {
     pub mask: Vec<u8>,
 }
 
+/// Encodes the fields of a tunnel that a packet gets: the contents of `OVS_KEY_ATTR_TUNNEL`.
+///
+/// # Errors
+/// When the fields are of a header that is not encoded.
+pub fn encode_tunnel(fields: &Tunnel) -> Result<Vec<u8>, Refused> {
+    check_headers(fields)?;
+    let mut bytes = Vec::new();
+    put_tunnel(&mut bytes, fields, fields.dst.get() != 0, fields);
+    Ok(bytes)
+}
+
+/// Decodes the contents of `OVS_KEY_ATTR_TUNNEL`. `None` when [`encode_tunnel`] does not make them.
+pub fn decode_tunnel(bytes: &[u8]) -> Option<Tunnel> {
+    let mut reader = Reader { key: Key::default(), fitness: Fitness::Perfect, is_mask: false };
+    reader.tunnel(bytes)?;
+    (reader.fitness == Fitness::Perfect).then_some(reader.key.tunnel)
+}
+
+/// Returns an error for fields, or a mask, of headers that are not encoded.
+fn check_headers(fields: &Tunnel) -> Result<(), Refused> {
+    match (fields.erspan_ver, fields.gtpu_flags, fields.gtpu_msgtype) {
+        (0, 0, 0) => Ok(()),
+        _ => Err(Refused::key("headers of ERSPAN and GTP-U are not encoded")),
+    }
+}
+
 /// Encodes what a megaflow matches.
 ///
 /// # Errors
@@ -265,9 +291,7 @@ impl Writer<'_> {
                 "the kernel cannot match that a packet has no tunnel in part",
             ));
         }
-        if mask.erspan_ver != 0 || mask.gtpu_flags != 0 || mask.gtpu_msgtype != 0 {
-            return Err(Refused::key("headers of ERSPAN and GTP-U are not encoded"));
-        }
+        check_headers(&mask)?;
         let is_v4 = self.key.tunnel.dst.get() != 0;
         let key = self.key.tunnel;
         nest(&mut self.out.key, attr::TUNNEL, |to| put_tunnel(to, &key, is_v4, &key));
@@ -498,7 +522,8 @@ fn put_tunnel(to: &mut Vec<u8>, fields: &Tunnel, is_v4: bool, key: &Tunnel) {
     put(to, tunnel::TP_SRC, &fields.tp_src.to_bytes());
     put(to, tunnel::TP_DST, &fields.tp_dst.to_bytes());
     let length = usize::from(key.options_len);
-    if length != 0 {
+    // An empty mask says that packets with options do not match.
+    if length != 0 || is_mask && fields.options_len != 0 {
         put(to, tunnel::GENEVE_OPTS, fields.options.get(..length).unwrap_or_default());
     } else if key.gbp_id.get() != 0 || key.gbp_flags != 0 || is_mask && fields.gbp_id.get() != 0 {
         let word = u32::from(fields.gbp_flags) << 16 | u32::from(fields.gbp_id.get());

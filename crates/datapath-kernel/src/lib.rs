@@ -50,4 +50,5 @@ pub use coupled::{CoupledDatapath, NUMBERING};
 pub use family::Unavailable;
 pub use kernel_datapath::KernelDatapath;
 pub use numbering::Numbering;
+pub use port::has_tunnels;
 pub use refused::Refused;

@@ -2,11 +2,12 @@
 //! The control side of the kernel's ports.
 
 use crate::vport::Kind;
-use datapath::{PortInfo, PortKind};
+use datapath::{PortInfo, PortKind, TunnelKind};
 use netdev::{
     Device, DeviceStats, LinkSource, OpenError, OpenSpec, OwnDrops, Policing, QosReport,
-    QosRequest, QueueStats, Status,
+    QosRequest, QueueStats, Status, TunnelDeviceSpec,
 };
+use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 
@@ -14,13 +15,14 @@ use std::sync::Arc;
 #[derive(Clone)]
 pub(crate) struct Port {
     pub(crate) info: PortInfo,
-    pub(crate) device: Arc<dyn Device>,
+    /// The control side of the device; `None` for a tunnel port.
+    pub(crate) device: Option<Arc<dyn Device>>,
 }
 
 /// Returns the kernel's kind of a port; `None`: the kernel's datapath has no such ports.
 pub(crate) fn kind_of(kind: PortKind) -> Option<Kind> {
     match kind {
-        PortKind::Vport => Some(Kind::Device),
+        PortKind::Vport | PortKind::TunnelVport(_) => Some(Kind::Device),
         PortKind::InternalVport => Some(Kind::Internal),
         PortKind::System
         | PortKind::Internal
@@ -34,6 +36,50 @@ pub(crate) fn kind_of(kind: PortKind) -> Option<Kind> {
         | PortKind::Tunnel(_)
         | PortKind::Underlay => None,
     }
+}
+
+/// Returns true when the kernel's datapath has tunnels of this kind.
+pub const fn has_tunnels(kind: TunnelKind) -> bool {
+    match kind {
+        TunnelKind::Vxlan | TunnelKind::Geneve | TunnelKind::Gre | TunnelKind::Ip6Gre => true,
+        TunnelKind::Bareudp
+        | TunnelKind::Erspan
+        | TunnelKind::Gtpu
+        | TunnelKind::Ip6Erspan
+        | TunnelKind::Lisp
+        | TunnelKind::Srv6
+        | TunnelKind::Stt => false,
+    }
+}
+
+/// Returns the device beneath a tunnel port with these options (`dst_port`, `exts`); `None` for
+/// kinds without [`has_tunnels`], and for a `dst_port` that is no number.
+pub(crate) fn tunnel_device(
+    kind: TunnelKind,
+    options: &BTreeMap<String, String>,
+) -> Option<TunnelDeviceSpec> {
+    let port = || options.get("dst_port")?.parse().ok();
+    let gbp = options.get("exts").is_some_and(|exts| exts == "gbp");
+    match kind {
+        TunnelKind::Vxlan => Some(TunnelDeviceSpec::Vxlan { port: port()?, gbp }),
+        TunnelKind::Geneve => Some(TunnelDeviceSpec::Geneve { port: port()? }),
+        TunnelKind::Gre => Some(TunnelDeviceSpec::Gre),
+        TunnelKind::Ip6Gre => Some(TunnelDeviceSpec::Ip6Gre),
+        TunnelKind::Bareudp
+        | TunnelKind::Erspan
+        | TunnelKind::Gtpu
+        | TunnelKind::Ip6Erspan
+        | TunnelKind::Lisp
+        | TunnelKind::Srv6
+        | TunnelKind::Stt => None,
+    }
+}
+
+/// Returns true for the name of a tunnel port, which is that of its device.
+pub(crate) fn is_tunnel_port(name: &str) -> bool {
+    let is_number = |port: &str| port.parse::<u16>().is_ok();
+    let port = name.strip_prefix("vxlan_sys_").or_else(|| name.strip_prefix("genev_sys_"));
+    matches!(name, "gre_sys" | "ip6gre_sys") || port.is_some_and(is_number)
 }
 
 /// A device whose packets the kernel's datapath has.
@@ -114,11 +160,9 @@ impl Device for VportDevice {
         self.inner.set_admin_up(up)
     }
 
-    fn set_policing(&self, policing: Policing) -> io::Result<()> {
-        match policing.is_on() {
-            false => Ok(()),
-            true => Err(io::ErrorKind::Unsupported.into()),
-        }
+    /// [`crate::KernelDatapath`] limits them in the kernel.
+    fn set_policing(&self, _: Policing) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
     }
 
     fn set_qos(&self, qos: Option<&QosRequest>) -> io::Result<Vec<String>> {

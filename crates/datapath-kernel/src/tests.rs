@@ -224,6 +224,19 @@ fn messages_of_any_bytes_are_read_without_a_panic() {
     }
 }
 
+/// A Geneve tunnel with an option.
+fn tunnel() -> flow::Tunnel {
+    let mut fields = flow::Tunnel::NONE;
+    fields.id = 0x12_3456.into();
+    fields.set_source(Some([10, 0, 0, 1].into()));
+    fields.set_destination([10, 0, 0, 2].into());
+    (fields.tos, fields.ttl) = (4, 64);
+    fields.tp_dst = 6081.into();
+    fields.flags = (flow::Tunnel::KEY | flow::Tunnel::CSUM | flow::Tunnel::DONT_FRAGMENT).into();
+    assert!(fields.set_raw_options(&[0x01, 0x02, 0x80, 0x01, 1, 2, 3, 4]));
+    fields
+}
+
 fn actions() -> Vec<Action> {
     fn masked<T>(value: T, mask: T) -> Masked<T> {
         Masked { value, mask }
@@ -279,6 +292,7 @@ fn actions() -> Vec<Action> {
             greater: vec![Action::Trunc(64), Action::Output(PortNo(1002))],
             not_greater: vec![],
         },
+        Action::SetTunnel(Box::new(tunnel())),
         Action::Ct(Box::new(request)),
         Action::Ct(Box::new(Request { nat: Some(Nat::Existing), ..Request::default() })),
         Action::CtClear,

@@ -60,6 +60,9 @@ pub enum PortKind {
     /// An interface that `openvswitch.ko` makes for its port, in the place of
     /// [`PortKind::Internal`].
     InternalVport,
+    /// A tunnel port of `openvswitch.ko`, in the place of [`PortKind::Tunnel`]: a tunnel device of
+    /// the kernel, which makes and takes off the outer headers.
+    TunnelVport(TunnelKind),
 }
 
 /// An address of the host to which packets of tunnels come.
@@ -117,7 +120,7 @@ impl PortKind {
             PortKind::DummyInternal => "dummy-internal",
             PortKind::DummyPmd => "dummy-pmd",
             PortKind::Patch => "patch",
-            PortKind::Tunnel(kind) => kind.as_str(),
+            PortKind::Tunnel(kind) | PortKind::TunnelVport(kind) => kind.as_str(),
             PortKind::Underlay => "underlay",
             PortKind::Vport => "vport",
             PortKind::InternalVport => "vport-internal",
@@ -135,7 +138,7 @@ impl PortKind {
             PortKind::Dummy | PortKind::DummyInternal | PortKind::DummyPmd => {
                 Some(netdev::Kind::Dummy)
             }
-            PortKind::Patch | PortKind::Tunnel(_) => None,
+            PortKind::Patch | PortKind::Tunnel(_) | PortKind::TunnelVport(_) => None,
         }
     }
 

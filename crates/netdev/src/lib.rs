@@ -90,6 +90,7 @@ mod tap_interface;
 mod tun;
 mod tunnel_device;
 mod vnet;
+pub mod vport_device;
 pub mod xdp;
 mod xdp_probe;
 

@@ -38,6 +38,9 @@ const IFLA_GENEVE_UDP_ZERO_CSUM6_RX: u16 = 10;
 // include/uapi/linux/if_tunnel.h
 const IFLA_GRE_COLLECT_METADATA: u16 = 18;
 
+/// MTU of tunnel devices for which the kernel names no longest one, and of those of `openvswitch.ko`,
+/// in bytes.
+pub(crate) const MTU: u32 = 65_000;
 /// Start of the names of these devices.
 const STEM: &str = "slip";
 
@@ -58,6 +61,8 @@ pub enum TunnelDeviceSpec {
     },
     /// GRE over IPv4 with Ethernet frames. The kernel has one such device in a network namespace.
     Gre,
+    /// The same over IPv6.
+    Ip6Gre,
 }
 
 impl TunnelDeviceSpec {
@@ -67,6 +72,7 @@ impl TunnelDeviceSpec {
             TunnelDeviceSpec::Vxlan { port, .. } => format!("{STEM}vxlan{port}"),
             TunnelDeviceSpec::Geneve { port } => format!("{STEM}genev{port}"),
             TunnelDeviceSpec::Gre => format!("{STEM}gre"),
+            TunnelDeviceSpec::Ip6Gre => format!("{STEM}ip6gre"),
         }
     }
 
@@ -76,6 +82,7 @@ impl TunnelDeviceSpec {
             TunnelDeviceSpec::Vxlan { .. } => "vxlan",
             TunnelDeviceSpec::Geneve { .. } => "geneve",
             TunnelDeviceSpec::Gre => "gretap",
+            TunnelDeviceSpec::Ip6Gre => "ip6gretap",
         }
     }
 
@@ -97,18 +104,20 @@ impl TunnelDeviceSpec {
                 attribute(IFLA_GENEVE_PORT, &port.to_be_bytes()),
             ]
             .concat(),
-            TunnelDeviceSpec::Gre => attribute(IFLA_GRE_COLLECT_METADATA, &[]),
+            TunnelDeviceSpec::Gre | TunnelDeviceSpec::Ip6Gre => {
+                attribute(IFLA_GRE_COLLECT_METADATA, &[])
+            }
         }
     }
 
     /// Returns true when `found` stands in the way of a device of this kind and port.
-    fn collides(self, found: &Found) -> bool {
+    pub(crate) fn collides(self, found: &Found) -> bool {
         found.link.kind.as_deref() == Some(self.kind())
             && match self {
                 TunnelDeviceSpec::Vxlan { port, .. } | TunnelDeviceSpec::Geneve { port } => {
                     found.port == Some(port)
                 }
-                TunnelDeviceSpec::Gre => found.collects,
+                TunnelDeviceSpec::Gre | TunnelDeviceSpec::Ip6Gre => found.collects,
             }
     }
 }
@@ -171,8 +180,8 @@ impl fmt::Display for Holder {
 
 /// An interface with the properties of tunnel devices.
 #[derive(Debug, Default)]
-struct Found {
-    link: Link,
+pub(crate) struct Found {
+    pub(crate) link: Link,
     /// UDP port; `None` for kinds without one.
     port: Option<u16>,
     /// It is in collect_md mode.
@@ -195,7 +204,7 @@ impl Found {
                 // Kernels report it as an octet or as a flag.
                 ("vxlan", IFLA_VXLAN_COLLECT_METADATA)
                 | ("geneve", IFLA_GENEVE_COLLECT_METADATA)
-                | ("gretap", IFLA_GRE_COLLECT_METADATA) => {
+                | ("gretap" | "ip6gretap", IFLA_GRE_COLLECT_METADATA) => {
                     found.collects = value.first().is_none_or(|octet| *octet != 0);
                 }
                 ("vxlan", IFLA_VXLAN_GBP) => found.gbp = true,
@@ -206,12 +215,13 @@ impl Found {
     }
 
     /// Returns the packets that the device takes; `None` when it is not in collect_md mode.
-    fn spec(&self) -> Option<TunnelDeviceSpec> {
+    pub(crate) fn spec(&self) -> Option<TunnelDeviceSpec> {
         let port = self.port.unwrap_or_default();
         match self.link.kind.as_deref().filter(|_| self.collects)? {
             "vxlan" => Some(TunnelDeviceSpec::Vxlan { port, gbp: self.gbp }),
             "geneve" => Some(TunnelDeviceSpec::Geneve { port }),
             "gretap" => Some(TunnelDeviceSpec::Gre),
+            "ip6gretap" => Some(TunnelDeviceSpec::Ip6Gre),
             _ => None,
         }
     }
@@ -229,7 +239,8 @@ impl Found {
     }
 }
 
-fn list(client: &LinkClient) -> Result<Vec<Found>, TunnelDeviceError> {
+/// Returns all interfaces with the properties of tunnel devices.
+pub(crate) fn list(client: &LinkClient) -> Result<Vec<Found>, TunnelDeviceError> {
     client.list_by(Found::parse).map_err(TunnelDeviceError::system("listing interfaces"))
 }
 
@@ -285,8 +296,8 @@ impl TunnelDevice {
         if !programs_read_local_address() {
             return Err(TunnelDeviceError::KernelTooOld);
         }
-        create(&client, spec)?;
         let name = spec.name();
+        create(&client, &name, spec)?;
         let made = (|| {
             let link = client.link(By::Name(&name)).map_err(err("looking up the new device"))?;
             let by = By::Index(link.index);
@@ -294,9 +305,7 @@ impl TunnelDevice {
                 .change(by, Change::Alias(&mark(&name, owner)))
                 .map_err(err("setting the alias"))?;
             client.assign_no_ipv6(by).map_err(err("switching IPv6 addresses off"))?;
-            if let Some((_, longest)) = link.mtu_range {
-                client.change(by, Change::Mtu(longest)).map_err(err("setting the MTU"))?;
-            }
+            client.change(by, Change::Mtu(longest(&link))).map_err(err("setting the MTU"))?;
             Ok(link.index)
         })();
         match made {
@@ -359,9 +368,22 @@ fn programs_read_local_address() -> bool {
     *READ.get_or_init(|| types.has_union_member("local_ipv4"))
 }
 
+/// Returns the longest MTU of a tunnel device, in bytes.
+pub(crate) fn longest(link: &Link) -> u32 {
+    match link.mtu_range {
+        Some((_, longest)) if longest != 0 => longest,
+        // GRE devices have none; the headers of any tunnel fit beside this.
+        _ => MTU,
+    }
+}
+
 /// Creates the device, without an alias.
-fn create(client: &LinkClient, spec: TunnelDeviceSpec) -> Result<(), TunnelDeviceError> {
-    let request = link::creation(&spec.name(), spec.kind(), &spec.data());
+pub(crate) fn create(
+    client: &LinkClient,
+    name: &str,
+    spec: TunnelDeviceSpec,
+) -> Result<(), TunnelDeviceError> {
+    let request = link::creation(name, spec.kind(), &spec.data());
     client.request(request, |_, _| {}).map_err(TunnelDeviceError::of_creation(spec.kind()))
 }
 
@@ -378,7 +400,7 @@ pub fn is_tunnel_device(name: &str) -> bool {
     let Some(rest) = name.strip_prefix(STEM) else { return false };
     let is_port = |port: &str| !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit());
     let port = rest.strip_prefix("vxlan").or_else(|| rest.strip_prefix("genev"));
-    rest == "gre" || port.is_some_and(is_port)
+    matches!(rest, "gre" | "ip6gre") || port.is_some_and(is_port)
 }
 
 #[cfg(test)]

@@ -66,7 +66,7 @@ impl Switch {
     ) {
         let bridge = self.bridges.get_mut(index.0).and_then(Option::as_mut);
         if let Some(port) = bridge.and_then(|b| b.ports.get_mut(&number)) {
-            port.kind = datapath::PortKind::Tunnel(config.kind);
+            port.kind = config.backing_kind();
             port.tunnel = Some(config);
             port.dp_port = backing;
         }
@@ -140,9 +140,9 @@ impl Switch {
         Ok(())
     }
 
-    /// Returns true when there is a tunnel port.
+    /// Returns true when there is a tunnel port whose headers the switch makes.
     pub fn has_tunnels(&self) -> bool {
-        !self.backings.is_empty()
+        self.backings.has_own()
     }
 
     /// Ends the use of a datapath port by one vport.
@@ -193,7 +193,7 @@ impl Switch {
             return;
         }
         self.underlay_sequence = sequence;
-        if !self.backings.is_empty() {
+        if self.backings.has_own() {
             self.mark_all_dirty();
         }
     }
@@ -226,7 +226,7 @@ impl Switch {
     /// ends of tunnels. Ports of bridges are not among them.
     fn wanted_hosts(&self) -> Devices {
         let underlay = self.underlay.as_ref();
-        let is_pushing = self.tunnel_output == Output::Push && !self.backings.is_empty();
+        let is_pushing = self.tunnel_output == Output::Push && self.backings.has_own();
         let Some(underlay) = underlay.filter(|_| is_pushing) else { return Devices::new() };
         let routes = underlay.routes();
         let ports = || self.bridges().flat_map(|b| b.ports.values());

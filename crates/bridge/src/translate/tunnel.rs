@@ -342,7 +342,7 @@ impl<'a> Context<'a> {
             self.report(Kind::Warning, || "Not tunneling to our own address".to_string());
         } else {
             self.effect(|| Effect::VirtualPort(Arc::clone(&port.virtual_stats), Direction::Tx));
-            match self.snapshot.tunnels.output {
+            match self.snapshot.tunnels.output_of(config) {
                 Output::Push => {
                     self.report(Kind::Detail, || "output to native tunnel".to_string());
                     self.commit();

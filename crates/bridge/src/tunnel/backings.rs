@@ -2,12 +2,13 @@
 //! Datapath ports that stand for tunnels.
 
 use super::{Config, Listener};
-use datapath::{Datapath, PortError, PortKind, PortNo, PortSpec, TunnelKind};
+use datapath::{Datapath, PortError, PortNo, PortSpec, TunnelKind};
 use std::collections::BTreeMap;
 
-/// The datapath ports that stand for tunnels, by name, and the number of their vports.
+/// The datapath ports that stand for tunnels, by name, and the number of their vports. Those of the
+/// kernel have the names of others.
 #[derive(Debug, Default)]
-pub(crate) struct Backings(BTreeMap<String, Backing>);
+pub(crate) struct Backings(BTreeMap<(bool, String), Backing>);
 
 #[derive(Debug)]
 struct Backing {
@@ -20,20 +21,27 @@ struct Backing {
 }
 
 impl Backings {
-    /// Returns true when there is no tunnel port.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+    /// Returns true when there is a tunnel port whose headers the switch makes.
+    pub(crate) fn has_own(&self) -> bool {
+        self.own().next().is_some()
+    }
+
+    fn own(&self) -> impl Iterator<Item = (&str, &Backing)> {
+        self.0
+            .iter()
+            .filter(|((is_kernel, _), _)| !is_kernel)
+            .map(|((_, name), backing)| (name.as_str(), backing))
     }
 
     /// Returns the number of the port that stands for `config`, when it is there.
     pub(crate) fn number(&self, config: &Config) -> Option<PortNo> {
-        self.0.get(&config.backing_name()).map(|backing| backing.number)
+        self.0.get(&key(config)).map(|backing| backing.number)
     }
 
     /// Returns true when the port that stands for `config` was opened with other options than those
     /// of `config`.
     pub(crate) fn has_other_options(&self, config: &Config) -> bool {
-        let backing = self.0.get(&config.backing_name());
+        let backing = self.0.get(&key(config));
         backing.is_some_and(|backing| backing.options != config.backing_options())
     }
 
@@ -45,31 +53,30 @@ impl Backings {
         config: &Config,
         wanted: Option<PortNo>,
     ) -> Result<PortNo, PortError> {
-        let name = config.backing_name();
-        if let Some(backing) = self.0.get_mut(&name) {
+        let key = key(config);
+        if let Some(backing) = self.0.get_mut(&key) {
             backing.vports += 1;
             return Ok(backing.number);
         }
         let options = config.backing_options();
         let number = datapath.add_port(&PortSpec {
-            name: name.clone(),
-            kind: PortKind::Tunnel(config.kind),
+            name: config.backing_name(),
+            kind: config.backing_kind(),
             options: options.clone(),
             wanted,
             ..PortSpec::default()
         })?;
         let Config { kind, port, .. } = *config;
-        self.0.insert(name, Backing { number, kind, port, options, vports: 1 });
+        self.0.insert(key, Backing { number, kind, port, options, vports: 1 });
         Ok(number)
     }
 
-    /// Returns the ports, in the order of their numbers.
+    /// Returns the ports whose headers the switch takes off, in the order of their numbers.
     pub(crate) fn listeners(&self) -> Vec<Listener> {
         let mut all: Vec<Listener> = self
-            .0
-            .iter()
+            .own()
             .map(|(name, &Backing { number, kind, port, vports, .. })| Listener {
-                name: name.clone(),
+                name: name.to_owned(),
                 number,
                 kind,
                 port,
@@ -86,14 +93,18 @@ impl Backings {
         datapath: &dyn Datapath,
         config: &Config,
     ) -> Result<(), PortError> {
-        let name = config.backing_name();
-        let Some(backing) = self.0.get_mut(&name) else { return Ok(()) };
+        let key = key(config);
+        let Some(backing) = self.0.get_mut(&key) else { return Ok(()) };
         backing.vports -= 1;
         if backing.vports > 0 {
             return Ok(());
         }
         let number = backing.number;
-        self.0.remove(&name);
+        self.0.remove(&key);
         datapath.remove_port(number)
     }
+}
+
+fn key(config: &Config) -> (bool, String) {
+    (config.is_kernel, config.backing_name())
 }

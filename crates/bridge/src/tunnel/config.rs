@@ -3,7 +3,7 @@
 
 use super::{DEFAULT_TTL, default_port};
 use ::tunnel::FlowLabel;
-use datapath::TunnelKind;
+use datapath::{PortKind, TunnelKind};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -125,6 +125,9 @@ impl Default for Erspan {
 pub struct Config {
     /// Encapsulation of the packets, by which the vport's datapath port is chosen.
     pub kind: TunnelKind,
+    /// A device of the kernel makes and takes off the outer headers: the vport is one of
+    /// `openvswitch.ko`.
+    pub is_kernel: bool,
     /// Address of the other end.
     pub remote: OrFlow<IpAddr>,
     /// Address of this end; `None` accepts any, and sends from the route's address.
@@ -189,6 +192,7 @@ impl Config {
     pub fn new(kind: TunnelKind, remote: OrFlow<IpAddr>) -> Config {
         Config {
             kind,
+            is_kernel: false,
             remote,
             local: None,
             in_key: None,
@@ -206,6 +210,14 @@ impl Config {
             payload_type: None,
             segments: Vec::new(),
             flow_label: FlowLabel::Copy,
+        }
+    }
+
+    /// Returns the kind of the datapath port that carries this vport.
+    pub const fn backing_kind(&self) -> PortKind {
+        match self.is_kernel {
+            true => PortKind::TunnelVport(self.kind),
+            false => PortKind::Tunnel(self.kind),
         }
     }
 
@@ -361,7 +373,7 @@ impl Config {
 
     /// Returns the text of `Interface:type`.
     pub const fn kind_text(&self) -> &'static str {
-        datapath::PortKind::Tunnel(self.kind).as_str()
+        self.kind.as_str()
     }
 }
 

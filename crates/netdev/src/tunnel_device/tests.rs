@@ -100,7 +100,7 @@ fn a_device_with_other_options_makes_room() {
 fn a_device_without_its_alias_is_made_again() {
     in_namespace(|| {
         let client = LinkClient::new().expect("a socket");
-        match create(&client, VXLAN) {
+        match create(&client, &VXLAN.name(), VXLAN) {
             Err(TunnelDeviceError::NoModule(kind)) => {
                 return skip(&format!("the kernel has no {kind} devices"));
             }

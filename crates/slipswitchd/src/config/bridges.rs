@@ -83,7 +83,7 @@ pub(super) fn sync(
     let mut sflow_bridges = 0;
     for (name, row) in &bridges {
         let Some(bridge) = made.get_mut(*name) else { continue };
-        interfaces::configure(context, bridge, row, remarks);
+        interfaces::configure(context, system, bridge, row, remarks);
         bfd::sync(context, bridge, row);
         qos::sync(context, bridge, row, remarks);
         cfm::sync(context, bridge, row, remarks);

@@ -105,9 +105,10 @@ pub(super) fn form(
             device(asked, asked, &["n_rxq", "xdp-mode", "use-need-wakeup"])
         }
         PortKind::System | PortKind::Internal | PortKind::Tap => device(asked, asked, &["n_rxq"]),
-        PortKind::Underlay | PortKind::Vport | PortKind::InternalVport => {
-            Err(unknown(name, asked.as_str()))
-        }
+        PortKind::Underlay
+        | PortKind::Vport
+        | PortKind::InternalVport
+        | PortKind::TunnelVport(_) => Err(unknown(name, asked.as_str())),
     }
 }
 

@@ -241,7 +241,7 @@ fn request(
     let is_local = row.name == wanted.name;
     let (kind, peer, tunnel) = match form {
         Form::Device { kind, .. } => (*kind, None, None),
-        Form::Tunnel { config, .. } => (PortKind::Tunnel(config.kind), None, Some(config.clone())),
+        Form::Tunnel { config, .. } => (config.backing_kind(), None, Some(config.clone())),
         Form::Patch { peer } => (PortKind::Patch, Some(peer.clone()), None),
     };
     // An internal port starts with the row's address, otherwise with one that is the same each time.
@@ -306,6 +306,7 @@ fn added(context: &mut Context<'_>, index: BridgeIndex, number: PortNo, form: &F
 /// Applies the settings of open ports: options of dummies, addresses, MTU, policing.
 pub(super) fn configure(
     context: &mut Context<'_>,
+    system: &SystemDatapath,
     bridge: &mut BridgeState,
     wanted: &DesiredBridge,
     remarks: &mut Remarks,
@@ -324,7 +325,7 @@ pub(super) fn configure(
             }
             continue;
         }
-        let form = device::form(row, &wanted.name, &wanted.datapath_type, context.dummy);
+        let form = system.form(row, wanted, context.dummy);
         if let Ok(form @ Form::Tunnel { .. }) = form {
             if let Form::Tunnel { complaints: Some(text), .. } = &form {
                 remarks.warn(text.as_str());

@@ -7,8 +7,10 @@ use super::desired::{Desired, DesiredBridge, DesiredInterface};
 use super::device::{self, Form};
 use super::state::SwitchState;
 use crate::args::DummyLevel;
+use bridge::tunnel::{self, PacketTypeMode};
 use datapath::PortKind;
 use datapath_kernel::{KernelDatapath, NUMBERING};
+use std::sync::Arc;
 
 /// The name of the kernel's datapath, as of Open vSwitch.
 const NAME: &str = "ovs-system";
@@ -53,17 +55,31 @@ fn is_system(bridge: &DesiredBridge) -> bool {
     matches!(&*bridge.datapath_type, "" | "system")
 }
 
+/// Returns a name for tunnels with these options when the kernel's datapath has none such.
+fn not_in_kernel(config: &tunnel::Config) -> Option<String> {
+    if !datapath_kernel::has_tunnels(config.kind) {
+        return Some(format!("tunnels of type {}", PortKind::Tunnel(config.kind)));
+    }
+    if config.extensions.gpe || config.mode != PacketTypeMode::LegacyL2 {
+        return Some("tunnels of packets without an Ethernet header".to_owned());
+    }
+    config.sequence.then(|| "GRE tunnels with sequence numbers".to_owned())
+}
+
 /// Returns the form of the same port in the kernel's datapath.
 fn in_kernel(name: &str, form: Form) -> Result<Form, String> {
     let (kind, shown, options) = match form {
         Form::Device { kind, shown, options } => (kind, shown, options),
         Form::Patch { peer } => return Ok(Form::Patch { peer }),
-        Form::Tunnel { config, .. } => {
-            return Err(format!(
-                "{name}: tunnels of type {} are not made on openvswitch.ko: set the bridge's \
-                 datapath_type to netdev",
-                PortKind::Tunnel(config.kind)
-            ));
+        Form::Tunnel { config, complaints } => {
+            if let Some(what) = not_in_kernel(&config) {
+                return Err(format!(
+                    "{name}: {what} are not made on openvswitch.ko: set the bridge's \
+                     datapath_type to netdev"
+                ));
+            }
+            let config = tunnel::Config { is_kernel: true, ..Arc::unwrap_or_clone(config) };
+            return Ok(Form::Tunnel { config: Arc::new(config), complaints });
         }
     };
     let kind = match kind {
@@ -127,6 +143,8 @@ pub(super) fn finish(context: &Context<'_>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use bridge::tunnel::OrFlow;
+    use datapath::TunnelKind;
 
     fn device(kind: PortKind) -> Form {
         Form::Device { kind, shown: kind, options: Default::default() }
@@ -143,6 +161,18 @@ mod tests {
         }
         let why = in_kernel("p", device(PortKind::AfXdp)).unwrap_err();
         assert!(why.contains("type afxdp"), "{why}");
+        let tunnel = |config: tunnel::Config| {
+            in_kernel("p", Form::Tunnel { config: Arc::new(config), complaints: None })
+        };
+        let remote = OrFlow::Fixed([10, 0, 0, 2].into());
+        let plain = tunnel::Config::new(TunnelKind::Geneve, remote);
+        let form = tunnel(plain.clone()).unwrap();
+        let Form::Tunnel { config, .. } = form else { panic!("{form:?}") };
+        assert_eq!(config.backing_kind(), PortKind::TunnelVport(TunnelKind::Geneve));
+        let why = tunnel(tunnel::Config::new(TunnelKind::Srv6, remote)).unwrap_err();
+        assert!(why.contains("tunnels of type srv6 are not"), "{why}");
+        let why = tunnel(tunnel::Config { mode: PacketTypeMode::Aware, ..plain }).unwrap_err();
+        assert!(why.contains("without an Ethernet header"), "{why}");
         let patch = Form::Patch { peer: "q".to_owned() };
         assert_eq!(in_kernel("p", patch), Ok(Form::Patch { peer: "q".to_owned() }));
     }

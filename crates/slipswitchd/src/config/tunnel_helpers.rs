@@ -112,10 +112,12 @@ impl Watch {
     }
 }
 
-/// Returns the device that helps tunnels of `config`; `None` for kinds without one.
+/// Returns the device that helps tunnels of `config`; `None` for kinds without one, and for tunnels of
+/// `openvswitch.ko`, which have a device of their own.
 fn spec_of(config: &tunnel::Config) -> Option<TunnelDeviceSpec> {
-    let tunnel::Config { kind, port, extensions, .. } = *config;
+    let tunnel::Config { kind, port, extensions, is_kernel, .. } = *config;
     match kind {
+        _ if is_kernel => None,
         // A device of the generic protocol extension has no Ethernet headers.
         TunnelKind::Vxlan if extensions.gpe => None,
         TunnelKind::Vxlan => Some(TunnelDeviceSpec::Vxlan { port, gbp: extensions.gbp }),
@@ -138,6 +140,7 @@ fn title(spec: TunnelDeviceSpec) -> String {
         TunnelDeviceSpec::Vxlan { port, .. } => format!("vxlan port {port}"),
         TunnelDeviceSpec::Geneve { port } => format!("geneve port {port}"),
         TunnelDeviceSpec::Gre => "gre".to_owned(),
+        TunnelDeviceSpec::Ip6Gre => "ip6gre".to_owned(),
     }
 }
 

@@ -248,6 +248,17 @@ fn fields_set_by_actions_go_out() {
 }
 
 #[test]
+fn a_tunnel_of_the_kernel_gets_its_fields_and_no_header() {
+    let (mut w, _) = world(Config { is_kernel: true, ..vxlan() });
+    w.clear_rules();
+    w.rule("in_port=1", [out(3)]);
+    assert_eq!(
+        w.dp(INNER),
+        "set(tunnel(tun_id=0x7,dst=10.0.0.2,tos=0x1,ttl=64,tp_dst=4789,flags(df|key))),9000"
+    );
+}
+
+#[test]
 fn packets_to_the_host_come_out_of_a_tunnel() {
     let (mut w, _) = world(vxlan());
     w.rule_on(UNDERLAY, "priority=40000,in_port=2", [out(1)]);

@@ -135,7 +135,7 @@ fn offload_text(datapath: &str, stats: &OffloadStats) -> String {
 
 /// The type that the database gave a port, else that of its device.
 fn port_kind(daemon: &Daemon, port: &PortInfo) -> &'static str {
-    if matches!(port.kind, PortKind::Vport | PortKind::InternalVport) {
+    if matches!(port.kind, PortKind::Vport | PortKind::InternalVport | PortKind::TunnelVport(_)) {
         return kind_text(daemon, port.kind); // the kernel's ports are not made from TAP devices
     }
     let configured = daemon

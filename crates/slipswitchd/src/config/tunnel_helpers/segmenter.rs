@@ -28,7 +28,8 @@ pub(super) enum Segmenter {
 pub(super) fn is_wanted(context: &Context<'_>) -> bool {
     let mut ports = context.switch.bridges().flat_map(|bridge| bridge.ports.values());
     ports.any(|port| {
-        port.dp_port.is_some() && port.tunnel.as_ref().is_some_and(|t| has_checksums(t))
+        port.dp_port.is_some()
+            && port.tunnel.as_ref().is_some_and(|t| !t.is_kernel && has_checksums(t))
     })
 }
 
