@@ -266,7 +266,7 @@ fn packets_beyond_the_limit_of_an_interface_are_dropped() {
     switch.vsctl("set interface h1 ingress_policing_rate=0");
     assert_eq!(filters(), "");
     assert_eq!(a.ping("10.0.0.2", 5), 5, "{}", switch.story());
-    // One in packets beside a filter of another program.
+    // One in packets next to a filter of another program.
     switch.netns().sh("tc qdisc add dev h1 clsact");
     switch.netns().sh("tc filter add dev h1 ingress prio 9 matchall action pass");
     switch.vsctl("set interface h1 ingress_policing_kpkts_rate=1");
@@ -274,4 +274,63 @@ fn packets_beyond_the_limit_of_an_interface_are_dropped() {
     switch.vsctl("set interface h1 ingress_policing_kpkts_rate=0");
     assert!(filters().contains("pref 9") && !filters().contains("police"), "{}", filters());
     assert_eq!(switch.warnings(), Vec::<String>::new());
+}
+
+#[test]
+fn zones_of_the_kernel_have_the_limits_of_the_switch() {
+    let Some((mut switch, a, _b)) = pair() else { return };
+    assert!(a.reaches("10.0.0.2", patient(SOON)), "{}", switch.story());
+    let limits = |switch: &Switch| switch.appctl("dpctl/ct-get-limits system@ovs-system");
+    switch.appctl("dpctl/ct-set-limits default=100 zone=5,limit=2 zone=6,limit=7");
+    assert_eq!(
+        limits(&switch),
+        "default limit=100\nzone=5,limit=2,count=0\nzone=6,limit=7,count=0\n"
+    );
+    switch.flows(
+        "br0",
+        "priority=9,arp actions=normal\n\
+         priority=5,ct_state=-trk,ip actions=ct(table=0,zone=5)\n\
+         priority=5,ct_state=+trk+new,ip,in_port=h1 actions=ct(commit,zone=5),normal\n\
+         priority=5,ct_state=+trk+est,ip actions=normal\n\
+         priority=1 actions=drop\n",
+    );
+    // Each ping is a connection: the third one is beyond the limit.
+    assert_eq!((0..3).map(|_| a.ping("10.0.0.2", 1)).collect::<Vec<_>>(), [1, 1, 0]);
+    let shown = switch.appctl("dpctl/ct-get-limits system@ovs-system zone=5");
+    assert!(shown.contains("zone=5,limit=2,count=2"), "{shown}");
+    switch.appctl("dpctl/ct-del-limits zone=5");
+    assert_eq!(a.ping("10.0.0.2", 1), 1, "{}", switch.story());
+    assert_eq!(limits(&switch), "default limit=100\nzone=6,limit=7,count=0\n");
+    // Limits of commands end with the daemon.
+    switch.kill_daemon();
+    switch.start_daemon();
+    assert_eq!(limits(&switch), "default limit=0\n");
+}
+
+#[test]
+fn connections_of_the_kernel_are_shown_and_flushed() {
+    let Some((switch, a, _b)) = pair() else { return };
+    assert!(a.reaches("10.0.0.2", patient(SOON)), "{}", switch.story());
+    switch.flows(
+        "br0",
+        "priority=9,arp actions=normal\n\
+         priority=5,ct_state=-trk,ip actions=ct(table=0,zone=5)\n\
+         priority=5,ct_state=+trk+new,ip,in_port=h1 actions=ct(commit,zone=5,exec(load:3->NXM_NX_CT_MARK[])),normal\n\
+         priority=5,ct_state=+trk+est,ip actions=normal\n\
+         priority=1 actions=drop\n",
+    );
+    assert_eq!(a.ping("10.0.0.2", 1), 1, "{}", switch.story());
+    let dump = || switch.appctl("dpctl/dump-conntrack system@ovs-system zone=5");
+    let shown = dump();
+    assert!(shown.contains("icmp,orig=(src=10.0.0.1,dst=10.0.0.2,id="), "{shown}");
+    assert!(shown.contains(",zone=5,mark=3"), "{shown}");
+    assert_eq!(switch.appctl("dpctl/dump-conntrack netdev@ovs-netdev"), "");
+    switch.appctl("dpctl/flush-conntrack system@ovs-system zone=6");
+    assert_eq!(dump().lines().count(), 1, "of another zone");
+    switch.appctl("dpctl/flush-conntrack system@ovs-system ct_nw_src=10.0.0.1,ct_nw_proto=1");
+    assert_eq!(dump(), "");
+    assert_eq!(a.ping("10.0.0.2", 1), 1, "{}", switch.story());
+    // As OVN does.
+    switch.ofctl("ct-flush-zone br0 5");
+    assert!(wait_until(patient(SOON), || dump().is_empty()), "{}", dump());
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Removal of connections: filters of `dpctl/flush-conntrack` and `NXT_CT_FLUSH`.
 
-use crate::dump::DUMP_SLICE;
+use crate::dump::{DUMP_SLICE, Entry};
 use crate::epoch::Pinned;
 use crate::head::Head;
 use crate::table::Table;
@@ -249,11 +249,25 @@ impl Flush {
         *self == Flush::default()
     }
 
+    /// Returns true for a whole tuple and nothing else: one connection has it at most.
+    pub fn is_one(&self) -> bool {
+        self.whole().is_some()
+    }
+
     /// Returns the tuple of the one connection that the filter names, if it has a whole tuple and
     /// nothing else.
     fn whole(&self) -> Option<Tuple> {
         let alone = self.mark.is_none() && self.label.is_none() && self.reply.is_empty();
         if alone { self.original.whole(self.zone.unwrap_or(0)) } else { None }
+    }
+
+    /// Returns true when a connection matches of which this is known.
+    pub fn matches_entry(&self, entry: &Entry) -> bool {
+        self.zone.is_none_or(|zone| entry.original.zone == zone)
+            && self.mark.is_none_or(|(value, mask)| (entry.mark ^ value) & mask == 0)
+            && self.label.is_none_or(|(value, mask)| (entry.label ^ value) & mask == 0)
+            && (self.original.is_empty() || self.original.matches(&entry.original))
+            && (self.reply.is_empty() || self.reply.matches(&entry.reply))
     }
 
     fn matches(&self, table: &Table, slot: u32, head: Head) -> bool {

@@ -2,6 +2,7 @@
 //! Two datapaths under one numbering of ports: the switch's own, and the kernel's once it is there.
 
 use crate::{KernelDatapath, Numbering};
+use conntrack::Flush;
 use datapath::{
     Action, Actions, BondTable, Bonds, BucketBytes, Connections, Counters, Datapath, DropReason,
     FlowDump, FlowStats, Flows, LookupStats, Megaflow, MeterConfig, MeterStats, Meters, Packets,
@@ -59,6 +60,16 @@ impl CoupledDatapath {
         }
         // Checked above, under the lock.
         let _ = self.kernel.set(kernel);
+        drop(meters);
+        self.follow_zone_limits();
+    }
+
+    /// Gives the kernel's tracker the limits of zones that the own one has; after each change of those.
+    pub fn follow_zone_limits(&self) {
+        let (Some(kernel), Some(own)) = (self.kernel.get(), self.own.connections()) else { return };
+        if let Err(error) = kernel.follow_zone_limits(own.tracker().table().counts()) {
+            tracing::warn!(target: "dpif_netlink", "{}: {error}", kernel.name());
+        }
     }
 
     /// Returns the switch's own datapath.
@@ -402,6 +413,17 @@ impl Datapath for CoupledDatapath {
     /// The kernel has a table of connections of its own, which is not shown here.
     fn connections(&self) -> Option<&dyn Connections> {
         self.own.connections()
+    }
+
+    fn flush_kernel_connections(&self, wanted: &Flush) -> usize {
+        let Some(kernel) = self.kernel.get() else { return 0 };
+        crate::connections::flush(wanted).unwrap_or_else(|error| {
+            tracing::warn!(
+                target: "dpif_netlink",
+                "{}: connections stay in the kernel ({error})", kernel.name(),
+            );
+            0
+        })
     }
 
     fn supports(&self, action: &Action) -> bool {

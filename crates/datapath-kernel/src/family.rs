@@ -31,11 +31,19 @@ pub enum Family {
     Packet,
     /// `ovs_meter`: meters with their counters.
     Meter,
+    /// `ovs_ct_limit`: limits of connections in zones. A kernel may lack it.
+    CtLimit,
 }
 
 impl Family {
-    const ALL: [Family; 5] =
-        [Family::Datapath, Family::Vport, Family::Flow, Family::Packet, Family::Meter];
+    const ALL: [Family; 6] = [
+        Family::Datapath,
+        Family::Vport,
+        Family::Flow,
+        Family::Packet,
+        Family::Meter,
+        Family::CtLimit,
+    ];
 
     fn name(self) -> &'static str {
         match self {
@@ -44,6 +52,7 @@ impl Family {
             Family::Flow => "ovs_flow",
             Family::Packet => "ovs_packet",
             Family::Meter => "ovs_meter",
+            Family::CtLimit => "ovs_ct_limit",
         }
     }
 
@@ -51,7 +60,7 @@ impl Family {
     fn version(self) -> u8 {
         match self {
             Family::Datapath => 2,
-            Family::Vport | Family::Flow | Family::Packet | Family::Meter => 1,
+            Family::Vport | Family::Flow | Family::Packet | Family::Meter | Family::CtLimit => 1,
         }
     }
 }
@@ -109,6 +118,7 @@ impl Families {
                 Err(error) if error.errno() != Some(Errno::NOENT.raw_os_error()) => {
                     return Err(Unavailable::at("the families of openvswitch.ko")(error));
                 }
+                Ok(_) | Err(_) if family == Family::CtLimit => {}
                 Ok(_) | Err(_) => return Err(Unavailable::NotLoaded),
             }
         }
@@ -121,6 +131,11 @@ impl Families {
         let mut fixed = vec![command, family.version(), 0, 0];
         fixed.extend(datapath.to_ne_bytes());
         Request::new(self.number(family), flags, &fixed)
+    }
+
+    /// Returns true when the kernel has the family. All have those but [`Family::CtLimit`].
+    pub fn has(&self, family: Family) -> bool {
+        self.number(family) != 0
     }
 
     /// Returns the number of a family, which is the kind of its messages.

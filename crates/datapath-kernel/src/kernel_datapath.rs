@@ -10,6 +10,7 @@ use crate::packet_message::{self, LONGEST, Remainder};
 use crate::port::{self, Port};
 use crate::table::{Held, Table};
 use crate::vport::{Kind, Vport};
+use crate::zone_limits::ZoneLimits;
 use crate::{actions, keys, meter};
 use clock::{Clock, OncePer};
 use datapath::{
@@ -171,6 +172,8 @@ pub struct KernelDatapath {
     sweeps: AtomicU64,
     complaint: OncePer,
     handlers: Mutex<Handlers>,
+    /// `None` until the first ones are set.
+    zone_limits: Mutex<Option<ZoneLimits>>,
 }
 
 impl KernelDatapath {
@@ -222,9 +225,14 @@ impl KernelDatapath {
             sweeps: AtomicU64::new(0),
             complaint: OncePer::new(COMPLAINT),
             handlers: Mutex::new(handlers),
+            zone_limits: Mutex::new(None),
         };
         datapath.adopt().map_err(Unavailable::at("reading the megaflows"))?;
         Ok(Arc::new(datapath))
+    }
+
+    pub(crate) fn zone_limits(&self) -> MutexGuard<'_, Option<ZoneLimits>> {
+        lock(&self.zone_limits)
     }
 
     pub(crate) fn shared(&self) -> &Shared {

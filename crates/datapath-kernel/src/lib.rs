@@ -28,6 +28,7 @@
 #![forbid(unsafe_code)]
 
 pub mod actions;
+pub mod connections;
 pub mod cookie;
 mod coupled;
 pub mod family;
@@ -45,6 +46,7 @@ mod table;
 #[cfg(test)]
 mod tests;
 pub mod vport;
+mod zone_limits;
 
 pub use coupled::{CoupledDatapath, NUMBERING};
 pub use family::Unavailable;

@@ -219,6 +219,7 @@ fn messages_of_any_bytes_are_read_without_a_panic() {
             flow_message::decode_stats(&body);
             instance::decode_stats(&body);
             meter::decode(&body);
+            crate::zone_limits::decode(&body);
             crate::vport::Vport::decode(&body);
         }
     }

@@ -227,6 +227,12 @@ pub trait Datapath: Ports + Flows + Packets + Counters {
     }
     /// Connections, when it tracks them.
     fn connections(&self) -> Option<&dyn Connections>;
+    /// Ends the connections of trackers beneath that are not in [`Datapath::connections`]: those of
+    /// the kernel. Returns their number.
+    fn flush_kernel_connections(&self, wanted: &conntrack::Flush) -> usize {
+        let _ = wanted;
+        0
+    }
     /// Returns how packets name the queues of ports.
     fn queue_numbering(&self) -> QueueNumbering {
         QueueNumbering::Plain

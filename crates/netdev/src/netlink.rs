@@ -195,6 +195,8 @@ pub enum NetlinkProtocol {
     Route,
     /// `NETLINK_GENERIC`: families such as that of `openvswitch.ko`.
     Generic,
+    /// `NETLINK_NETFILTER`: connections.
+    Netfilter,
 }
 
 /// Opens a socket for [`::netlink::Socket::new`] in the calling thread's network namespace. The kernel
@@ -208,6 +210,7 @@ pub fn open_netlink(protocol: NetlinkProtocol) -> io::Result<OwnedFd> {
     let protocol = match protocol {
         NetlinkProtocol::Route => libc::NETLINK_ROUTE,
         NetlinkProtocol::Generic => libc::NETLINK_GENERIC,
+        NetlinkProtocol::Netfilter => libc::NETLINK_NETFILTER,
     };
     let socket = Socket::from_fd(sys::socket(libc::AF_NETLINK, libc::SOCK_RAW, protocol)?, 0)?;
     for option in [libc::NETLINK_EXT_ACK, libc::NETLINK_CAP_ACK, NETLINK_GET_STRICT_CHK] {

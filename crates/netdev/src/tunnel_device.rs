@@ -372,7 +372,7 @@ fn programs_read_local_address() -> bool {
 pub(crate) fn longest(link: &Link) -> u32 {
     match link.mtu_range {
         Some((_, longest)) if longest != 0 => longest,
-        // GRE devices have none; the headers of any tunnel fit beside this.
+        // GRE devices have none; the headers of any tunnel fit with this.
         _ => MTU,
     }
 }

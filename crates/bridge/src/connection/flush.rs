@@ -55,6 +55,7 @@ fn begin(wanted: Flush, switch: &Switch) -> Result<Reply, OfError> {
     if switch.datapath().connections().is_none() {
         return Err(OfError::OFPBRC_BAD_SUBTYPE);
     }
+    switch.datapath().flush_kernel_connections(&wanted);
     Ok(Reply::Long(Job::Flush(Flushing { wanted, cursor: 0 })))
 }
 

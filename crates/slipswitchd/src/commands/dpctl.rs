@@ -16,6 +16,8 @@ use super::{ANY, Answer, Commands};
 use crate::args::DummyLevel;
 use crate::daemon::Daemon;
 use datapath::Datapath;
+use datapath_kernel::KernelDatapath;
+use std::sync::Arc;
 use unixctl::Invocation;
 
 /// Options and words of a `dpctl/` command.
@@ -108,6 +110,12 @@ fn is_datapath(daemon: &Daemon, name: &str) -> bool {
         _ => return false,
     };
     daemon.configuration.has_bridge_of_type(types)
+}
+
+/// Returns the kernel's datapath if that is its name. It has a table of connections of its own.
+fn kernel_named<'a>(daemon: &'a Daemon, name: &str) -> Option<&'a Arc<KernelDatapath>> {
+    let kernel = daemon.coupled.as_ref()?.kernel()?;
+    (kernel.name() == name).then_some(kernel)
 }
 
 /// The datapath that a command is about: one of the two where the kernel's is in use and `name` is

@@ -201,6 +201,9 @@ pub(super) fn sync(context: &mut Context<'_>, state: &mut SwitchState, wanted: &
     let percent = wanted.half_open_percent.unwrap_or(conntrack::DEFAULT_HALF_OPEN_PERCENT);
     table.counts().set_half_open_percent(percent);
     state.tracking = wanted.clone();
+    if let Some(coupled) = context.coupled {
+        coupled.follow_zone_limits();
+    }
 }
 
 /// Removes the limits of an earlier daemon that the database does not have, and what commands set.

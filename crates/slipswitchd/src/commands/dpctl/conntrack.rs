@@ -2,7 +2,9 @@
 //! Connections: dumps, removal, statistics, and the settings of the tracker.
 
 use super::sliced::{Work, no_tracking};
-use super::{Dpctl, INVALID, NO_ENTRY, Words, failure, no_datapath, require};
+use super::{
+    Dpctl, INVALID, NO_ENTRY, Words, failure, is_datapath, kernel_named, no_datapath, require,
+};
 use crate::daemon::Daemon;
 use conntrack::{Detail, Detailed, Entry, Flush, NotFound, Statistics, buckets_text};
 use datapath::Connections;
@@ -11,17 +13,28 @@ use std::time::Duration;
 pub(super) fn register(dpctl: &Dpctl<'_>) {
     dpctl.add_sliced("dump-conntrack", 0, 4, |daemon, words| {
         let detail = Detail { more: words.verbose, statistics: words.statistics };
-        Ok(dump(only_zone(daemon, words)?, detail))
+        let is_kernel = words.rest.first().is_some_and(|name| kernel_named(daemon, name).is_some());
+        let zone = only_zone(daemon, words)?;
+        Ok(if is_kernel { dump_of_kernel(zone, detail) } else { dump(zone, detail) })
     });
     dpctl.add("dump-conntrack-exp", 0, 2, |daemon, words| {
         let zone = only_zone(daemon, words)?;
         Ok(expectations(tracking(daemon)?, zone))
     });
     dpctl.add_sliced("flush-conntrack", 0, 6, |daemon, mut words| {
+        let name = words.rest.first().copied().unwrap_or_default();
+        let is_kernel = kernel_named(daemon, name).is_some();
+        let is_own = !is_kernel && is_datapath(daemon, name);
         words.skip_datapath(daemon);
         let wanted = Flush::parse(&words.rest).map_err(|error| failure(&error.0, INVALID))?;
         require(daemon)?;
-        Ok(flush(wanted))
+        let datapath = daemon.switch.datapath();
+        let ended = if is_own { 0 } else { datapath.flush_kernel_connections(&wanted) };
+        match (is_kernel, ended) {
+            (true, 0) if wanted.is_one() => Err(not_flushed()),
+            (true, _) => Ok(Box::new(|_| Some(Ok(String::new())))),
+            (false, _) => Ok(flush(wanted, ended > 0)),
+        }
     });
     dpctl.add_sliced("ct-stats-show", 0, 3, |daemon, mut words| {
         let is_detailed = words.verbose || words.rest.contains(&"verbose");
@@ -137,7 +150,21 @@ fn statistics(zone: Option<u16>, detailed: Detailed) -> Work {
     })
 }
 
-fn flush(wanted: Flush) -> Work {
+/// Work that shows the connections of the kernel's tracker.
+fn dump_of_kernel(zone: Option<u16>, detail: Detail) -> Work {
+    Box::new(move |_| {
+        let lines = datapath_kernel::connections::lines(zone, detail);
+        Some(lines.map_err(|error| failure(&error.to_string(), INVALID)))
+    })
+}
+
+fn not_flushed() -> String {
+    tracing::warn!(target: "conntrack", "Tuple not found");
+    failure("failed to flush conntrack", NO_ENTRY)
+}
+
+/// Work that ends connections. `is_found`: the connection was found in the kernel's tracker.
+fn flush(wanted: Flush, is_found: bool) -> Work {
     let mut cursor = 0;
     Box::new(move |connections| {
         let tracker = connections.tracker();
@@ -145,10 +172,8 @@ fn flush(wanted: Flush) -> Work {
         match tracker.flush(&worker.pin(), &wanted, cursor, connections.now()) {
             Ok(Some(next)) => cursor = next,
             Ok(None) => return Some(Ok(String::new())),
-            Err(NotFound) => {
-                tracing::warn!(target: "conntrack", "Tuple not found");
-                return Some(Err(failure("failed to flush conntrack", NO_ENTRY)));
-            }
+            Err(NotFound) if is_found => return Some(Ok(String::new())),
+            Err(NotFound) => return Some(Err(not_flushed())),
         }
         None
     })
@@ -277,7 +302,7 @@ pub(super) mod tests {
         assert!((1..=3000).all(|port| text.contains(&line(3, port))));
         assert!(slices >= 3, "{slices}");
         let wanted = Flush::parse(&["zone=3"]).unwrap();
-        let (answer, slices) = finish(&fake, flush(wanted));
+        let (answer, slices) = finish(&fake, flush(wanted, false));
         assert_eq!(answer, Ok(String::new()));
         assert!(slices >= 3, "{slices}");
         assert_eq!(finish(&fake, dump(None, Detail::default())).0, Ok(String::new()));
@@ -293,9 +318,9 @@ pub(super) mod tests {
             "ct_nw_src=10.1.1.1,ct_nw_dst=10.1.1.2,ct_nw_proto=17,ct_tp_src=1,ct_tp_dst=2",
         ];
         let wanted = Flush::parse(&words).unwrap();
-        assert_eq!(finish(&fake, flush(wanted)).0, Ok(String::new()));
+        assert_eq!(finish(&fake, flush(wanted, false)).0, Ok(String::new()));
         assert_eq!(
-            finish(&fake, flush(wanted)).0,
+            finish(&fake, flush(wanted, false)).0,
             Err("ovs-vswitchd: failed to flush conntrack (No such file or directory)\n".to_owned())
         );
         assert_eq!(finish(&fake, dump(None, Detail::default())).0, Ok(line(3, 7)));

@@ -2,7 +2,9 @@
 //! Limits of connections in zones: `ct-set-limits`, `ct-del-limits`, `ct-get-limits`.
 
 use super::conntrack::tracking;
-use super::{ANY, Dpctl, INVALID, NOT_PERMITTED, Words, failure, no_datapath, require};
+use super::{
+    ANY, Dpctl, INVALID, NOT_PERMITTED, Words, failure, kernel_named, no_datapath, require,
+};
 use crate::commands::Answer;
 use crate::daemon::Daemon;
 use crate::zone_limits::{set_default_limit, set_zone_limit};
@@ -19,13 +21,25 @@ pub(super) fn register(dpctl: &Dpctl<'_>) {
     dpctl.add("ct-set-limits", 1, ANY, |daemon, words| set(daemon, words));
     dpctl.add("ct-del-limits", 1, 3, |daemon, words| delete(daemon, words));
     dpctl.add("ct-get-limits", 0, 2, |daemon, words| {
+        let kernel = words.rest.first().and_then(|name| kernel_named(daemon, name));
         let zones = match words.after_datapath(daemon, 2)?.as_slice() {
             [] => Vec::new(),
             [word] => zones_of(word)?,
             _ => return Err(no_datapath()),
         };
-        Ok(counts(daemon)?.limits_text(&zones))
+        match kernel {
+            Some(kernel) => kernel.zone_limits_text(&zones).map_err(|e| failure(&e, INVALID)),
+            None => Ok(counts(daemon)?.limits_text(&zones)),
+        }
     });
+}
+
+/// Has the kernel's tracker follow a change of the limits.
+fn followed(daemon: &Daemon) -> Answer {
+    if let Some(coupled) = &daemon.coupled {
+        coupled.follow_zone_limits();
+    }
+    Ok(String::new())
 }
 
 fn counts(daemon: &Daemon) -> Result<Counts<'_>, String> {
@@ -44,7 +58,7 @@ fn set(daemon: &Daemon, mut words: Words<'_>) -> Answer {
     for (zone, limit) in limits.zones {
         set_zone_limit(counts, zone, Some(limit));
     }
-    Ok(String::new())
+    followed(daemon)
 }
 
 fn delete(daemon: &Daemon, mut words: Words<'_>) -> Answer {
@@ -75,7 +89,7 @@ fn delete(daemon: &Daemon, mut words: Words<'_>) -> Answer {
             );
         }
     }
-    Ok(String::new())
+    followed(daemon)
 }
 
 /// Limits of the database are changed there alone.
