@@ -161,6 +161,9 @@ fn write(bytes: &mut Vec<u8>, action: &Action, numbering: Numbering) -> Result<(
         Action::SetTunnel(_) | Action::PushEth { .. } | Action::PopEth => {
             return Err(Refused::action("tunnels are not encoded"));
         }
+        Action::AddMpls { .. } => {
+            return Err(Refused::action("labels in front of a frame are not encoded"));
+        }
         Action::PushNsh(_) | Action::PopNsh => {
             return Err(Refused::action("NSH is not encoded"));
         }

@@ -122,6 +122,7 @@ fn first_output(actions: &[Action]) -> Option<PortNo> {
         | Action::PopVlan
         | Action::PushMpls { .. }
         | Action::PopMpls { .. }
+        | Action::AddMpls { .. }
         | Action::Set(_)
         | Action::Meter(_)
         | Action::Ct(_)

@@ -118,11 +118,6 @@ const ALLOWED: &[Allowed] = &[
         reason: "actions nest deeper here",
     },
     Allowed {
-        real: "MPLS Label add: Yes",
-        ours: "MPLS Label add: No",
-        reason: "nothing needs add_mpls: there is no encap(mpls) yet",
-    },
-    Allowed {
         real: "Megaflow: recirc_id=0,eth,mpls,in_port=2,mpls_ttl=64",
         ours: "Megaflow: recirc_id=0,eth,mpls,in_port=2,mpls_label=100,mpls_tc=0,mpls_ttl=64,mpls_bos=1",
         reason: "the action sets the whole label stack entry, so that with a narrower mask packets of other labels would get this one",

@@ -177,7 +177,7 @@ impl Context<'_> {
                 }
             }
             Action::Encap(encap) => self.encap(encap),
-            Action::Decap { .. } => self.decap(),
+            Action::Decap { packet_type } => self.decap(*packet_type),
             Action::DecNshTtl => {
                 if self.dec_nsh_ttl() {
                     return ListProgress::Stop;

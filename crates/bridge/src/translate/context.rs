@@ -456,8 +456,10 @@ impl<'a> Context<'a> {
             }
             return;
         }
-        self.irreversible |=
-            matches!(action, DpAction::Meter(_) | DpAction::PushNsh(_) | DpAction::PopNsh);
+        self.irreversible |= matches!(
+            action,
+            DpAction::Meter(_) | DpAction::AddMpls { .. } | DpAction::PushNsh(_) | DpAction::PopNsh
+        );
         self.out.push(action);
     }
 
