@@ -155,3 +155,24 @@ fn a_trace_names_the_rules_of_a_conjunction() {
     let without = switch.appctl("ofproto/trace br0 in_port=1,tcp,nw_src=10.0.0.1,tp_dst=81");
     assert!(!without.contains("conj. "), "{without}");
 }
+
+#[test]
+fn a_bond_may_have_an_interface_of_its_name() {
+    let switch = switch(2);
+    let ports = || switch.appctl("dpif/show");
+    switch.vsctl(
+        "add-bond br0 bond0 b1 b2 -- set interface b1 type=dummy -- set interface b2 type=dummy \
+         -- set port bond0 bond_fake_iface=true",
+    );
+    let named = ports();
+    let line = named.lines().find(|line| line.trim_start().starts_with("bond0 "));
+    assert!(line.is_some_and(|line| line.ends_with("(dummy-internal)")), "{named}");
+    // It is no member, and packets that are flooded do not reach it.
+    assert!(!switch.appctl("bond/show bond0").contains("member bond0"));
+    switch.flows("br0", "actions=NORMAL");
+    let trace = switch.appctl("ofproto/trace br0 in_port=1,dl_dst=ff:ff:ff:ff:ff:ff");
+    let last = trace.lines().last().unwrap_or_default();
+    assert_eq!(last.matches(',').count(), 2, "{trace}");
+    switch.vsctl("set port bond0 bond_fake_iface=false");
+    assert!(!ports().contains("bond0 "), "{}", ports());
+}

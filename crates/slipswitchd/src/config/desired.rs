@@ -271,6 +271,8 @@ pub(super) struct DesiredPort {
     pub uuid: Option<Uuid>,
     pub settings: BundleView,
     pub interfaces: Vec<DesiredInterface>,
+    /// Internal interface with the name of a bond (`bond_fake_iface`), which is no member of it.
+    pub fake: Option<DesiredInterface>,
     /// Settings of the bond, where there are several interfaces.
     pub bond: bond::Settings,
     /// Milliseconds between two checks of the registers of the bond's interfaces; `None` where the carrier
@@ -345,9 +347,9 @@ impl DesiredInterface {
 }
 
 impl DesiredBridge {
-    /// All interfaces, by port name, then as the Port row has them.
+    /// All interfaces, by port name, then as the Port row has them, and those with the names of bonds.
     pub fn interfaces(&self) -> impl Iterator<Item = &DesiredInterface> {
-        self.ports.values().flat_map(|p| &p.interfaces)
+        self.ports.values().flat_map(|p| p.interfaces.iter().chain(&p.fake))
     }
 
     /// Has frames pass the devices of all interfaces that have no `tcx-peer` of their own.
@@ -781,12 +783,16 @@ fn ports(
             true => (bonds::bond(name, row, remarks), bonds::miimon(name, row, remarks)),
             false => (bond::Settings::default(), None),
         };
+        let has_fake = interfaces.len() > 1 && row.bool("bond_fake_iface");
+        let fake = (has_fake && taken.interfaces.insert(name.to_owned()))
+            .then(|| DesiredInterface::new(name, "internal"));
         let active = row.opt_str("bond_active_slave").and_then(parse_station);
         let qos = qos::read(replica, row);
         let port = DesiredPort {
             uuid: Some(uuid),
             settings,
             interfaces,
+            fake,
             bond,
             miimon,
             lacp,
@@ -804,6 +810,7 @@ fn ports(
             uuid: None,
             settings,
             interfaces: Vec::new(),
+            fake: None,
             bond: bond::Settings::default(),
             miimon: None,
             lacp: None,
