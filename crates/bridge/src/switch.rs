@@ -16,7 +16,7 @@ use crate::port::Port;
 use crate::protocol::ProtocolThread;
 use crate::revalidator::{Pass, Revalidator};
 use crate::slow_path::SlowPath;
-use crate::snapshot::{BridgeIndex, BridgeView, Snapshot};
+use crate::snapshot::{BridgeIndex, BridgeView, Snapshot, Withheld};
 use crate::spanning_tree::TreeKind;
 use crate::translate::{Request, Translation};
 use crate::tunnel;
@@ -88,6 +88,7 @@ pub struct Switch {
     underlay_sequence: u64,
     tunnel_output: tunnel::Output,
     has_sampled_drops: bool,
+    withheld: Withheld,
     source_ports: SourcePorts,
     revalidator: Option<Revalidator>,
     protocols: Option<ProtocolThread>,
@@ -173,6 +174,7 @@ impl Switch {
             underlay_sequence: 0,
             tunnel_output: tunnel::Output::default(),
             has_sampled_drops: false,
+            withheld: Withheld::default(),
             source_ports: SourcePorts::default(),
             revalidator,
             protocols,
@@ -398,6 +400,19 @@ impl Switch {
     pub fn set_sampled_drops(&mut self, has_sampled_drops: bool) {
         if self.has_sampled_drops != has_sampled_drops {
             self.has_sampled_drops = has_sampled_drops;
+            self.mark_all_dirty();
+        }
+    }
+
+    /// Returns the features of the datapath that translation does without.
+    pub fn withheld(&self) -> Withheld {
+        self.withheld
+    }
+
+    /// Sets the features of the datapath that translation does without.
+    pub fn withhold(&mut self, withheld: Withheld) {
+        if self.withheld != withheld {
+            self.withheld = withheld;
             self.mark_all_dirty();
         }
     }
@@ -703,6 +718,7 @@ impl Switch {
         let mut next = Snapshot::clone(&old);
         next.queues = self.datapath.queue_numbering();
         next.has_sampled_drops = self.has_sampled_drops;
+        next.withheld = self.withheld;
         next.bridges.resize(self.bridges.len(), None);
         let dirty = std::mem::take(&mut self.dirty);
         for (index, dirty) in &dirty {

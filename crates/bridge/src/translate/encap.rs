@@ -74,6 +74,7 @@ impl Context<'_> {
 
     /// Puts a label in front of the packet: on its stack, if it begins with one.
     fn encap_mpls(&mut self, ethertype: u16) {
+        self.needs_feature(self.snapshot.withheld.add_mpls);
         self.mask.0.packet_type.set(u32::MAX);
         self.mask.0.dl_type.set(u16::MAX);
         let on_stack = is_bare_mpls(&self.key);
@@ -268,6 +269,7 @@ impl Context<'_> {
         if !mpls_complete(&self.key) {
             return self.too_many_labels("MPLS decap", "has");
         }
+        self.needs_feature(self.snapshot.withheld.add_mpls);
         let below = if ethertype == 0 { ETHERTYPE_TEB } else { ethertype };
         let is_last = self.mpls_depth(&self.key) == 1;
         self.emit(DpAction::PopMpls { ethertype: below });
