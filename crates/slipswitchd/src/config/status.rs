@@ -345,7 +345,7 @@ fn egress(context: &Context<'_>, port: &Port) -> Option<(String, bool)> {
 
 /// Returns `Interface:statistics`, by OVS's names. Counters that the device does not have are left
 /// out.
-fn statistics(port: &Port) -> BTreeMap<&'static str, i64> {
+fn statistics(port: &Port) -> BTreeMap<String, i64> {
     let stats = if port.is_virtual() {
         let [rx, tx] = &*port.virtual_stats;
         let ((rx_packets, rx_bytes), (tx_packets, tx_bytes)) = (rx.counts(), tx.counts());
@@ -375,8 +375,11 @@ fn statistics(port: &Port) -> BTreeMap<&'static str, i64> {
         ("tx_errors", stats.tx_errors),
         ("tx_packets", stats.tx_packets),
     ];
-    named
-        .into_iter()
-        .filter_map(|(name, value)| Some((name, i64::try_from(value?).unwrap_or(i64::MAX))))
-        .collect()
+    let named = named.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?)));
+    let custom = match &port.device {
+        Some(device) if !port.is_virtual() => device.custom_counters(),
+        _ => Vec::new(),
+    };
+    let all = named.chain(custom);
+    all.map(|(name, value)| (name, i64::try_from(value).unwrap_or(i64::MAX))).collect()
 }
