@@ -163,6 +163,10 @@ impl Ports for CoupledDatapath {
         self.of(port).device(port)
     }
 
+    fn upcalls(&self, port: PortNo) -> Option<u64> {
+        self.of(port).upcalls(port)
+    }
+
     fn set_policing(&self, port: PortNo, policing: Policing) -> Result<(), PortError> {
         self.of(port).set_policing(port, policing)
     }

@@ -202,7 +202,13 @@ impl<'a> Writer<'a> {
             .row("Interface", row)
             .is_none_or(|r| r.datum("statistics").is_none_or(Datum::is_empty));
         if self.has_statistics() || unwritten {
-            self.set("Interface", row, "statistics", Datum::map(statistics(port)));
+            let mut all = statistics(port);
+            // Dummies have the counters of Open vSwitch's dummies and no others.
+            let upcalls = port.dp_port.filter(|_| context.dummy == DummyLevel::Off);
+            if let Some(upcalls) = upcalls.and_then(|n| context.switch.datapath().upcalls(n)) {
+                all.insert("upcall_packets".to_owned(), i64::try_from(upcalls).unwrap_or(i64::MAX));
+            }
+            self.set("Interface", row, "statistics", Datum::map(all));
         }
     }
 
