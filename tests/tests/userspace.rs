@@ -75,7 +75,7 @@ fn misses_of_one_port_are_paid_for_and_others_go_on() {
     assert_eq!((dp.drops(DropReason::UpcallLimit), dp.lookups().lost), (49, 49));
     dp.inject(Packet::from_slice(&udp(1)), PortNo(2));
     assert_eq!(upcalls.count(), 2);
-    assert_eq!((dp.upcalls_of(PortNo(1)), dp.upcalls_of(PortNo(2))), (Some(1), Some(1)));
+    assert_eq!((dp.upcalls(PortNo(1)), dp.upcalls(PortNo(2))), (Some(1), Some(1)));
     // Established flows pay nothing.
     dp.install(&flow(1, "drop")).expect("room");
     let before = dp.lookups().hits;

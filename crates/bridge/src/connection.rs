@@ -252,17 +252,12 @@ impl Connections {
         self.sessions.values().filter_map(|s| s.deadline(timeout)).min()
     }
 
-    /// Changes the packet-in rate limit and the inactivity probe (milliseconds, 0 for none) of a
-    /// connection, after a change to its row of the database.
-    pub fn reconfigure(
-        &mut self,
-        id: ConnectionId,
-        limit: Option<RateLimit>,
-        inactivity_probe_ms: u64,
-    ) {
+    /// Changes the limits of packet-ins and the inactivity probe of a connection to those of `options`,
+    /// after a change to its row of the database.
+    pub fn reconfigure(&mut self, id: ConnectionId, options: &Options) {
         if let Some(session) = self.sessions.get_mut(&id) {
-            session.set_packet_in_limit(limit);
-            session.set_inactivity_probe(inactivity_probe_ms);
+            session.set_packet_in_limits(options.packet_in_limit, options.waiting_packets);
+            session.set_inactivity_probe(options.inactivity_probe_ms);
         }
     }
 

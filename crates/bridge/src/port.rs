@@ -183,6 +183,7 @@ impl Port {
             (out.tx_packets, out.tx_bytes) = tx.counts();
             return out;
         }
+        out.custom = self.device.as_ref().map(|d| d.custom_counters()).unwrap_or_default();
         let Some(stats) = self.device.as_ref().and_then(|d| d.stats().ok()) else { return out };
         let known = |v: Option<u64>| v.unwrap_or(u64::MAX);
         out.rx_packets = known(stats.rx_packets);

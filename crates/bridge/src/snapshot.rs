@@ -45,6 +45,39 @@ pub struct Snapshot {
     pub queues: QueueNumbering,
     /// Megaflows that only sample their packets end with a drop (`explicit-sampled-drops`).
     pub has_sampled_drops: bool,
+    /// Features of the datapath that translation does without.
+    pub withheld: Withheld,
+}
+
+/// Features of the datapath that translation does without, although the datapath has them
+/// (`dpif/set-dp-features`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Withheld {
+    /// Lists on a copy of a packet are samples that are always taken.
+    pub clone: bool,
+    /// Levels to which samples nest; `None` for those of the datapath. Copies without `clone` need
+    /// [`Withheld::SAMPLE_LEVELS`].
+    pub sample_nesting: Option<u32>,
+    /// Each packet whose length is compared needs an upcall.
+    pub check_pkt_len: bool,
+    /// Each packet that gets or loses a label in front of all headers needs an upcall.
+    pub add_mpls: bool,
+    /// Each packet that is cut off needs an upcall.
+    pub trunc: bool,
+}
+
+impl Withheld {
+    /// Levels of nested samples below which no list on a copy becomes a sample, as in Open vSwitch.
+    pub const SAMPLE_LEVELS: u32 = 4;
+
+    /// Returns the action that runs a list on a copy of the packet; `None` when there is none.
+    pub(crate) fn copy(self, actions: Vec<datapath::Action>) -> Option<datapath::Action> {
+        if !self.clone {
+            return Some(datapath::Action::Clone(actions));
+        }
+        let nests = self.sample_nesting.is_none_or(|levels| levels >= Withheld::SAMPLE_LEVELS);
+        nests.then_some(datapath::Action::Sample { probability: u32::MAX, actions })
+    }
 }
 
 impl Snapshot {

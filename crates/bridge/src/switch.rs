@@ -16,7 +16,7 @@ use crate::port::Port;
 use crate::protocol::ProtocolThread;
 use crate::revalidator::{Pass, Revalidator};
 use crate::slow_path::SlowPath;
-use crate::snapshot::{BridgeIndex, BridgeView, Snapshot};
+use crate::snapshot::{BridgeIndex, BridgeView, Snapshot, Withheld};
 use crate::spanning_tree::TreeKind;
 use crate::translate::{Request, Translation};
 use crate::tunnel;
@@ -24,6 +24,7 @@ use ::tunnel::SourcePorts;
 use clock::{Clock, Millis};
 use datapath::{Datapath, FlowStats, PortError, PortKind, PortSpec, TunnelEndpoint};
 use flow::Key;
+use flow::extract::key_of_type;
 use hashbrown::HashMap;
 use netdev::Status;
 use openflow::message::{PortConfig, PortDesc};
@@ -88,6 +89,7 @@ pub struct Switch {
     underlay_sequence: u64,
     tunnel_output: tunnel::Output,
     has_sampled_drops: bool,
+    withheld: Withheld,
     source_ports: SourcePorts,
     revalidator: Option<Revalidator>,
     protocols: Option<ProtocolThread>,
@@ -173,6 +175,7 @@ impl Switch {
             underlay_sequence: 0,
             tunnel_output: tunnel::Output::default(),
             has_sampled_drops: false,
+            withheld: Withheld::default(),
             source_ports: SourcePorts::default(),
             revalidator,
             protocols,
@@ -402,6 +405,19 @@ impl Switch {
         }
     }
 
+    /// Returns the features of the datapath that translation does without.
+    pub fn withheld(&self) -> Withheld {
+        self.withheld
+    }
+
+    /// Sets the features of the datapath that translation does without.
+    pub fn withhold(&mut self, withheld: Withheld) {
+        if self.withheld != withheld {
+            self.withheld = withheld;
+            self.mark_all_dirty();
+        }
+    }
+
     fn mark_all_dirty(&mut self) {
         let all: Vec<BridgeIndex> = self.bridges().map(|b| b.index).collect();
         self.dirty.extend(all.into_iter().map(|index| (index, Dirty::All)));
@@ -529,7 +545,7 @@ impl Switch {
         let seen = FlowStats { packets: 1, bytes, used: now, tcp_flags };
         effect::apply_but_learning(&translation.effects, &seen, &self.slow.events);
         self.slow.deliver(&translation.claims, &packet, now);
-        let mut dp_key = flow::extract::key_of(packet.data(), dp_in.0);
+        let mut dp_key = key_of_type(packet.data(), dp_in.0, key.packet_type.get());
         dp_key.set_connection(&key);
         self.datapath.execute(packet, &dp_key, &translation.actions);
         Ok(learned)
@@ -546,7 +562,8 @@ impl Switch {
         actions: &[Action],
     ) -> Result<TranslatedOut, OfError> {
         let bridge = snapshot.bridge(index).ok_or(OfError::OFPBRC_EPERM)?;
-        let mut key = flow::extract::key_of(packet.data(), in_port.0);
+        let packet_type = metadata.key().packet_type.get();
+        let mut key = key_of_type(packet.data(), in_port.0, packet_type);
         for ((k, m), v) in
             key.words_mut().iter_mut().zip(metadata.mask().words()).zip(metadata.key().words())
         {
@@ -703,6 +720,7 @@ impl Switch {
         let mut next = Snapshot::clone(&old);
         next.queues = self.datapath.queue_numbering();
         next.has_sampled_drops = self.has_sampled_drops;
+        next.withheld = self.withheld;
         next.bridges.resize(self.bridges.len(), None);
         let dirty = std::mem::take(&mut self.dirty);
         for (index, dirty) in &dirty {

@@ -135,7 +135,8 @@ pub struct Request<'a> {
     pub key: Key,
     /// The options of the packet's Geneve header are not valid: such packets are dropped.
     pub invalid_options: bool,
-    /// The packet, when there is one. The result is the same without it.
+    /// The packet, when there is one. The result is the same without it, unless each packet needs an
+    /// upcall.
     pub packet: Option<&'a Packet>,
     /// Time of the translation, by the switch's clock.
     pub now: Millis,

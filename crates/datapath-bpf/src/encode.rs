@@ -535,6 +535,7 @@ fn changes(action: &Action) -> bool {
         | Action::PopVlan
         | Action::PushMpls { .. }
         | Action::PopMpls { .. }
+        | Action::AddMpls { .. }
         | Action::PushNsh(_)
         | Action::PopNsh => true,
         Action::Ct(request) => request.nat.is_some(),

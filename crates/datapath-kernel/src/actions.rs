@@ -167,6 +167,9 @@ fn write(bytes: &mut Vec<u8>, action: &Action, numbering: Numbering) -> Result<(
         Action::PushEth { .. } | Action::PopEth => {
             return Err(Refused::action("packets without an Ethernet header are not encoded"));
         }
+        Action::AddMpls { .. } => {
+            return Err(Refused::action("labels in front of a frame are not encoded"));
+        }
         Action::PushNsh(_) | Action::PopNsh => {
             return Err(Refused::action("NSH is not encoded"));
         }

@@ -133,6 +133,7 @@ fn first_output(actions: &[Action]) -> Option<PortNo> {
         | Action::PopVlan
         | Action::PushMpls { .. }
         | Action::PopMpls { .. }
+        | Action::AddMpls { .. }
         | Action::Set(_)
         | Action::Meter(_)
         | Action::Ct(_)
@@ -171,6 +172,10 @@ impl Ports for CoupledDatapath {
 
     fn device(&self, port: PortNo) -> Option<Arc<dyn Device>> {
         self.of(port).device(port)
+    }
+
+    fn upcalls(&self, port: PortNo) -> Option<u64> {
+        self.of(port).upcalls(port)
     }
 
     fn set_policing(&self, port: PortNo, policing: Policing) -> Result<(), PortError> {

@@ -140,6 +140,10 @@ impl Device for VportDevice {
         })
     }
 
+    fn custom_counters(&self) -> Vec<(String, u64)> {
+        self.inner.custom_counters()
+    }
+
     fn own_drops(&self) -> OwnDrops {
         self.inner.own_drops()
     }

@@ -203,6 +203,9 @@ impl Ports for Chaos {
     fn device(&self, port: PortNo) -> Option<Arc<dyn Device>> {
         self.inner.device(port)
     }
+    fn upcalls(&self, port: PortNo) -> Option<u64> {
+        self.inner.upcalls(port)
+    }
     fn set_policing(&self, port: PortNo, policing: Policing) -> Result<(), PortError> {
         self.inner.set_policing(port, policing)
     }

@@ -235,9 +235,14 @@ impl Model {
                     Err(reason) => self.drop_packet(reason),
                 };
             }
-            if let Action::PushNsh(nsh) = action {
+            if let Action::PushNsh(_) | Action::AddMpls { .. } = action {
                 let rest = actions.get(i + 1..).unwrap_or_default();
-                return match push_nsh(p, nsh) {
+                let pushed = match action {
+                    Action::PushNsh(nsh) => push_nsh(p, nsh),
+                    Action::AddMpls { lse, ethertype } => add_mpls(p, *lse, *ethertype),
+                    _ => None,
+                };
+                return match pushed {
                     Some(pushed) => pushed.into_iter().for_each(|p| self.run(p, rest)),
                     None => self.drop_packet(DropReason::Malformed),
                 };
@@ -265,7 +270,7 @@ impl Model {
             }
             Action::LbOutput(id) => self.lb_output(p, *id),
             // `run` carries them out, as they may make several packets.
-            Action::TunnelPush { .. } | Action::PushNsh(_) => {
+            Action::TunnelPush { .. } | Action::PushNsh(_) | Action::AddMpls { .. } => {
                 return Err(DropReason::UnsupportedAction);
             }
             Action::TunnelPop(port) => {
@@ -318,14 +323,28 @@ impl Model {
                 p.key.packet_type.set(packet_type);
                 p.tags = vlan_limit();
             }
-            Action::PushVlan { .. }
-            | Action::PopVlan
-            | Action::PushMpls { .. }
-            | Action::PopMpls { .. }
-            | Action::Set(Set::Ethernet { .. })
+            Action::PushVlan { .. } | Action::PopVlan | Action::Set(Set::Ethernet { .. })
                 if p.layer3().is_some() =>
             {
                 return Err(DropReason::Malformed);
+            }
+            Action::PushMpls { ethertype, .. } | Action::PopMpls { ethertype }
+                if p.layer3().is_some() =>
+            {
+                let (Some(0x8847 | 0x8848), [_, _, _, _, ..]) = (p.layer3(), p.packet.data())
+                else {
+                    return Err(DropReason::Malformed);
+                };
+                if let Action::PushMpls { lse, .. } = action {
+                    p.packet.insert_at(0, 4);
+                    p.packet.data_mut()[..4].copy_from_slice(&lse.to_be_bytes());
+                } else {
+                    p.packet.remove_at(0, 4);
+                }
+                let is_frame = matches!((action, ethertype), (Action::PopMpls { .. }, 0x6558));
+                let packet_type = if is_frame { 0 } else { 0x1_0000 | u32::from(*ethertype) };
+                p.key.packet_type.set(packet_type);
+                p.tags = vlan_limit();
             }
             Action::Drop(reason) => return Err(*reason),
             Action::Userspace(data) => {
@@ -616,15 +635,33 @@ fn push_nsh(mut p: InFlight, nsh: &datapath::PushedNsh) -> Option<Vec<InFlight>>
     if let Some(ethertype) = bare {
         push_eth(&mut p.packet, [0; 6], [0; 6], ethertype);
     }
+    begin_with(p, bare.is_some(), &header, 0x894f)
+}
+
+/// Puts a label stack entry in front of the packet, or of each segment of it.
+fn add_mpls(mut p: InFlight, lse: u32, kind: u16) -> Option<Vec<InFlight>> {
+    let bare = p.layer3();
+    if !matches!(kind, 0x8847 | 0x8848) || bare.is_none() && p.key.packet_type.get() != 0 {
+        return None;
+    }
+    if let Some(ethertype) = bare {
+        push_eth(&mut p.packet, [0; 6], [0; 6], ethertype);
+    }
+    begin_with(p, bare.is_some(), &lse.to_be_bytes(), kind)
+}
+
+/// Puts `header`, of this Ethernet type, in front of the packet, or of each segment of it. The Ethernet
+/// header of a packet that had none comes off first.
+fn begin_with(p: InFlight, had_none: bool, header: &[u8], kind: u16) -> Option<Vec<InFlight>> {
     let frames = netdev::finish::finish(&p.packet).ok()?;
     let pushed = frames.into_iter().map(|mut packet| {
-        if bare.is_some() {
+        if had_none {
             packet.remove_at(0, 14);
         }
         packet.insert_at(0, header.len());
-        packet.data_mut()[..header.len()].copy_from_slice(&header);
+        packet.data_mut()[..header.len()].copy_from_slice(header);
         let mut each = InFlight { packet, ..p.clone() };
-        each.key.packet_type.set(0x1_894f);
+        each.key.packet_type.set(0x1_0000 | u32::from(kind));
         each
     });
     Some(pushed.collect())

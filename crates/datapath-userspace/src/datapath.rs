@@ -235,11 +235,6 @@ impl UserspaceDatapath {
         self.shared.inline_stats.clear();
     }
 
-    /// Returns the number of upcalls for packets of `port`; `None` without such a port.
-    pub fn upcalls_of(&self, port: PortNo) -> Option<u64> {
-        self.shared.ports().get(&port).map(|p| p.upcalls())
-    }
-
     /// Serves the misses of a faster tier by a packet thread. If there is none yet, one is started
     /// in the network namespace of the calling thread.
     ///
@@ -515,6 +510,10 @@ impl Ports for UserspaceDatapath {
                 "{name}: its socket does not follow the tunnels ({error})",
             );
         }
+    }
+
+    fn upcalls(&self, port: PortNo) -> Option<u64> {
+        self.shared.ports().get(&port).map(|p| p.upcalls())
     }
 
     fn set_policing(&self, port: PortNo, policing: Policing) -> Result<(), PortError> {

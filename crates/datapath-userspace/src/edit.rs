@@ -53,8 +53,8 @@ pub(crate) fn pop_eth(packet: &mut Packet) -> Option<u16> {
     Some(kind)
 }
 
-/// Puts a Network Service Header in front of the packet. Its bytes name the packet's protocol.
-pub(crate) fn push_nsh(packet: &mut Packet, header: &[u8]) {
+/// Puts a header in front of the packet.
+pub(crate) fn push_front(packet: &mut Packet, header: &[u8]) {
     packet.insert_at(0, header.len());
     if let Some(place) = packet.data_mut().get_mut(..header.len()) {
         place.copy_from_slice(header);
@@ -149,17 +149,16 @@ pub(crate) fn push_mpls(packet: &mut Packet, parsed: &Parsed<'_>, lse: u32, kind
     set_ethertype(packet, at, kind)
 }
 
-fn has_label(packet: &Packet, parsed: &Parsed<'_>) -> Result<usize, DropReason> {
-    let at = label_place(packet, parsed)?;
-    if parsed.layers.l2_5.is_none() || at + TAG > packet.len() {
-        return Err(MALFORMED);
-    }
-    Ok(at)
+/// Returns the offset of the outermost label stack entry.
+fn label(packet: &Packet, parsed: &Parsed<'_>) -> Result<usize, DropReason> {
+    let at = usize::from(parsed.layers.l2_5.ok_or(MALFORMED)?);
+    if at + TAG > packet.len() { Err(MALFORMED) } else { Ok(at) }
 }
 
 /// Removes the outermost label stack entry.
 pub(crate) fn pop_mpls(packet: &mut Packet, parsed: &Parsed<'_>, kind: u16) -> Edited {
-    let at = has_label(packet, parsed)?;
+    label_place(packet, parsed)?;
+    let at = label(packet, parsed)?;
     packet.remove_at(at, TAG);
     set_ethertype(packet, at, kind)
 }
@@ -285,7 +284,7 @@ pub(crate) fn set(packet: &mut Packet, parsed: &Parsed<'_>, set: &Set) -> Edited
             set_nd_extensions(packet, parsed, reserved, options_type)
         }
         Set::Mpls(lse) => {
-            let at = has_label(packet, parsed)?;
+            let at = label(packet, parsed)?;
             let bytes = packet.data_mut().get_mut(at..).ok_or(MALFORMED)?;
             let (entry, _) = MplsEntry::mut_from_prefix(bytes).map_err(|_| MALFORMED)?;
             entry.0.set(merge32(entry.0.get(), lse));

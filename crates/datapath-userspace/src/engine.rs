@@ -124,6 +124,12 @@ impl Work {
         Payload::from_packet_type(self.key.packet_type.get())
     }
 
+    /// Records that the packet begins with another header than before.
+    pub(crate) fn set_payload(&mut self, payload: Payload) {
+        self.key.packet_type.set(payload.packet_type());
+        (self.changed, self.moved) = (true, true);
+    }
+
     /// Returns the Ethernet type of a packet without an Ethernet header.
     pub(crate) fn layer3(&self) -> Option<u16> {
         match self.payload() {

@@ -6,7 +6,8 @@ use crate::edit;
 use crate::engine::{Engine, Work};
 use crate::shared::Shared;
 use datapath::{Action, DropReason, PortNo, RECIRCULATION_LIMIT, Set, UpcallKind, Userdata};
-use tunnel::Payload;
+use packet::{MplsEntry, ethertype};
+use tunnel::{ETHERTYPE_TEB, Payload};
 
 impl Engine {
     /// Runs a whole action list. An empty list is a drop.
@@ -90,6 +91,9 @@ impl Engine {
                     batch.iter_mut().for_each(|work| work.key.tunnel = **tunnel);
                 }
                 Action::PushNsh(nsh) => self.push_nsh(shared, &mut batch, nsh),
+                Action::AddMpls { lse, ethertype } => {
+                    self.add_mpls(shared, &mut batch, *lse, *ethertype);
+                }
                 Action::PopNsh => self.pop_nsh(shared, &mut batch),
                 Action::PushEth { .. }
                 | Action::PopEth
@@ -234,12 +238,13 @@ impl Engine {
     fn edit(&mut self, shared: &Shared, batch: &mut Vec<Work>, action: &Action) {
         self.retain(batch, |work| {
             if let Some(ethertype) = work.layer3() {
-                if !edit_layer3(work, ethertype, action) {
-                    shared.drops.add(DropReason::Malformed, 1);
-                    return false;
-                }
-                if matches!(action, Action::PushEth { .. }) {
-                    return true;
+                match edit_layer3(work, ethertype, action) {
+                    Layer3::Edited => return true,
+                    Layer3::SameAsFrame => {}
+                    Layer3::Malformed => {
+                        shared.drops.add(DropReason::Malformed, 1);
+                        return false;
+                    }
                 }
             }
             let (packet, parsed) = work.parsed();
@@ -295,19 +300,45 @@ impl Engine {
     }
 }
 
-/// Checks that an edit suits a packet without an Ethernet header, and pushes one. Returns false when
-/// the packet lacks the header that the action needs.
-fn edit_layer3(work: &mut Work, ethertype: u16, action: &Action) -> bool {
-    match action {
+/// The result of [`edit_layer3`].
+enum Layer3 {
+    /// The action has run.
+    Edited,
+    /// The action edits the packet as it edits a frame.
+    SameAsFrame,
+    /// The packet lacks the header that the action needs.
+    Malformed,
+}
+
+/// Runs the actions that do something else with a packet without an Ethernet header, of this Ethernet
+/// type, than with a frame.
+fn edit_layer3(work: &mut Work, ethertype: u16, action: &Action) -> Layer3 {
+    let packet_type = match action {
         Action::PushEth { src, dst } => {
             edit::push_eth(&mut work.packet, *src, *dst, ethertype);
-            work.key.packet_type.set(Payload::Ethernet.packet_type());
-            (work.changed, work.moved) = (true, true);
-            true
+            Payload::Ethernet
         }
-        Action::Set(set) => !matches!(set, Set::Ethernet { .. }),
-        _ => false, // VLAN headers and labels are after an Ethernet header
-    }
+        Action::PushMpls { lse, ethertype: kind } if has_bare_label(work, ethertype) => {
+            edit::push_front(&mut work.packet, &lse.to_be_bytes());
+            Payload::Layer3(*kind)
+        }
+        Action::PopMpls { ethertype: below } if has_bare_label(work, ethertype) => {
+            work.packet.remove_at(0, size_of::<MplsEntry>());
+            match *below {
+                ETHERTYPE_TEB => Payload::Ethernet,
+                below => Payload::Layer3(below),
+            }
+        }
+        Action::Set(set) if !matches!(set, Set::Ethernet { .. }) => return Layer3::SameAsFrame,
+        _ => return Layer3::Malformed, // VLAN headers are after an Ethernet header
+    };
+    work.set_payload(packet_type);
+    Layer3::Edited
+}
+
+/// Returns true when a packet without an Ethernet header, of this Ethernet type, begins with a label.
+fn has_bare_label(work: &Work, ethertype: u16) -> bool {
+    ethertype::is_mpls(ethertype) && work.packet.len() >= size_of::<MplsEntry>()
 }
 
 /// Takes off the Ethernet header. Returns false when the packet was dropped.
@@ -317,8 +348,7 @@ fn pop_eth(shared: &Shared, work: &mut Work) -> bool {
         shared.drops.add(DropReason::Malformed, 1);
         return false;
     };
-    work.key.packet_type.set(Payload::Layer3(ethertype).packet_type());
-    (work.changed, work.moved) = (true, true);
+    work.set_payload(Payload::Layer3(ethertype));
     true
 }
 

@@ -15,9 +15,10 @@
 //!   pseudo header's sum is updated.
 //! - An empty list drops the packet with [`DropReason::Flow`].
 //! - A packet without an Ethernet header has the namespace of Ethernet types in its packet type.
-//!   [`Action::Output`], [`Action::LbOutput`], and actions on Ethernet addresses, VLAN headers and MPLS
-//!   labels, drop it as [`DropReason::Malformed`]; an output drops only its copy. So do the actions of
-//!   NSH with a packet of another type than each needs.
+//!   [`Action::Output`], [`Action::LbOutput`], and actions on Ethernet addresses and VLAN headers
+//!   drop it as [`DropReason::Malformed`]; an output drops only its copy. So do actions on labels
+//!   with a packet that does not begin with one, and the actions of NSH with a packet of another type
+//!   than each needs.
 
 use crate::{DropReason, PortNo};
 use std::sync::Arc;
@@ -67,16 +68,27 @@ pub enum Action {
     /// applies again (see [`Action::PushVlan`]): they are not popped, and no header after them is
     /// found.
     PopVlan,
-    /// Push an MPLS label stack entry after the VLAN headers and set the Ethernet type.
+    /// Push an MPLS label stack entry after the VLAN headers and set the Ethernet type. A packet
+    /// without an Ethernet header gets the entry in front of its first, and this type.
     PushMpls {
         /// The whole entry, host integer.
         lse: u32,
         /// 0x8847 or 0x8848.
         ethertype: u16,
     },
-    /// Pop the outermost MPLS entry and set the Ethernet type.
+    /// Pop the outermost MPLS entry and set the Ethernet type. A packet without an Ethernet header gets
+    /// this type; with [`tunnel::ETHERTYPE_TEB`] it is an Ethernet frame then.
     PopMpls {
         /// Ethernet type of the payload below the entry.
+        ethertype: u16,
+    },
+    /// Put an MPLS label stack entry in front of the whole packet, whose type is then that of MPLS. A
+    /// packet that is to be segmented, or has an unfinished checksum, is finished before; the actions
+    /// that follow run for each segment. Dropped as [`DropReason::Malformed`] with another type.
+    AddMpls {
+        /// The whole entry, host integer.
+        lse: u32,
+        /// 0x8847 or 0x8848.
         ethertype: u16,
     },
     /// Set header fields. Checksums follow, unfinished ones too.

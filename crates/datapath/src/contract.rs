@@ -30,6 +30,13 @@ pub trait Ports: Send + Sync {
     /// The control side of a port's device.
     fn device(&self, port: PortNo) -> Option<Arc<dyn Device>>;
 
+    /// Returns the number of upcalls for packets of a port; `None` without such a port, or where they are
+    /// not counted.
+    fn upcalls(&self, port: PortNo) -> Option<u64> {
+        let _ = port;
+        None
+    }
+
     /// Sets ingress policing. The error holds the reason for which this port has no policing.
     fn set_policing(&self, port: PortNo, policing: Policing) -> Result<(), PortError>;
 

@@ -120,8 +120,9 @@ fn push_action(out: &mut String, action: &Action, style: Style<'_>) {
             out.push(')');
         }
         Action::PopVlan => out.push_str("pop_vlan"),
-        Action::PushMpls { lse, ethertype } => {
-            out.push_str("push_mpls(");
+        Action::PushMpls { lse, ethertype } | Action::AddMpls { lse, ethertype } => {
+            let is_push = matches!(action, Action::PushMpls { .. });
+            out.push_str(if is_push { "push_mpls(" } else { "add_mpls(" });
             mpls(out, *lse);
             put!(out, ",eth_type=0x{ethertype:x})");
         }

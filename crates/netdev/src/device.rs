@@ -206,6 +206,12 @@ pub trait Device: Send + Sync {
     /// `ENODEV` when the interface is gone.
     fn stats(&self) -> io::Result<DeviceStats>;
 
+    /// Returns counters that only this kind of device has, by name (`INTEL_PORT_STATS_CUSTOM` of
+    /// OpenFlow, `Interface:statistics`).
+    fn custom_counters(&self) -> Vec<(String, u64)> {
+        Vec::new()
+    }
+
     /// Returns the received frames that the switch's side of the device dropped. Works after the
     /// interface is gone.
     fn own_drops(&self) -> OwnDrops {

@@ -64,6 +64,8 @@ struct State {
     stats: Counters,
     receiver: Option<Receiver>,
     waiting: Vec<VecDeque<Packet>>,
+    /// Packets and bytes received by each queue of `waiting`.
+    received: Vec<(u64, u64)>,
     rx_pcap: Option<Arc<Mutex<PcapWriter>>>,
     tx_pcap: Option<Arc<Mutex<PcapWriter>>>,
     connection: Option<Connection>,
@@ -134,10 +136,7 @@ impl Dummy {
                 taken.push(p);
             }
             if s.receiver.is_some() {
-                for p in &taken {
-                    s.stats.rx_packets += 1;
-                    s.stats.rx_bytes += p.len() as u64;
-                }
+                s.count_received(queue, &taken);
             }
             (s.receiver.clone(), queue, taken)
         };
@@ -278,15 +277,26 @@ impl State {
         let mut all = Vec::new();
         for (i, list) in self.waiting.iter_mut().enumerate() {
             let packets: Vec<Packet> = list.drain(..).collect();
-            for p in &packets {
-                self.stats.rx_packets += 1;
-                self.stats.rx_bytes += p.len() as u64;
-            }
             if !packets.is_empty() {
                 all.push((i, packets));
             }
         }
+        for (queue, packets) in &all {
+            self.count_received(*queue, packets);
+        }
         all
+    }
+
+    /// Counts packets that a queue passes on.
+    fn count_received(&mut self, queue: usize, packets: &[Packet]) {
+        let bytes = packets.iter().map(|packet| packet.len() as u64).sum::<u64>();
+        let packets = packets.len() as u64;
+        self.stats.rx_packets += packets;
+        self.stats.rx_bytes += bytes;
+        if let Some(received) = self.received.get_mut(queue) {
+            received.0 += packets;
+            received.1 += bytes;
+        }
     }
 
     /// Answers an ARP request (RFC 826) that the switch *sends* to an address of this device.
@@ -319,14 +329,11 @@ impl Queue for DummyQueue {
         max: usize,
     ) -> io::Result<usize> {
         let mut s = lock(&self.device.state);
-        let State { waiting, stats, .. } = &mut *s;
-        let Some(list) = waiting.get_mut(self.number) else { return Ok(0) };
+        let Some(list) = s.waiting.get_mut(self.number) else { return Ok(0) };
         let n = list.len().min(max);
-        for p in list.drain(..n) {
-            stats.rx_packets += 1;
-            stats.rx_bytes += p.len() as u64;
-            out.push(p);
-        }
+        let packets: Vec<Packet> = list.drain(..n).collect();
+        s.count_received(self.number, &packets);
+        out.extend(packets);
         Ok(n)
     }
 }
@@ -411,6 +418,20 @@ impl Device for Dummy {
         })
     }
 
+    /// The counters of Open vSwitch's dummies, which try how such counters are carried.
+    fn custom_counters(&self) -> Vec<(String, u64)> {
+        let s = lock(&self.state);
+        let whole = ["rx_custom_packets_1", "rx_custom_packets_2"];
+        let whole = whole.map(|name| (name.to_owned(), s.stats.rx_packets));
+        let sent = (s.stats.tx_packets, s.stats.tx_bytes);
+        let of_queue = |direction: &str, (queue, (packets, bytes)): (usize, (u64, u64))| {
+            [("bytes", bytes), ("packets", packets)]
+                .map(|(unit, value)| (format!("{direction}_q{queue}_{unit}"), value))
+        };
+        let received = s.received.iter().copied().enumerate().flat_map(|q| of_queue("rx", q));
+        whole.into_iter().chain(received).chain(of_queue("tx", (0, sent))).collect()
+    }
+
     fn set_mtu(&self, mtu: u32) -> io::Result<()> {
         if !(68..=65_535).contains(&mtu) {
             return Err(io::Error::from_raw_os_error(libc::EINVAL));
@@ -485,6 +506,7 @@ pub(crate) fn open(spec: &OpenSpec) -> Result<Opened, OpenError> {
                 stats: Counters::default(),
                 receiver: None,
                 waiting: (0..n_rxq).map(|_| VecDeque::new()).collect(),
+                received: (0..n_rxq).map(|_| (0, 0)).collect(),
                 rx_pcap: None,
                 tx_pcap: None,
                 connection: None,

@@ -186,6 +186,10 @@ impl KernelDevice {
         if let (Some("veth"), Some(peer)) = (link.kind.as_deref(), link.linked) {
             extra.push(("peer_ifindex".to_owned(), peer.to_string()));
         }
+        if let Some(offloads) = ethtool.and_then(|t| t.offloads(&link.name).ok()) {
+            let sending = offloads.sending().into_iter();
+            extra.extend(sending.map(|(name, is_on)| (name.to_owned(), is_on.to_string())));
+        }
         Ok(Status {
             admin_up: link.admin_up,
             link_up,

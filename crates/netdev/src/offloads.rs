@@ -113,6 +113,23 @@ impl Offloads {
         self.is_on("tx-tcp-segmentation") || self.is_on("tx-tcp6-segmentation")
     }
 
+    /// Returns the offloads of sent packets as `Interface:status` names them, and whether they are
+    /// enabled. A packet that needs one that is not is finished before it is sent.
+    pub(crate) fn sending(&self) -> [(&'static str, bool); 7] {
+        let checksums = self.is_on("tx-checksum-ip-generic")
+            || self.is_on("tx-checksum-ipv4") && self.is_on("tx-checksum-ipv6");
+        let tunnel = self.is_on("tx-udp_tnl-segmentation");
+        [
+            ("tx_tcp_csum_offload", checksums),
+            ("tx_udp_csum_offload", checksums),
+            ("tx_sctp_csum_offload", self.is_on("tx-checksum-sctp")),
+            ("tx_tcp_seg_offload", self.leaves_segmentation()),
+            ("tx_vxlan_tso_offload", tunnel),
+            ("tx_geneve_tso_offload", tunnel),
+            ("tx_gre_tso_offload", self.is_on("tx-gre-segmentation")),
+        ]
+    }
+
     /// Returns true when the interface removes VLAN tags of received packets, so XDP does not see
     /// them.
     pub fn takes_tags_off(&self) -> bool {
@@ -234,6 +251,17 @@ mod tests {
         let lo = Ethtool::new().and_then(|t| t.offloads("lo")).expect("every namespace has lo");
         assert!(lo.is_on("tx-checksum-ip-generic") && lo.leaves_checksums(), "{lo:?}");
         assert!(!lo.takes_tags_off() && !lo.leaves_tags());
+        let on = lo.sending().into_iter().filter(|(_, is_on)| *is_on).map(|(name, _)| name);
+        let on: Vec<_> = on.take(4).collect();
+        assert_eq!(
+            on,
+            [
+                "tx_tcp_csum_offload",
+                "tx_udp_csum_offload",
+                "tx_sctp_csum_offload",
+                "tx_tcp_seg_offload"
+            ]
+        );
         let e = Ethtool::new().and_then(|t| t.offloads("no-such-dev")).err();
         assert_eq!(e.and_then(|e| e.raw_os_error()), Some(libc::ENODEV));
     }

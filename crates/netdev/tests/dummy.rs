@@ -53,6 +53,19 @@ fn packets_are_processed_inline_with_a_receiver_and_wait_without() {
     assert_eq!((stats.rx_packets, stats.rx_bytes), (Some(102), Some(60 + 6100 + 62)));
     assert_eq!((stats.tx_packets, stats.tx_bytes), (Some(101), Some(6100 + 62)));
     assert_eq!((stats.rx_dropped, stats.rx_errors), (Some(20), Some(1)));
+    let custom: Vec<String> =
+        o.device.custom_counters().iter().map(|(name, value)| format!("{name}={value}")).collect();
+    assert_eq!(
+        custom,
+        [
+            "rx_custom_packets_1=102",
+            "rx_custom_packets_2=102",
+            "rx_q0_bytes=6222",
+            "rx_q0_packets=102",
+            "tx_q0_bytes=6162",
+            "tx_q0_packets=101",
+        ]
+    );
     dev.on_receive(None);
 }
 

@@ -53,6 +53,9 @@ impl Device for Counted {
         }
         Ok(stats)
     }
+    fn custom_counters(&self) -> Vec<(String, u64)> {
+        self.device.custom_counters()
+    }
     fn own_drops(&self) -> OwnDrops {
         self.device.own_drops()
     }

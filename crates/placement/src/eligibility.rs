@@ -107,6 +107,7 @@ impl Eligibility {
                 Action::SetTunnel(_)
                 | Action::PushEth { .. }
                 | Action::PopEth
+                | Action::AddMpls { .. }
                 | Action::PushNsh(_)
                 | Action::PopNsh => verdict.refuse(verdict.tiers, Refusal::UnsupportedAction),
                 Action::TunnelPop(port) => {

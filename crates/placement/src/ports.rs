@@ -579,6 +579,10 @@ impl Ports for PlacedDatapath {
         result
     }
 
+    fn upcalls(&self, port: PortNo) -> Option<u64> {
+        self.base.upcalls(port)
+    }
+
     fn set_policing(&self, number: PortNo, policing: Policing) -> Result<(), PortError> {
         self.base.set_policing(number, policing)?;
         self.change_port(&mut self.control(), number, |port, blockers| {

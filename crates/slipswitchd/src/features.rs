@@ -42,6 +42,7 @@ pub fn of(datapath: &dyn Datapath) -> Vec<Feature> {
         reserved: Masked { value: 0, mask: u32::MAX },
         options_type: Masked { value: 0, mask: u8::MAX },
     });
+    let label = Action::AddMpls { lse: 0, ethertype: packet::ethertype::MPLS };
     let has_tracker = datapath.connections().is_some();
     let nesting = datapath::ACTION_DEPTH_LIMIT.to_string();
     let vlans = flow::extract::vlan_limit().to_string();
@@ -75,7 +76,7 @@ pub fn of(datapath: &dyn Datapath) -> Vec<Feature> {
         ),
         unsaid("Optimized Balance TCP mode", "lb_output_action", datapath.bonds().is_some()),
         said("Conntrack all-zero IP SNAT", "ct_zero_snat", has_tracker, "ct_zero_snat"),
-        said("MPLS Label add", "add_mpls", false, "add_mpls action"),
+        said("MPLS Label add", "add_mpls", can(label), "add_mpls action"),
         probed("Max VLAN headers", "max_vlan_headers", vlans, "VLAN header stack length probed as"),
         probed("Max MPLS depth", "max_mpls_depth", labels, "MPLS label stack length probed as"),
         said("Recirc", "recirc", can(Action::Recirc(1)), "recirculation"),
@@ -168,7 +169,7 @@ mod tests {
                 "Datapath supports check_pkt_len action",
                 &*tracking("timeout policy in conntrack action"),
                 &*tracking("ct_zero_snat"),
-                "Datapath does not support add_mpls action",
+                "Datapath supports add_mpls action",
                 &*tracking("ct_state"),
                 &*tracking("ct_zone"),
                 &*tracking("ct_mark"),

@@ -41,6 +41,8 @@ const NO_FLOW: &str = "no flow has the id: packets go up, from XDP by tcx";
 const HOURS: &str = "BPF has the kernel's clock, and the case waits for hours";
 const NO_NSH: &str = "no program finds a Network Service Header";
 
+const NO_FRONT: &str = "no program puts a header in front of a whole packet";
+
 const fn but(case: &'static str, not: Not, tiers: &'static [Tier], why: &'static str) -> Exception {
     Exception { case, tiers, not, why }
 }
@@ -65,6 +67,8 @@ const EXCEPTIONS: &[Exception] = &[
         BOTH,
         "the packet below the header is looked up where the header came off",
     ),
+    but("labels_in_front_of_a_frame_come_off_again", Not::InBpf, BOTH, NO_FRONT),
+    but("labels_without_an_ethernet_header_suit_their_packets_only", Not::InBpf, BOTH, NO_FRONT),
     but("nsh_fields_can_be_set", Not::InBpf, BOTH, NO_NSH),
     but("nsh_suits_its_packets_only", Not::InBpf, BOTH, NO_NSH),
     but("flows_match_the_fields_of_nsh", Not::InBpf, BOTH, NO_NSH),

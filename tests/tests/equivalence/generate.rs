@@ -109,10 +109,18 @@ fn outermost() -> impl Strategy<Value = Vec<Action>> {
     let push = (fields, vec(any::<[u8; 4]>(), 0..64)).prop_map(|(fields, metadata)| {
         Action::PushNsh(Box::new(PushedNsh { fields, metadata: metadata.concat() }))
     });
+    let label = (any::<u32>(), 0u16..3)
+        .prop_map(|(lse, kind)| Action::AddMpls { lse, ethertype: 0x8847 + kind });
     let change = prop_oneof![
         2 => push,
         2 => nsh().prop_map(Action::Set),
         1 => Just(Action::PopNsh),
+        2 => label,
+        1 => (any::<u32>(), 0x8847u16..0x8849)
+            .prop_map(|(lse, ethertype)| Action::PushMpls { lse, ethertype }),
+        2 => prop_oneof![Just(0x6558u16), Just(0x0800), Just(0x8847)]
+            .prop_map(|ethertype| Action::PopMpls { ethertype }),
+        1 => word().prop_map(|lse| Action::Set(Set::Mpls(lse))),
         1 => Just(Action::PopEth),
     ];
     vec(change, 1..5).prop_map(|mut actions| {

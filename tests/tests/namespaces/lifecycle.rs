@@ -31,6 +31,8 @@ fn the_status_of_a_veth_names_its_other_end() {
         peer,
         "{link}"
     );
+    let offload = switch.vsctl("get interface h1 status:tx_tcp_seg_offload");
+    assert!(["\"true\"", "\"false\""].contains(&offload.trim()), "{offload}");
 }
 
 #[test]

@@ -325,3 +325,17 @@ fn the_port_counters_agree_with_the_kernel() {
     let (after, _) = switch.port_counts("br0", "h1");
     assert!(after - before >= 50 && after - before < 60, "{before} {after}");
 }
+
+#[test]
+fn upcalls_are_counted_for_each_interface() {
+    let Some((switch, a, _b)) = pair() else { return };
+    assert!(a.reaches("10.0.0.2", SOON));
+    let counted = |port: &str| {
+        let text = switch.vsctl(&format!("get interface {port} statistics"));
+        let (_, rest) = text.split_once("upcall_packets=").unwrap_or_default();
+        rest.split([',', '}']).next().and_then(|digits| digits.parse::<u64>().ok())
+    };
+    let is_counted =
+        wait_until(SOON, || ["h1", "h2"].iter().all(|port| counted(port).is_some_and(|n| n > 0)));
+    assert!(is_counted, "{:?}, {:?}", counted("h1"), counted("h2"));
+}

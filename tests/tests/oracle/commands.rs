@@ -92,7 +92,7 @@ scenarios! {
     "#;
     // Without those of the kernel's datapath, and those that came after 3.1.
     commands_there_are: r#"
-        appctl list-commands | grep -vE '^  (ovsdb|cluster|dpdk|odp|netlink|seq|jsonrpc|slipswitch)' | awk '{print $1}' | grep -E '/' | grep -vE '^(dpif-netlink/dispatch-mode|dpif-netdev/subtable-lookup-prio-get|dpctl/(dump-conntrack-exp|ct-[gs]et-sweep-interval)|revalidator/(pause|resume)|ofproto/detrace|ovs/route/rule/(add|del|show)|ofproto/tnl-push-pop)$' | sort
+        appctl list-commands | grep -vE '^  (ovsdb|cluster|dpdk|odp|netlink|seq|jsonrpc|slipswitch)' | awk '{print $1}' | grep -E '/' | grep -vE '^(dpif-netlink/dispatch-mode|dpif-netdev/subtable-lookup-prio-get|dpctl/(dump-conntrack-exp|ct-[gs]et-sweep-interval)|revalidator/(pause|resume)|ofproto/detrace|tnl/(arp|neigh)/retrans_time|ovs/route/rule/(add|del|show)|ofproto/tnl-push-pop)$' | sort
     "#;
     dummies: r#"
         appctl netdev-dummy/set-admin-state p1 down
@@ -199,5 +199,42 @@ scenarios! {
         appctl dpctl/dump-flows nonsense=1
         appctl dpctl/get-flow nonsense
         appctl dpctl/nonsense
+    "#;
+    features_that_are_withheld: r#"
+        ofctl add-flow br0 'in_port=1,ip,actions=clone(set_field:192.168.3.3->ip_src),clone(set_field:192.168.4.4->ip_dst,output:2),clone(ct(commit),output:3),output:4'
+        ofctl add-flow br0 'in_port=2,actions=output(port=3,max_len=100)'
+        ofctl add-flow br0 'in_port=3,actions=check_pkt_larger(200)->NXM_NX_REG0[0],resubmit(,1)'
+        ofctl add-flow br0 'table=1,in_port=3,reg0=0x1/0x1,actions=output:2'
+        ofctl add-flow br0 'table=1,in_port=3,priority=1,actions=output:4'
+        ofctl -O OpenFlow13 add-flow br0 'in_port=4,actions=encap(mpls),encap(ethernet),output:2'
+        appctl dpif/set-dp-features br0 clone false
+        trace in_port=1,ip | tail -1
+        appctl dpif/set-dp-features br0 sample_nesting 2
+        trace in_port=1,ip | tail -1
+        appctl dpif/set-dp-features br0 sample_nesting | cut -d, -f1
+        appctl dpif/set-dp-features br0 clone
+        appctl dpif/set-dp-features br0 clone true
+        trace in_port=1,ip | tail -1
+        appctl dpif/set-dp-features br0 trunc false
+        trace in_port=2,ip | grep Datapath
+        appctl dpif/set-dp-features br0 trunc true
+        trace in_port=2,ip | tail -1
+        appctl dpif/set-dp-features br0 check_pkt_len false
+        trace in_port=3,ip | grep Datapath
+        receive p3 1e2ce92a669e3a6dd2099cab0800450000548a53400040011addc0a80a0ac0a80a1e08006f200a4d0001fc509a58000000002715020000000000101112131415161718191a1b1c1d1e1f202122232425262728292a2b2c2d2e2f3031323334353637
+        ofctl dump-ports br0 4 | grep tx
+        appctl dpctl/dump-flows | sed 's/used:[0-9.]*s/used:0.0s/' | grep -v ipv6
+        appctl dpif/set-dp-features br0 check_pkt_len true
+        trace in_port=3,ip | tail -1
+        appctl dpif/set-dp-features br0 add_mpls false
+        trace in_port=4,ip | grep Datapath
+        appctl dpif/set-dp-features br0 add_mpls true
+        trace in_port=4,ip | tail -1
+    "#;
+    identities_of_megaflows_in_dumps: r#"
+        appctl upcall/disable-ufid
+        appctl upcall/show | grep ufid
+        appctl upcall/enable-ufid
+        appctl upcall/show | grep ufid
     "#;
 }

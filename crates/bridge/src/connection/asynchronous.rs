@@ -263,7 +263,7 @@ impl Connections {
     /// Sends an asynchronous message to those of `takers` that have room for it.
     pub(super) fn tell(&mut self, takers: &[ConnectionId], message: &Message) {
         for id in takers {
-            if self.sessions.get_mut(id).is_some_and(|s| s.has_async_room(false)) {
+            if self.sessions.get_mut(id).is_some_and(|s| s.has_async_room()) {
                 self.send(*id, message);
             }
         }

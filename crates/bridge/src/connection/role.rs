@@ -51,7 +51,7 @@ impl Connections {
             let Some(session) = self.sessions.get_mut(&id) else { continue };
             session.role = Role::Secondary;
             let told = session.version().is_some_and(|v| v >= Version::V13);
-            if told && session.has_async_room(false) {
+            if told && session.has_async_room() {
                 let status = RoleStatus {
                     role: Role::Secondary,
                     reason: RoleReason::PrimaryRequest,

@@ -35,6 +35,8 @@ pub struct Options {
     pub inactivity_probe_ms: u64,
     /// Rate limit on packet-ins; `None` for no limit.
     pub packet_in_limit: Option<RateLimit>,
+    /// Number of packet-ins that may wait for a peer that does not read (`controller_queue_size`).
+    pub waiting_packets: u32,
     /// `Controller:enable_async_messages`: whether the peer may receive asynchronous messages.
     pub async_messages: bool,
     /// Logs errors of this peer at DEBUG only, after enough of them were logged above that level.
@@ -42,7 +44,8 @@ pub struct Options {
 }
 
 impl Options {
-    /// Returns the settings of a connection with `versions`, without probe and without rate limit.
+    /// Returns the settings of a connection with `versions`, without probe, without rate limit, and
+    /// with Open vSwitch's number of waiting packets.
     pub fn new(kind: Kind, name: &str, versions: Versions) -> Options {
         Options {
             kind,
@@ -50,6 +53,7 @@ impl Options {
             versions,
             inactivity_probe_ms: 0,
             packet_in_limit: None,
+            waiting_packets: super::output::PACKETS,
             async_messages: true,
             quiet: false,
         }
@@ -308,21 +312,22 @@ impl Session {
         }
     }
 
-    /// Returns true when the output has room for an asynchronous message. Otherwise counts the
-    /// message as dropped.
-    pub(super) fn has_async_room(&mut self, packet: bool) -> bool {
-        let full = if packet {
-            self.output.is_full_for_packets()
-        } else {
-            self.output.is_full_for_async()
-        };
+    /// Returns true when the output has room for an asynchronous message other than a packet-in.
+    /// Otherwise counts the message as dropped.
+    pub(super) fn has_async_room(&mut self) -> bool {
+        let full = self.output.is_full_for_async();
+        self.has_room_unless(full)
+    }
+
+    fn has_room_unless(&mut self, full: bool) -> bool {
         self.counters.dropped += u64::from(full);
         !full
     }
 
     /// Appends a copy of another connection's bytes, for snoopers.
     pub(super) fn send_copy(&mut self, bytes: &[u8]) {
-        if self.has_async_room(true) {
+        let full = self.output.is_full_for_copies();
+        if self.has_room_unless(full) {
             self.output.buffer().extend_from_slice(bytes);
             self.counters.sent += frame::split(bytes).count() as u64;
         }
@@ -352,9 +357,10 @@ impl Session {
     }
 
     fn write_packet(&mut self, bytes: &[u8]) -> bool {
-        let room = self.has_async_room(true);
+        let full = self.output.is_full_for_packets(self.options.waiting_packets);
+        let room = self.has_room_unless(full);
         if room {
-            self.output.buffer().extend_from_slice(bytes);
+            self.output.push_packet(bytes);
             self.counters.sent += 1;
         }
         room
@@ -372,8 +378,10 @@ impl Session {
         sent
     }
 
-    /// Sets the packet-in rate limit (`Controller:controller_rate_limit` and its burst).
-    pub(super) fn set_packet_in_limit(&mut self, limit: Option<RateLimit>) {
+    /// Sets the packet-in rate limit (`Controller:controller_rate_limit` and its burst) and the number
+    /// of packet-ins that may wait.
+    pub(super) fn set_packet_in_limits(&mut self, limit: Option<RateLimit>, waiting: u32) {
+        self.options.waiting_packets = waiting;
         self.options.packet_in_limit = limit;
         for queue in &mut self.queues {
             queue.set_limit(limit);

@@ -77,7 +77,9 @@ impl Reader {
                     self.tunnels += 1;
                     self.tunnel = of_header(header);
                 }
-                Action::PushMpls { lse, .. } => self.labels.insert(0, *lse),
+                Action::PushMpls { lse, .. } | Action::AddMpls { lse, .. } => {
+                    self.labels.insert(0, *lse)
+                }
                 Action::PopMpls { .. } => drop(self.labels.drain(..1.min(self.labels.len()))),
                 Action::Set(Set::Mpls(set)) => {
                     if let Some(outermost) = self.labels.first_mut() {

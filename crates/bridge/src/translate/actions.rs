@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Lists of actions: one after the other, the action set, clones, branches on length.
 
-use super::context::{Context, Freeze, OnMiss, Tuple, on_stack};
+use super::context::{ACTION, Context, Freeze, OnMiss, Tuple, on_stack};
 use super::fields::mac_value;
 use super::freeze::Segment;
 use super::hash::{choose_link, hash_fields, score};
@@ -177,7 +177,7 @@ impl Context<'_> {
                 }
             }
             Action::Encap(encap) => self.encap(encap),
-            Action::Decap { .. } => self.decap(),
+            Action::Decap { packet_type } => self.decap(*packet_type),
             Action::DecNshTtl => {
                 if self.dec_nsh_ttl() {
                     return ListProgress::Stop;
@@ -346,6 +346,16 @@ impl Context<'_> {
             ctx.action_set.clone_from(&action_set);
             (actions, std::mem::take(&mut ctx.exit))
         };
+        if self.snapshot.withheld.check_pkt_len {
+            // Each packet comes here; without a packet, as in a trace of a flow, none is longer.
+            self.slow_path = Some(ACTION);
+            let longest = self.packet.map_or(0, |packet| packet.len());
+            let (actions, exit) = branch(self, u128::from(longest > usize::from(len)));
+            self.exit = exit;
+            self.action_set.clear();
+            self.out.extend(actions);
+            return;
+        }
         let (greater, exit) = branch(self, 1);
         let (not_greater, _) = branch(self, 0);
         self.exit = exit;

@@ -39,6 +39,8 @@ const FRAG_DROP: u16 = 1;
 const FRAG_NX_MATCH: u16 = 3;
 /// Cookie where there is no rule.
 pub(super) const NO_COOKIE: u64 = u64::MAX;
+/// Reason that datapaths show for the slow path of actions, as in OVS.
+pub(super) const ACTION: &str = "action";
 
 /// Reason for a freeze, and the state of the lists that froze.
 #[derive(Clone, Debug, Default)]
@@ -456,8 +458,10 @@ impl<'a> Context<'a> {
             }
             return;
         }
-        self.irreversible |=
-            matches!(action, DpAction::Meter(_) | DpAction::PushNsh(_) | DpAction::PopNsh);
+        self.irreversible |= matches!(
+            action,
+            DpAction::Meter(_) | DpAction::AddMpls { .. } | DpAction::PushNsh(_) | DpAction::PopNsh
+        );
         self.out.push(action);
     }
 
@@ -474,7 +478,7 @@ impl<'a> Context<'a> {
         if std::mem::replace(&mut self.irreversible, outer) {
             self.base = base;
             self.conntracked = conntracked;
-            self.emit(DpAction::Clone(inner));
+            self.emit_copy(inner);
         } else {
             self.out.extend(inner);
         }
@@ -492,7 +496,24 @@ impl<'a> Context<'a> {
         self.conntracked = conntracked;
         self.irreversible = irreversible;
         if !inner.is_empty() {
-            self.emit(DpAction::Clone(inner));
+            self.emit_copy(inner);
+        }
+    }
+
+    /// Adds the datapath action that runs a list on a copy of the packet.
+    fn emit_copy(&mut self, actions: Vec<DpAction>) {
+        match self.snapshot.withheld.copy(actions) {
+            Some(action) => self.emit(action),
+            None => {
+                self.report(Kind::Error, || "Failed to compose clone action".to_string());
+            }
+        }
+    }
+
+    /// Records that each packet needs an upcall when a feature is withheld from translation.
+    pub(super) fn needs_feature(&mut self, is_withheld: bool) {
+        if is_withheld {
+            self.slow_path = Some(ACTION);
         }
     }
 

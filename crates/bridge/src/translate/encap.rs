@@ -7,11 +7,13 @@
 
 use super::TranslationError;
 use super::context::{Context, Freeze};
+use super::mpls::{MPLS_BOS, MPLS_NULL_V4, MPLS_NULL_V6, mpls_complete, pop_mpls, push_mpls};
 use crate::trace::Kind;
 use datapath::{Action as DpAction, PushedNsh, nsh::MOST_METADATA};
-use flow::{Key, NAMESPACE_ETHERTYPE, Nsh, STAGE_STARTS, VLAN_CFI};
+use flow::{Key, MPLS_LABELS, NAMESPACE_ETHERTYPE, Nsh, STAGE_STARTS, VLAN_CFI};
 use openflow::action::{Encap, EncapHeader, EncapProperty};
 use packet::{NshHeader, ethertype};
+use tunnel::ETHERTYPE_TEB;
 use zerocopy::network_endian::U32;
 
 /// Packet type of an Ethernet frame.
@@ -23,9 +25,27 @@ const TTL: u8 = 63;
 /// Service path 0, service index 255.
 const PATH: u32 = 255;
 
+/// Packet type of a packet that begins with a label.
+const MPLS: u32 = bare(ethertype::MPLS);
+/// The same with the Ethernet type of multicast.
+const MPLS_MULTICAST: u32 = bare(ethertype::MPLS_MULTICAST);
+/// TTL of a new label, as in OVS: the packet below may be of any type.
+const MPLS_TTL_OF_NEW: u8 = 64;
+
 /// Returns the packet type of a packet without an Ethernet header.
 const fn bare(ethertype: u16) -> u32 {
     NAMESPACE_ETHERTYPE << 16 | ethertype as u32
+}
+
+/// Returns the packet type that a packet without an Ethernet header gets when its outermost label goes
+/// and this type follows.
+fn below_label(ethertype: u16) -> u32 {
+    if ethertype == ETHERTYPE_TEB { ETHERNET } else { bare(ethertype) }
+}
+
+/// Returns true for a packet without an Ethernet header whose type is that of MPLS.
+pub(super) fn is_bare_mpls(key: &Key) -> bool {
+    matches!(key.packet_type.get(), MPLS | MPLS_MULTICAST)
 }
 
 /// The change of the outermost header that the next commit makes.
@@ -47,11 +67,42 @@ impl Context<'_> {
         match encap.header {
             EncapHeader::Ethernet => self.encap_ethernet(),
             EncapHeader::Nsh => self.encap_nsh(&encap.properties),
-            // `openflow::check` admits no rule with these.
-            EncapHeader::Mpls | EncapHeader::MplsMulticast => {
-                self.error = Some(TranslationError::UnsupportedPacketType);
-            }
+            EncapHeader::Mpls => self.encap_mpls(ethertype::MPLS),
+            EncapHeader::MplsMulticast => self.encap_mpls(ethertype::MPLS_MULTICAST),
         }
+    }
+
+    /// Puts a label in front of the packet: on its stack, if it begins with one.
+    fn encap_mpls(&mut self, ethertype: u16) {
+        self.needs_feature(self.snapshot.withheld.add_mpls);
+        self.mask.0.packet_type.set(u32::MAX);
+        self.mask.0.dl_type.set(u16::MAX);
+        let on_stack = is_bare_mpls(&self.key);
+        let mut stack = [U32::ZERO; MPLS_LABELS];
+        if on_stack {
+            self.expose_mpls_depth();
+            if self.mpls_depth(&self.key) >= MPLS_LABELS {
+                return self.too_many_labels("encap MPLS action", "would have");
+            }
+            self.expose_mpls();
+            stack = self.key.mpls;
+        }
+        let [first, ..] = stack;
+        let lse = match on_stack {
+            true => first.get() & !MPLS_BOS,
+            false => {
+                let is_ipv6 = self.key.dl_type.get() == ethertype::IPV6;
+                let label = if is_ipv6 { MPLS_NULL_V6 } else { MPLS_NULL_V4 };
+                label << 12 | MPLS_BOS | u32::from(MPLS_TTL_OF_NEW)
+            }
+        };
+        let [start, ..] = STAGE_STARTS;
+        self.key.words_mut().iter_mut().skip(start).for_each(|word| *word = 0);
+        self.key.packet_type.set(bare(ethertype));
+        self.key.mpls = stack;
+        push_mpls(&mut self.key, lse, ethertype);
+        self.was_mpls = false;
+        self.pending = Some(Pending::Encap { metadata: Vec::new() });
     }
 
     fn encap_ethernet(&mut self) {
@@ -117,13 +168,14 @@ impl Context<'_> {
         self.pending = Some(Pending::Encap { metadata });
     }
 
-    /// Runs `decap(...)`. As in OVS, the header decides about the type of the packet below it,
-    /// whatever the action says.
-    pub(super) fn decap(&mut self) {
+    /// Runs `decap(...)`. As in OVS, the action decides about the type of the packet only below a
+    /// label, which does not name it.
+    pub(super) fn decap(&mut self, packet_type: u32) {
         self.commit(); // changes of the outer header
         match self.key.packet_type.get() {
             ETHERNET => self.decap_ethernet(),
             NSH => self.decap_nsh(),
+            MPLS | MPLS_MULTICAST => self.decap_mpls(packet_type as u16), // the lower half
             packet_type => self.unsupported_packet(|| {
                 let (namespace, kind) = (packet_type >> 16, packet_type & 0xffff);
                 format!(
@@ -165,6 +217,75 @@ impl Context<'_> {
         self.start_freezing(Freeze::default());
     }
 
+    /// Runs `push_mpls` on a packet that begins with a label.
+    pub(super) fn push_bare_mpls(&mut self, ethertype: u16) {
+        self.commit();
+        self.expose_mpls_depth();
+        match self.mpls_depth(&self.key) {
+            0 => return self.without_label(),
+            MPLS_LABELS.. => return self.too_many_labels("MPLS push action", "would have"),
+            _ => {}
+        }
+        self.expose_mpls();
+        let lse = self.key.mpls.first().map_or(0, |lse| lse.get()) & !MPLS_BOS;
+        self.emit(DpAction::PushMpls { lse, ethertype });
+        push_mpls(&mut self.key, lse, ethertype);
+        self.changed_labels();
+    }
+
+    /// Runs `pop_mpls` on a packet that begins with a label.
+    pub(super) fn pop_bare_mpls(&mut self, ethertype: u16) {
+        self.commit();
+        self.decap_mpls(ethertype);
+    }
+
+    /// Makes the base, whose outermost labels were changed by an action, equal to the key.
+    fn changed_labels(&mut self) {
+        self.irreversible = true;
+        self.key.packet_type.set(below_label(self.key.dl_type.get()));
+        self.base.mpls = self.key.mpls;
+        self.base.dl_type = self.key.dl_type;
+        self.base.packet_type = self.key.packet_type;
+    }
+
+    fn without_label(&mut self) {
+        self.unsupported_packet(|| "Dropping packet, as it has no label.".to_string());
+    }
+
+    fn too_many_labels(&mut self, action: &str, has: &str) {
+        self.fail(TranslationError::TooManyMplsLabels, || {
+            format!(
+                "dropping packet on which an {action} can't be performed as it {has} more MPLS \
+                 LSEs than the {MPLS_LABELS} supported."
+            )
+        });
+    }
+
+    /// Takes off the outermost label. The packet below it has the type `ethertype`, or is an Ethernet
+    /// frame if that is 0.
+    fn decap_mpls(&mut self, ethertype: u16) {
+        self.expose_mpls_depth();
+        if self.mpls_depth(&self.key) == 0 {
+            return self.without_label();
+        }
+        if !mpls_complete(&self.key) {
+            return self.too_many_labels("MPLS decap", "has");
+        }
+        self.needs_feature(self.snapshot.withheld.add_mpls);
+        let below = if ethertype == 0 { ETHERTYPE_TEB } else { ethertype };
+        let is_last = self.mpls_depth(&self.key) == 1;
+        if !is_last {
+            self.expose_mpls();
+        }
+        self.emit(DpAction::PopMpls { ethertype: below });
+        pop_mpls(&mut self.key, below);
+        self.changed_labels();
+        // As the packet does not begin with a label that is known, it is looked up again.
+        if is_last || !is_bare_mpls(&self.key) {
+            self.start_freezing(Freeze::default());
+        }
+    }
+
     fn unsupported_packet(&mut self, text: impl FnOnce() -> String) {
         self.report(Kind::Action, text);
         self.error = Some(TranslationError::UnsupportedPacketType);
@@ -192,9 +313,13 @@ impl Context<'_> {
             Some(Pending::Encap { metadata }) if self.key.packet_type.get() == NSH => {
                 let pushed = PushedNsh { fields: self.key.nsh, metadata };
                 self.emit(DpAction::PushNsh(Box::new(pushed)));
-                let [start, ..] = STAGE_STARTS;
-                let headers = self.base.words_mut().iter_mut().zip(self.key.words()).skip(start);
-                headers.for_each(|(base, key)| *base = *key);
+                self.base_of_headers();
+            }
+            Some(Pending::Encap { .. }) if is_bare_mpls(&self.key) => {
+                let [lse, ..] = self.key.mpls;
+                let ethertype = self.key.dl_type.get();
+                self.emit(DpAction::AddMpls { lse: lse.get(), ethertype });
+                self.base_of_headers();
             }
             Some(Pending::Decap) => self.emit(DpAction::PopNsh),
             Some(Pending::Encap { .. }) => self.commit_ethernet(),
@@ -208,6 +333,13 @@ impl Context<'_> {
             }
         }
         self.base.packet_type = self.key.packet_type;
+    }
+
+    /// Makes the headers of the base those of the key.
+    fn base_of_headers(&mut self) {
+        let [start, ..] = STAGE_STARTS;
+        let headers = self.base.words_mut().iter_mut().zip(self.key.words()).skip(start);
+        headers.for_each(|(base, key)| *base = *key);
     }
 
     /// Emits the action that puts an Ethernet header on, or takes it off.

@@ -236,6 +236,7 @@ fn has_output(actions: &[DpAction]) -> bool {
         | DpAction::PopVlan
         | DpAction::PushMpls { .. }
         | DpAction::PopMpls { .. }
+        | DpAction::AddMpls { .. }
         | DpAction::Set(_)
         | DpAction::Meter(_)
         | DpAction::Ct(_)
@@ -272,6 +273,7 @@ fn mark(actions: &mut [DpAction]) {
             | DpAction::PopVlan
             | DpAction::PushMpls { .. }
             | DpAction::PopMpls { .. }
+            | DpAction::AddMpls { .. }
             | DpAction::Set(_)
             | DpAction::Meter(_)
             | DpAction::Ct(_)

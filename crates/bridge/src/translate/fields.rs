@@ -3,8 +3,9 @@
 
 use super::commit::vlan_count;
 use super::context::{Context, Freeze};
+use super::encap::is_bare_mpls;
 use super::finish::{is_ip, is_mpls};
-use super::mpls::{MPLS_BOS, mpls_complete, pop_mpls, push_mpls};
+use super::mpls::{MPLS_BOS, MPLS_NULL_V4, MPLS_NULL_V6, mpls_complete, pop_mpls, push_mpls};
 use super::{MAX_STACK_BYTES, TranslationError};
 use crate::recirc::StackEntry;
 use crate::trace::{Kind, subfield_text};
@@ -18,9 +19,6 @@ use zerocopy::network_endian::U16;
 
 /// TTL of a label stack entry.
 const MPLS_TTL: u32 = 0xff;
-/// "IPv4 explicit null" and "IPv6 explicit null" (RFC 3032 section 2.1).
-const MPLS_NULL_V4: u32 = 0;
-const MPLS_NULL_V6: u32 = 2;
 
 impl Context<'_> {
     /// Returns true when the packet has `field`; the bits that decide this are made exact.
@@ -297,20 +295,23 @@ impl Context<'_> {
     }
 
     /// Makes the depth of the stack exact: the bottom-of-stack bits of its entries.
-    fn expose_mpls_depth(&mut self) {
+    pub(super) fn expose_mpls_depth(&mut self) {
         for m in self.mask.0.mpls.iter_mut().take(self.original_mpls) {
             m.set(m.get() | MPLS_BOS);
         }
     }
 
     /// Makes the whole stack exact before it moves.
-    fn expose_mpls(&mut self) {
+    pub(super) fn expose_mpls(&mut self) {
         for m in self.mask.0.mpls.iter_mut().take(self.original_mpls) {
             m.set(u32::MAX);
         }
     }
 
     pub(super) fn push_mpls(&mut self, ethertype: u16) {
+        if is_bare_mpls(&self.key) {
+            return self.push_bare_mpls(ethertype);
+        }
         if self.mpls_depth(&self.key) == 0 {
             // The label hides the headers of L3 and L4: their changes are emitted before it.
             self.commit();
@@ -351,6 +352,9 @@ impl Context<'_> {
     }
 
     pub(super) fn pop_mpls(&mut self, ethertype: u16) {
+        if is_bare_mpls(&self.key) {
+            return self.pop_bare_mpls(ethertype);
+        }
         if self.mpls_depth(&self.key) == 0 {
             return;
         }

@@ -5,6 +5,10 @@ use super::finish::is_mpls;
 use flow::{Key, MPLS_LABELS};
 use zerocopy::network_endian::U32;
 
+/// Label "IPv4 explicit null" (RFC 3032, 2.1).
+pub(super) const MPLS_NULL_V4: u32 = 0;
+/// Label "IPv6 explicit null" (RFC 3032, 2.1).
+pub(super) const MPLS_NULL_V6: u32 = 2;
 /// Bottom-of-stack bit of a label stack entry.
 pub(super) const MPLS_BOS: u32 = 1 << 8;
 

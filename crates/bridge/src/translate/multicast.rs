@@ -5,7 +5,7 @@
 //! their megaflow sends them to the slow path. Other packets go to the members of their group, and
 //! to routers.
 
-use super::context::Context;
+use super::context::{ACTION, Context};
 use super::normal::Input;
 use super::vlan::Vlans;
 use crate::effect::Effect;
@@ -17,8 +17,6 @@ use protocols::membership::{self, Membership, MembershipError, igmp_type, mld_ty
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
-/// Reason that datapaths show for the slow path, as in OVS.
-const ACTION: &str = "action";
 /// ff02::1, which all nodes listen to.
 const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
 

@@ -234,6 +234,7 @@ impl<'a> Context<'a> {
         }
         self.sample_output(dp_port);
         if let Some(max_len) = truncate {
+            self.needs_feature(self.snapshot.withheld.trunc);
             self.emit(DpAction::Trunc(max_len));
         }
         let bond = self.bond_output.take();

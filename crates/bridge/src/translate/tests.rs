@@ -15,6 +15,7 @@ mod revalidated;
 mod soundness;
 mod spanning_tree;
 mod tunnels;
+mod withheld;
 mod writable;
 
 use super::*;

@@ -249,6 +249,34 @@ fn a_controller_that_does_not_read_loses_packets_and_keeps_replies() {
 }
 
 #[test]
+fn a_limited_number_of_packets_waits_for_a_controller_that_does_not_read() {
+    let mut b = Bench::new(1);
+    let options =
+        Options { waiting_packets: 3, ..Options::new(Kind::Primary, "tcp:c", Versions::KNOWN) };
+    let c = b.connect_with(options.clone(), Version::V13);
+    b.add(c, flow(5, Match::ANY, &[to_controller()]));
+    b.one(c, Body::BarrierRequest);
+    let receive = |b: &mut Bench, n: u8| (0..n).for_each(|port| b.receive(1, &udp(1, port)));
+    let dropped = |b: &Bench| b.connections.status(c.id).unwrap().counters.dropped;
+    // While nothing waits, a turn may have more packets.
+    receive(&mut b, 5);
+    assert_eq!(dropped(&b), 0);
+    // The bytes that were taken have not left yet.
+    assert!(!b.connections.take_output(c.id).is_empty());
+    receive(&mut b, 10);
+    assert_eq!(dropped(&b), 7);
+    assert_eq!(packet_ins(b.output(c)).len(), 3);
+    // They have: the controller reads again.
+    receive(&mut b, 10);
+    assert_eq!((packet_ins(b.output(c)).len(), dropped(&b)), (10, 7));
+    b.connections.reconfigure(c.id, &Options { waiting_packets: 1, ..options });
+    receive(&mut b, 1);
+    assert!(!b.connections.take_output(c.id).is_empty());
+    receive(&mut b, 4);
+    assert_eq!(dropped(&b), 10);
+}
+
+#[test]
 fn messages_are_counted_beyond_the_end_of_their_connection() {
     let mut b = Bench::new(1);
     let c = b.connect(Kind::Primary, Version::V13);

@@ -116,9 +116,11 @@ impl Encoder<'_> {
             Action::TunnelPush { .. } | Action::TunnelPop(_) | Action::SetTunnel(_) => {
                 Err(no_action("tunnels are not encoded for TC"))
             }
-            Action::PushEth { .. } | Action::PopEth | Action::PushNsh(_) | Action::PopNsh => {
-                Err(no_action("TC's packets have an Ethernet header"))
-            }
+            Action::PushEth { .. }
+            | Action::PopEth
+            | Action::AddMpls { .. }
+            | Action::PushNsh(_)
+            | Action::PopNsh => Err(no_action("TC's packets have an Ethernet header")),
             Action::Set(_) => Ok(()),
         }
     }

@@ -181,7 +181,14 @@ impl<'a> Parser<'a> {
             "trunc" => Ok(Action::Trunc(self.one_number()?)),
             "meter" => Ok(Action::Meter(self.one_number()?)),
             "push_vlan" => self.push_vlan(),
-            "push_mpls" => self.push_mpls(),
+            "push_mpls" => {
+                let (lse, ethertype) = self.label_and_type("push_mpls needs eth_type")?;
+                Ok(Action::PushMpls { lse, ethertype })
+            }
+            "add_mpls" => {
+                let (lse, ethertype) = self.label_and_type("add_mpls needs eth_type")?;
+                Ok(Action::AddMpls { lse, ethertype })
+            }
             "ct" => self.ct(),
             "tnl_push" => self.tunnel_push(),
             "tnl_pop" => Ok(Action::TunnelPop(self.one_port()?)),
@@ -356,7 +363,8 @@ impl<'a> Parser<'a> {
         Ok(Action::PushVlan { tpid, tci: pcp << 13 | cfi << 12 | vid })
     }
 
-    fn push_mpls(&mut self) -> Result<Action> {
+    /// Reads the label stack entry and the Ethernet type of `push_mpls` or `add_mpls`.
+    fn label_and_type(&mut self, needs: &'static str) -> Result<(u32, u16)> {
         let (mut lse, mut ethertype) = (Masked::<u32>::default(), None);
         for item in self.items()? {
             if item.name == "eth_type" {
@@ -366,8 +374,8 @@ impl<'a> Parser<'a> {
             }
         }
         match ethertype {
-            Some(ethertype) => Ok(Action::PushMpls { lse: lse.value, ethertype }),
-            None => self.fail("push_mpls needs eth_type"),
+            Some(ethertype) => Ok((lse.value, ethertype)),
+            None => self.fail(needs),
         }
     }
 

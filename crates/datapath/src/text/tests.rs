@@ -11,7 +11,7 @@ fn no_name(_: &str) -> Option<PortNo> {
 /// Texts in the shapes that the real `ovs-appctl dpctl/dump-flows` and `ofproto/trace` (3.1) wrote,
 /// some with other values. Not seen from it: `sym_l4`, a nonzero `rule_cookie`, `continuation=1`,
 /// a ToS set to 0. Values are zero outside their masks, as [`Masked`] has them.
-const SAME: [&str; 93] = [
+const SAME: [&str; 95] = [
     "ct,recirc(0x1)",
     "ct_clear,2",
     "ct(zone=4),recirc(0x1)",
@@ -62,6 +62,8 @@ const SAME: [&str; 93] = [
     "set(mpls(label=5/0xf,tc=0/0,ttl=0/0x0,bos=0/0)),2",
     "push_mpls(label=5,tc=0,ttl=64,bos=1,eth_type=0x8847),2",
     "push_mpls(label=77,tc=2,ttl=64,bos=0,eth_type=0x8848),3",
+    "add_mpls(label=0,tc=0,ttl=64,bos=1,eth_type=0x8847),push_eth(src=00:00:00:00:00:01,dst=00:00:00:00:00:02),2",
+    "add_mpls(label=7,tc=1,ttl=9,bos=0,eth_type=0x8848),pop_mpls(eth_type=0x6558),recirc(0x1)",
     "pop_mpls(eth_type=0x800),recirc(0x6)",
     "recirc(0x5)",
     "hash(l4(0)),recirc(0x7)",

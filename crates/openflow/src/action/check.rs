@@ -12,8 +12,7 @@
 use super::operand::{mpls_ethertype, output_port};
 use super::verify;
 use super::{
-    Action, Ct, CtZone, EncapHeader, Learn, LearnSource, LearnSpec, LearnTarget, NatAddresses,
-    ObservationId,
+    Action, Ct, CtZone, Learn, LearnSource, LearnSpec, LearnTarget, NatAddresses, ObservationId,
 };
 use crate::{OfError, PortNo, Version};
 use flow::field::Prerequisite;
@@ -247,12 +246,6 @@ impl<'a> Walk<'a> {
                 self.needs(Prerequisite::Mpls);
                 self.has_type(*ethertype);
                 Ok(())
-            }
-            // No datapath puts labels in front of an Ethernet header.
-            Action::Encap(encap)
-                if matches!(encap.header, EncapHeader::Mpls | EncapHeader::MplsMulticast) =>
-            {
-                Err(OfError::NXBAC_BAD_HEADER_TYPE)
             }
             Action::Encap(encap) => {
                 self.packet.set(Field::PacketType, encap.header.packet_type().into());

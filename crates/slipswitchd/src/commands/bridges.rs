@@ -10,6 +10,7 @@ use crate::features::{self, Feature};
 use bridge::bridge::Bridge;
 use bridge::connection::{format_contributors, format_flows};
 use bridge::port::Port;
+use bridge::revalidator::Pass;
 use bridge::tunnel::Output;
 use datapath::PortNo as DpPort;
 use hashbrown::HashSet;
@@ -119,16 +120,27 @@ pub(super) fn register(commands: &Commands<'_>) {
 /// Formats a feature with its value in force and that of the datapath.
 fn feature_line(daemon: &Daemon, feature: &Feature) -> String {
     let value = feature.capability();
-    let in_force = match daemon.switch.tunnel_output() {
-        Output::Set if feature.key == PUSH_POP => "false",
-        Output::Set | Output::Push => value,
+    let withheld = daemon.switch.withheld();
+    let levels = withheld.sample_nesting.map(|levels| levels.to_string());
+    let is_withheld = match feature.key {
+        PUSH_POP => daemon.switch.tunnel_output() == Output::Set,
+        "clone" => withheld.clone,
+        "check_pkt_len" => withheld.check_pkt_len,
+        "add_mpls" => withheld.add_mpls,
+        "trunc" => withheld.trunc,
+        _ => false,
+    };
+    let in_force = match (feature.key, &levels) {
+        ("sample_nesting", Some(levels)) => levels,
+        _ if is_withheld => "false",
+        _ => value,
     };
     let Feature { key, name, .. } = feature;
     format!("{key} ({name}) : [run time]:{in_force}, [boot time]:{value}\n")
 }
 
-/// Sets a feature. As in OVS wrong values are no errors. Features other than [`PUSH_POP`] keep the
-/// datapath's value.
+/// Sets a feature. As in OVS wrong values are no errors. Features that translation cannot do without
+/// keep the datapath's value.
 fn set_feature(daemon: &mut Daemon, feature: &Feature, value: &str) -> Answer {
     let present = feature.capability();
     let refusal = match (present.parse::<u32>(), value.parse::<i64>()) {
@@ -147,18 +159,33 @@ fn set_feature(daemon: &mut Daemon, feature: &Feature, value: &str) -> Answer {
     if !refusal.is_empty() {
         return Ok(refusal.to_owned());
     }
-    if feature.key == PUSH_POP {
-        let is_on = value.eq_ignore_ascii_case("true");
-        daemon.switch.set_tunnel_output(if is_on { Output::Push } else { Output::Set });
-        return Ok(String::new());
+    let is_on = value.eq_ignore_ascii_case("true");
+    let mut withheld = daemon.switch.withheld();
+    match feature.key {
+        PUSH_POP => daemon.switch.set_tunnel_output(if is_on { Output::Push } else { Output::Set }),
+        "clone" => withheld.clone = !is_on,
+        "check_pkt_len" => withheld.check_pkt_len = !is_on,
+        "add_mpls" => withheld.add_mpls = !is_on,
+        "trunc" => withheld.trunc = !is_on,
+        "sample_nesting" => {
+            withheld.sample_nesting = value.parse().ok().filter(|_| value != present);
+        }
+        _ if value.eq_ignore_ascii_case(present) => {}
+        _ => {
+            return super::unsupported(
+                "dpif/set-dp-features",
+                "only clone, sample_nesting, check_pkt_len, add_mpls, trunc and tnl_push_pop can be \
+                 taken from a datapath",
+            );
+        }
     }
-    if value.eq_ignore_ascii_case(present) {
-        return Ok(String::new());
+    if daemon.switch.withheld() != withheld {
+        daemon.switch.withhold(withheld);
+        daemon.publish_and_wake();
+        daemon.switch.slow_path().pass(Pass::Purge); // megaflows are translated from scratch
+        daemon.after_pass();
     }
-    super::unsupported(
-        "dpif/set-dp-features",
-        "the features of the datapath are fixed, except for tnl_push_pop",
-    )
+    Ok(String::new())
 }
 
 fn sorted(daemon: &Daemon) -> Vec<&Bridge> {

@@ -3,13 +3,16 @@
 
 use super::Commands;
 use bridge::revalidator::Pass;
+use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use tokio::task::{spawn_blocking, spawn_local};
 
 pub(super) fn register(commands: &Commands<'_>) {
-    commands.show("upcall/show", "", 0, 0, |daemon, _| {
+    let terse = Rc::new(Cell::new(true));
+    let is_terse = Rc::clone(&terse);
+    commands.show("upcall/show", "", 0, 0, move |daemon, _| {
         if daemon.switch.bridges().next().is_none() {
             return Ok(String::new()); // OVS has no datapath then
         }
@@ -20,7 +23,7 @@ pub(super) fn register(commands: &Commands<'_>) {
             "{}:\n\
              \x20 flows         : (current {flows}) (avg {}) (max {}) (limit {})\n\
              \x20 dump duration : {}ms\n\
-             \x20 ufid enabled : true\n\
+             \x20 ufid enabled : {}\n\
              \n\
              \x20 1: (keys {flows})\n",
             daemon.switch.datapath().name(),
@@ -28,6 +31,7 @@ pub(super) fn register(commands: &Commands<'_>) {
             state.max_flows.load(Ordering::Relaxed),
             slow.flow_limit.load(Ordering::Relaxed),
             state.last_pass().unwrap_or_default().as_millis().max(1),
+            is_terse.get(),
         ))
     });
     for (name, on, text) in [
@@ -41,20 +45,21 @@ pub(super) fn register(commands: &Commands<'_>) {
             Ok(text.to_owned())
         });
     }
-    commands.unsupported(
-        "upcall/disable-ufid",
-        "",
-        0,
-        0,
-        "megaflows are known by their UFIDs only",
-    );
-    commands.fixed(
-        "upcall/enable-ufid",
-        "",
-        0,
-        0,
-        Ok("Datapath dumping tersely using UFID enabled for supported datapaths"),
-    );
+    // Passes read no more than counters and identities in any case: the setting is only shown.
+    for (name, on, text) in [
+        ("upcall/disable-ufid", false, "Datapath dumping tersely using UFID disabled"),
+        (
+            "upcall/enable-ufid",
+            true,
+            "Datapath dumping tersely using UFID enabled for supported datapaths",
+        ),
+    ] {
+        let terse = Rc::clone(&terse);
+        commands.show(name, "", 0, 0, move |_, _| {
+            terse.set(on);
+            Ok(text.to_owned())
+        });
+    }
     commands.show("upcall/set-flow-limit", "flow-limit-number", 1, 1, |daemon, call| {
         let text = call.arg(0).unwrap_or_default();
         let limit: usize =

@@ -23,13 +23,6 @@ pub(super) fn bond(name: &str, row: &Row, remarks: &mut Vec<String>) -> Settings
         remarks.push(format!("port {name}: unknown bond_mode {text}, defaulting to {mode}"));
         mode
     });
-    // The userspace datapath of Open vSwitch cannot make this device, either.
-    if row.bool("bond_fake_iface") {
-        remarks.push(format!(
-            "port {name}: bond_fake_iface has no effect: only Open vSwitch's kernel datapath has a \
-             device for a bond"
-        ));
-    }
     let delay = |column: &str| u32::try_from(row.int(column)).unwrap_or(0);
     let falls_back = config.bool("lacp-fallback-ab", false);
     let has_primary = mode == Mode::ActiveBackup || falls_back;
@@ -153,7 +146,7 @@ mod tests {
         let bad =
             row(vec![("bond_mode", Datum::from("stable")), ("bond_fake_iface", Datum::from(true))]);
         assert_eq!(bond("b", &bad, &mut remarks).mode, Mode::ActiveBackup);
-        assert_eq!(remarks.len(), 2, "{remarks:?}");
+        assert_eq!(remarks.len(), 1, "{remarks:?}");
     }
 
     #[test]

@@ -100,8 +100,8 @@ fn same(a: &DesiredController, b: &DesiredController) -> bool {
 }
 
 /// Returns the settings that may change while a connection exists.
-fn settings(w: &DesiredController) -> (u64, u64, Option<RateLimit>, bool) {
-    (w.max_backoff, w.inactivity_probe, w.limit, w.async_messages)
+fn settings(w: &DesiredController) -> (u64, u64, Option<RateLimit>, u32, bool) {
+    (w.max_backoff, w.inactivity_probe, w.limit, w.waiting_packets, w.async_messages)
 }
 
 /// Returns the options for the connections of a row.
@@ -111,6 +111,7 @@ fn options(wanted: &DesiredBridge, controller: &DesiredController) -> Options {
     Options {
         inactivity_probe_ms: controller.inactivity_probe,
         packet_in_limit: controller.limit,
+        waiting_packets: controller.waiting_packets,
         async_messages: controller.async_messages,
         ..Options::new(kind, &controller.target, wanted.versions)
     }
@@ -133,19 +134,23 @@ fn retune(
 /// Opens the sockets `BRIDGE.mgmt` and `BRIDGE.snoop`.
 fn services(
     control: &SharedControl,
-    context: &Context<'_>,
+    context: &mut Context<'_>,
     bridge: &mut BridgeState,
     wanted: &DesiredBridge,
     remarks: &mut Remarks,
 ) {
     for (suffix, kind) in [("mgmt", Kind::Service), ("snoop", Kind::Snoop)] {
-        if bridge.services.contains_key(suffix) {
+        let name = format!("{}<->unix", wanted.name);
+        let options = Options {
+            waiting_packets: wanted.waiting_packets,
+            ..Options::new(kind, &name, wanted.versions)
+        };
+        if let Some(listener) = bridge.services.get(suffix) {
+            listener.reconfigure(&options, context.connections);
             continue;
         }
         let path = context.directories.run.join(format!("{}.{suffix}", wanted.name));
         let endpoint = Endpoint::Unix(path);
-        let name = format!("{}<->unix", wanted.name);
-        let options = Options::new(kind, &name, wanted.versions);
         match Listener::start(control, &endpoint, bridge.index, options, None) {
             Ok(listener) => {
                 bridge.services.insert(suffix, listener);

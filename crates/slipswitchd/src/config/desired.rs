@@ -43,6 +43,12 @@ const MAX_BACKOFF: u64 = 8000;
 /// Lower bound of both rate-limit columns, in packets (per second), and of the backoff, in
 /// milliseconds. The schema has bounds of its own for them.
 const MIN_LIMIT: i64 = 25;
+/// Least number of packet-ins that may wait for a controller.
+const MIN_WAITING: i64 = 1;
+/// Numbers of them that a bridge may set for its controllers.
+const WAITING: std::ops::RangeInclusive<u32> = 1..=512;
+/// Their number where neither the controller nor the bridge has one, as in Open vSwitch.
+const DEFAULT_WAITING: u32 = 100;
 const MIN_BACKOFF: i64 = 1000;
 /// Lower bound of `stats-update-interval`, in milliseconds, as in OVS.
 const MIN_STATS_INTERVAL: u64 = 5000;
@@ -210,6 +216,8 @@ pub(super) struct DesiredBridge {
     pub tree: DesiredTree,
     pub tables: BTreeMap<u8, DesiredTable>,
     pub controllers: BTreeMap<String, DesiredController>,
+    /// Number of packet-ins that may wait for a peer of the bridge's own socket.
+    pub waiting_packets: u32,
     pub in_band: DesiredInBand,
     /// Ports by name.
     pub ports: BTreeMap<String, DesiredPort>,
@@ -248,6 +256,8 @@ pub(super) struct DesiredController {
     /// Milliseconds of silence after which the connection is probed; 0 turns probes off.
     pub inactivity_probe: u64,
     pub limit: Option<RateLimit>,
+    /// Number of packet-ins that may wait for the controller to read.
+    pub waiting_packets: u32,
     pub async_messages: bool,
     /// True when `type` is "service": the controller gets no asynchronous messages and does not
     /// count for the fail mode.
@@ -261,6 +271,8 @@ pub(super) struct DesiredPort {
     pub uuid: Option<Uuid>,
     pub settings: BundleView,
     pub interfaces: Vec<DesiredInterface>,
+    /// Internal interface with the name of a bond (`bond_fake_iface`), which is no member of it.
+    pub fake: Option<DesiredInterface>,
     /// Settings of the bond, where there are several interfaces.
     pub bond: bond::Settings,
     /// Milliseconds between two checks of the registers of the bond's interfaces; `None` where the carrier
@@ -335,9 +347,9 @@ impl DesiredInterface {
 }
 
 impl DesiredBridge {
-    /// All interfaces, by port name, then as the Port row has them.
+    /// All interfaces, by port name, then as the Port row has them, and those with the names of bonds.
     pub fn interfaces(&self) -> impl Iterator<Item = &DesiredInterface> {
-        self.ports.values().flat_map(|p| &p.interfaces)
+        self.ports.values().flat_map(|p| p.interfaces.iter().chain(&p.fake))
     }
 
     /// Has frames pass the devices of all interfaces that have no `tcx-peer` of their own.
@@ -602,6 +614,7 @@ fn bridge(
         snooping: row.bool("mcast_snooping_enable").then(|| snooping(&other)),
         tables: tables(replica, name, row, remarks),
         controllers: controllers(replica, name, row, remarks),
+        waiting_packets: waiting_packets(row),
         in_band: in_band::read(replica, root, row),
         ports: ports(replica, name, row, taken, remarks),
         exports: export::read(replica, uuid, row, remarks),
@@ -673,6 +686,7 @@ fn controllers(
     row: &Row,
     remarks: &mut Vec<String>,
 ) -> BTreeMap<String, DesiredController> {
+    let waiting = waiting_packets(row);
     let mut controllers: BTreeMap<String, DesiredController> = BTreeMap::new();
     for uuid in row.uuids("controller") {
         let Some(row) = replica.row("Controller", uuid) else { continue };
@@ -705,6 +719,9 @@ fn controllers(
                 .map_or(MAX_BACKOFF, |ms| ms.max(MIN_BACKOFF).unsigned_abs()),
             inactivity_probe: probe,
             limit,
+            waiting_packets: row
+                .opt_int("controller_queue_size")
+                .map_or(waiting, |n| at_least(n, MIN_WAITING)),
             async_messages: row.opt_bool("enable_async_messages").unwrap_or(true),
             service: row.str("type") == "service",
             target: target.clone(),
@@ -712,6 +729,14 @@ fn controllers(
         controllers.insert(target, controller);
     }
     controllers
+}
+
+/// Returns how many packet-ins may wait for a controller of the bridge whose row does not say. As in
+/// Open vSwitch, a number that is not allowed stands for the default.
+fn waiting_packets(bridge: &Row) -> u32 {
+    let set = bridge.map("other_config").uint("controller-queue-size");
+    let allowed = set.and_then(|n| u32::try_from(n).ok()).filter(|n| WAITING.contains(n));
+    allowed.unwrap_or(DEFAULT_WAITING)
 }
 
 fn at_least(n: i64, min: i64) -> u32 {
@@ -758,12 +783,16 @@ fn ports(
             true => (bonds::bond(name, row, remarks), bonds::miimon(name, row, remarks)),
             false => (bond::Settings::default(), None),
         };
+        let has_fake = interfaces.len() > 1 && row.bool("bond_fake_iface");
+        let fake = (has_fake && taken.interfaces.insert(name.to_owned()))
+            .then(|| DesiredInterface::new(name, "internal"));
         let active = row.opt_str("bond_active_slave").and_then(parse_station);
         let qos = qos::read(replica, row);
         let port = DesiredPort {
             uuid: Some(uuid),
             settings,
             interfaces,
+            fake,
             bond,
             miimon,
             lacp,
@@ -781,6 +810,7 @@ fn ports(
             uuid: None,
             settings,
             interfaces: Vec::new(),
+            fake: None,
             bond: bond::Settings::default(),
             miimon: None,
             lacp: None,
@@ -853,6 +883,19 @@ mod tests {
         let mut remarks = Vec::new();
         let wanted = interface(Uuid::from_u128(1), &row(columns), &mut remarks);
         (wanted, remarks)
+    }
+
+    #[test]
+    fn queues_of_packets_for_controllers_have_a_bound() {
+        let of = |size: &str| {
+            waiting_packets(&row(vec![(
+                "other_config",
+                Datum::map([("controller-queue-size", size)]),
+            )]))
+        };
+        let sizes = ["1", "512", "513", "0", "-4", "x"].map(of);
+        assert_eq!(sizes, [1, 512, 100, 100, 100, 100]);
+        assert_eq!(waiting_packets(&row(Vec::new())), 100);
     }
 
     #[test]

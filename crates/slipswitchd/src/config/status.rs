@@ -202,7 +202,13 @@ impl<'a> Writer<'a> {
             .row("Interface", row)
             .is_none_or(|r| r.datum("statistics").is_none_or(Datum::is_empty));
         if self.has_statistics() || unwritten {
-            self.set("Interface", row, "statistics", Datum::map(statistics(port)));
+            let mut all = statistics(port);
+            // Dummies have the counters of Open vSwitch's dummies and no others.
+            let upcalls = port.dp_port.filter(|_| context.dummy == DummyLevel::Off);
+            if let Some(upcalls) = upcalls.and_then(|n| context.switch.datapath().upcalls(n)) {
+                all.insert("upcall_packets".to_owned(), i64::try_from(upcalls).unwrap_or(i64::MAX));
+            }
+            self.set("Interface", row, "statistics", Datum::map(all));
         }
     }
 
@@ -345,7 +351,7 @@ fn egress(context: &Context<'_>, port: &Port) -> Option<(String, bool)> {
 
 /// Returns `Interface:statistics`, by OVS's names. Counters that the device does not have are left
 /// out.
-fn statistics(port: &Port) -> BTreeMap<&'static str, i64> {
+fn statistics(port: &Port) -> BTreeMap<String, i64> {
     let stats = if port.is_virtual() {
         let [rx, tx] = &*port.virtual_stats;
         let ((rx_packets, rx_bytes), (tx_packets, tx_bytes)) = (rx.counts(), tx.counts());
@@ -375,8 +381,11 @@ fn statistics(port: &Port) -> BTreeMap<&'static str, i64> {
         ("tx_errors", stats.tx_errors),
         ("tx_packets", stats.tx_packets),
     ];
-    named
-        .into_iter()
-        .filter_map(|(name, value)| Some((name, i64::try_from(value?).unwrap_or(i64::MAX))))
-        .collect()
+    let named = named.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?)));
+    let custom = match &port.device {
+        Some(device) if !port.is_virtual() => device.custom_counters(),
+        _ => Vec::new(),
+    };
+    let all = named.chain(custom);
+    all.map(|(name, value)| (name, i64::try_from(value).unwrap_or(i64::MAX))).collect()
 }

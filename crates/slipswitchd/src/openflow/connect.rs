@@ -165,7 +165,7 @@ impl Connector {
         self.settings.options.borrow_mut().clone_from(options);
         self.settings.max_backoff.set(max_backoff);
         if let Some(id) = self.status.borrow().id {
-            connections.reconfigure(id, options.packet_in_limit, options.inactivity_probe_ms);
+            connections.reconfigure(id, options);
         }
     }
 

@@ -164,7 +164,7 @@ impl Listener {
     pub fn reconfigure(&self, options: &Options, connections: &mut Connections) {
         self.shared.options.borrow_mut().clone_from(options);
         for id in self.shared.accepted.borrow().iter() {
-            connections.reconfigure(*id, options.packet_in_limit, options.inactivity_probe_ms);
+            connections.reconfigure(*id, options);
         }
     }
 

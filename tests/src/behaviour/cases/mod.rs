@@ -12,6 +12,7 @@ mod actions;
 mod bonds;
 mod connections;
 mod headers;
+mod labels;
 mod lookup;
 mod nsh;
 mod ports;
@@ -134,6 +135,9 @@ macro_rules! behaviour_cases {
                 packets_without_an_ethernet_header,
                 lengths_and_cuts_with_outer_headers,
                 packets_too_long_for_the_path_do_not_vanish, a_report_quotes_the_packet_as_it_came;
+            labels:
+                labels_in_front_of_a_frame_come_off_again,
+                labels_without_an_ethernet_header_suit_their_packets_only;
             nsh:
                 nsh_comes_off_again, nsh_fields_can_be_set, nsh_suits_its_packets_only,
                 flows_match_the_fields_of_nsh;

@@ -170,3 +170,82 @@ fn packets_without_an_ethernet_header_go_to_other_bridges() {
     assert_eq!(text.matches("push_nsh(").count(), 1, "{text}");
     assert_eq!(text.matches("push_eth(").count(), 2, "{text}");
 }
+
+/// An MPLS header with one label after an Ethernet header.
+const LABELLED: &str = "in_port=1,dl_type=0x8847,mpls_label=5,mpls_ttl=9,mpls_bos=1";
+
+#[test]
+fn labels_go_in_front_of_a_frame_and_come_off_again() {
+    let mut w = World::new(4);
+    w.rule(
+        "in_port=1",
+        of("encap(mpls),set_field:7->mpls_label,encap(mpls_mc),encap(ethernet),output:3"),
+    );
+    let eth = "push_eth(src=00:00:00:00:00:00,dst=00:00:00:00:00:00)";
+    let ip = "in_port=1,ip,dl_src=02:00:00:00:00:01,nw_ttl=9";
+    assert_eq!(
+        w.dp(ip),
+        format!(
+            "add_mpls(label=7,tc=0,ttl=64,bos=1,eth_type=0x8847),\
+             add_mpls(label=7,tc=0,ttl=64,bos=0,eth_type=0x8848),{eth},3"
+        )
+    );
+    assert_eq!(megaflow(&w, ip), "recirc_id=0,eth,ip,in_port=1,nw_frag=no");
+    let lse = |text: &str| w.dp(text).split(',').next().unwrap_or_default().to_owned();
+    assert_eq!(lse("in_port=1,ipv6"), "add_mpls(label=7");
+    // The labels of the frame are its own.
+    assert!(w.dp(LABELLED).starts_with("add_mpls(label=7,tc=0,ttl=64,bos=1,eth_type=0x8847),add"));
+    w.clear_rules();
+    w.rule("in_port=1,dl_type=0x8847", of("decap(),decap(packet_type(ns=0,type=0)),output:2"));
+    let actions = w.dp(LABELLED);
+    assert!(actions.starts_with("pop_eth,pop_mpls(eth_type=0x6558),recirc("), "{actions}");
+    w.clear_rules();
+    w.rule("in_port=1", of("encap(mpls),encap(ethernet),output:2"));
+    assert!(w.dp("in_port=1,ipv6").starts_with("add_mpls(label=2,tc=0,ttl=64,bos=1,"));
+}
+
+#[test]
+fn inner_labels_are_known_and_the_packet_below_the_last_is_looked_up() {
+    let mut w = World::new(4);
+    w.rule(
+        "in_port=1,dl_type=0x8847",
+        of("decap(),decap(packet_type(ns=1,type=0x8847)),set_field:9->mpls_label,encap(ethernet),output:2"),
+    );
+    let stack = |lses: [u32; 3]| {
+        let mut key = key("in_port=1,dl_type=0x8847");
+        key.mpls = lses.map(Into::into);
+        key
+    };
+    let dp = |w: &World, key: &Key| datapath::text::format_plain(&w.translate(key).actions);
+    assert_eq!(
+        dp(&w, &stack([5 << 12 | 64, 6 << 12 | 2 << 9 | 1 << 8 | 64, 0])),
+        "pop_eth,pop_mpls(eth_type=0x8847),set(mpls(label=9,tc=2,ttl=64,bos=1)),\
+         push_eth(src=00:00:00:00:00:00,dst=00:00:00:00:00:00),2"
+    );
+    let actions = w.dp(LABELLED);
+    assert!(actions.starts_with("pop_eth,pop_mpls(eth_type=0x8847),recirc("), "{actions}");
+    // Without a label there is nothing to take off, and below the last that is known is another.
+    let too_many = Some(TranslationError::TooManyMplsLabels);
+    assert_eq!(w.translate(&stack([64; 3])).error, too_many);
+    assert_eq!(w.translate(&stack([0; 3])).error, too_many);
+    w.clear_rules();
+    w.rule("in_port=1", of("encap(mpls),encap(mpls),encap(mpls),encap(mpls),output:2"));
+    assert_eq!(w.translate(&key("in_port=1,ip")).error, too_many);
+}
+
+#[test]
+fn labels_pushed_and_popped_without_an_ethernet_header_keep_key_and_packet_equal() {
+    let mut w = World::new(4);
+    w.rule("in_port=1", of("encap(mpls),push_mpls:0x8848,encap(ethernet),output:2"));
+    w.rule("in_port=2", of("encap(mpls),pop_mpls:0x0800,encap(ethernet),output:2"));
+    let actions = w.dp("in_port=1,ip");
+    assert!(
+        actions.starts_with(
+            "add_mpls(label=0,tc=0,ttl=64,bos=1,eth_type=0x8847),\
+             push_mpls(label=0,tc=0,ttl=64,bos=0,eth_type=0x8848),push_eth("
+        ),
+        "{actions}"
+    );
+    let actions = w.dp("in_port=2,ip");
+    assert!(actions.contains("pop_mpls(eth_type=0x800),recirc("), "{actions}");
+}

@@ -440,8 +440,9 @@ fn simple_action() -> impl Strategy<Value = Action> {
         3 => select(&[0x8847u16, 0x800][..]).prop_map(|ethertype| Action::PopMpls { ethertype }),
         1 => Just(Action::DecMplsTtl),
         1 => Just(Action::DecNshTtl),
-        2 => Just(Action::Decap { packet_type: openflow::action::USE_NEXT_PROTOCOL }),
-        2 => select(&[EncapHeader::Ethernet, EncapHeader::Nsh][..]).prop_map(|header| {
+        2 => select(&[openflow::action::USE_NEXT_PROTOCOL, 0, 0x1_8847, 0x1_0800][..])
+            .prop_map(|packet_type| Action::Decap { packet_type }),
+        3 => select(&EncapHeader::ALL[..]).prop_map(|header| {
             let encap = openflow::action::Encap { header, header_bytes: 0, properties: vec![] };
             Action::Encap(Box::new(encap))
         }),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Network Service Headers of packets (RFC 8300).
+//! Headers in front of whole packets: Network Service Headers (RFC 8300) and labels (RFC 3032).
 
 use crate::edit;
 use crate::engine::{Engine, Work};
@@ -10,22 +10,47 @@ use packet::{NshHeader, Offload, ethertype};
 use tunnel::Payload;
 
 impl Engine {
-    /// Puts a header on each packet. A packet with work for a device, which finds headers from the
-    /// Ethernet header on, is finished before, and becomes several where it is to be segmented.
+    /// Puts a header on each packet.
     pub(crate) fn push_nsh(&mut self, shared: &Shared, batch: &mut Vec<Work>, nsh: &PushedNsh) {
+        self.push_front(shared, batch, ethertype::NSH, |payload| {
+            let next = match payload {
+                Payload::Ethernet => NshHeader::next_of(None),
+                Payload::Layer3(ethertype) => NshHeader::next_of(Some(ethertype)),
+            };
+            nsh.bytes(next?)
+        });
+    }
+
+    /// Puts a label stack entry in front of each packet.
+    pub(crate) fn add_mpls(
+        &mut self,
+        shared: &Shared,
+        batch: &mut Vec<Work>,
+        lse: u32,
+        ethertype: u16,
+    ) {
+        let entry = ethertype::is_mpls(ethertype).then(|| lse.to_be_bytes().to_vec());
+        self.push_front(shared, batch, ethertype, |_| entry.clone());
+    }
+
+    /// Puts a header of an Ethernet type in front of each packet; `header` returns its bytes for the
+    /// type of the packet, or `None` when it has none for that type. A packet with work for a device,
+    /// which finds headers from the Ethernet header on, is finished before, and becomes several where it
+    /// is to be segmented.
+    fn push_front(
+        &mut self,
+        shared: &Shared,
+        batch: &mut Vec<Work>,
+        ethertype: u16,
+        header: impl Fn(Payload) -> Option<Vec<u8>>,
+    ) {
         for work in std::mem::take(batch) {
-            let header = work.payload().and_then(|payload| {
-                let next = match payload {
-                    Payload::Ethernet => NshHeader::next_of(None),
-                    Payload::Layer3(ethertype) => NshHeader::next_of(Some(ethertype)),
-                };
-                Some((payload, nsh.bytes(next?)?))
-            });
-            let works = header.and_then(|(payload, header)| {
+            let works = work.payload().and_then(|payload| {
+                let header = header(payload)?;
                 let mut works = finished(work, payload)?;
                 for work in &mut works {
-                    edit::push_nsh(&mut work.packet, &header);
-                    set_payload(work, Payload::Layer3(ethertype::NSH));
+                    edit::push_front(&mut work.packet, &header);
+                    work.set_payload(Payload::Layer3(ethertype));
                 }
                 Some(works)
             });
@@ -49,7 +74,7 @@ impl Engine {
                     return false;
                 }
             };
-            set_payload(work, payload);
+            work.set_payload(payload);
             true
         });
     }
@@ -63,10 +88,4 @@ fn finished(work: Work, payload: Payload) -> Option<Vec<Work>> {
     let packets = segments(&work.packet, payload)?;
     let rest = |packet| Work { cut: work.cut, ..Work::with_metadata(packet, &work.key) };
     Some(packets.into_iter().map(rest).collect())
-}
-
-/// Notes that the packet begins with another header than before.
-fn set_payload(work: &mut Work, payload: Payload) {
-    work.key.packet_type.set(payload.packet_type());
-    (work.changed, work.moved) = (true, true);
 }
