@@ -142,6 +142,12 @@ pub enum Effect {
         port: PortNo,
         /// The packet that asks.
         packet: Arc<Packet>,
+        /// Table of the neighbours, which decides whether it is time to ask.
+        underlay: Arc<Underlay>,
+        /// Device at which the neighbour is.
+        device: Arc<str>,
+        /// Address of the neighbour.
+        address: IpAddr,
     },
     /// A neighbour at a device of the host is not known: the kernel asks for it.
     ResolveNeighbour {
@@ -298,7 +304,9 @@ fn apply_one(effect: &Effect, packets: u64, tcp_flags: u16, used: Millis, events
         Effect::LearnNeighbour { underlay, device, address, mac, .. } if packets > 0 => {
             underlay.learn(device, *address, *mac);
         }
-        Effect::Solicit { bridge, port, packet } if packets > 0 => {
+        Effect::Solicit { bridge, port, packet, underlay, device, address }
+            if packets > 0 && underlay.may_solicit(device, *address) =>
+        {
             events.send(Event::Solicit {
                 bridge: *bridge,
                 port: *port,

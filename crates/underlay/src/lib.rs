@@ -318,6 +318,24 @@ impl Underlay {
         self.neighbours().set_aging(aging, now);
     }
 
+    /// Returns true when the switch may send a question for a neighbour that it does not know, and
+    /// records that it does. Between two questions for one neighbour passes
+    /// [`Underlay::retransmission`].
+    pub fn may_solicit(&self, device: &str, address: IpAddr) -> bool {
+        let now = self.clock.now();
+        self.neighbours().may_solicit(device, address, now)
+    }
+
+    /// Returns the time between two questions of the switch for the same neighbour.
+    pub fn retransmission(&self) -> Duration {
+        self.neighbours().retransmission()
+    }
+
+    /// Sets the time between two questions of the switch for the same neighbour.
+    pub fn set_retransmission(&self, pause: Duration) {
+        self.neighbours().set_retransmission(pause);
+    }
+
     /// Returns counters of the neighbours.
     pub fn neighbour_counters(&self) -> NeighbourCounters {
         self.neighbours().counters()

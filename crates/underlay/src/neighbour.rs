@@ -10,6 +10,13 @@ use std::time::Duration;
 /// How long a learned neighbour stays after its last use, unless it is configured.
 const DEFAULT_AGING: Duration = Duration::from_secs(900);
 
+/// Time between two questions for the same neighbour, unless it is configured, as in Open vSwitch.
+const DEFAULT_RETRANSMISSION: Duration = Duration::from_secs(1);
+
+/// Most neighbours whose last question is remembered. Beyond them, those that may be asked again are
+/// forgotten.
+const MOST_SOLICITED: usize = 4096;
+
 /// How long the address that a neighbour had is taken for its address while the neighbour is asked.
 /// Several questions fit: the kernel asks three times, a second apart.
 const SUPPOSED: Duration = Duration::from_secs(10);
@@ -68,6 +75,10 @@ pub(crate) struct Neighbours {
     /// Number of entries of `asked`. At [`MOST`], all of the kernel's neighbours count as asked for.
     questions: usize,
     aging: Duration,
+    /// When the switch last sent a question for each neighbour that it does not know.
+    solicited: ByDevice<Millis>,
+    /// Time between two of these questions.
+    retransmission: Duration,
     /// No entry expires earlier.
     next_expiry: Option<Millis>,
     counters: NeighbourCounters,
@@ -82,6 +93,8 @@ impl Default for Neighbours {
             asked: HashMap::new(),
             questions: 0,
             aging: DEFAULT_AGING,
+            solicited: HashMap::new(),
+            retransmission: DEFAULT_RETRANSMISSION,
             next_expiry: None,
             counters: NeighbourCounters::default(),
         }
@@ -301,6 +314,31 @@ impl Neighbours {
             entry.expires = entry.expires.min(latest);
         }
         self.recount();
+    }
+
+    /// Returns true when the switch may send a question for a neighbour, and records that it does:
+    /// the last one was not sent within the time between two questions.
+    pub(crate) fn may_solicit(&mut self, device: &str, address: IpAddr, now: Millis) -> bool {
+        let pause = in_millis(self.retransmission);
+        let is_recent = |at: &Millis| now.since(*at) < pause.unsigned_abs();
+        if self.solicited.get(device).and_then(|at| at.get(&address)).is_some_and(is_recent) {
+            return false;
+        }
+        if self.solicited.values().map(HashMap::len).sum::<usize>() >= MOST_SOLICITED {
+            retain(&mut self.solicited, is_recent);
+        }
+        if self.solicited.values().map(HashMap::len).sum::<usize>() < MOST_SOLICITED {
+            entry_of(&mut self.solicited, device).insert(address, now);
+        }
+        true
+    }
+
+    pub(crate) fn retransmission(&self) -> Duration {
+        self.retransmission
+    }
+
+    pub(crate) fn set_retransmission(&mut self, pause: Duration) {
+        self.retransmission = pause;
     }
 
     pub(crate) fn counters(&self) -> NeighbourCounters {

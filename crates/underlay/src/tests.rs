@@ -430,3 +430,27 @@ fn an_address_that_was_known_is_supposed_while_the_neighbour_is_asked() {
     underlay.set_kernel_neighbour(here, ip("10.0.0.8"), None);
     assert_eq!(underlay.neighbour(here, ip("10.0.0.8")), None);
 }
+
+#[test]
+fn a_neighbour_is_asked_for_once_in_a_while() {
+    let (clock, underlay) = stopped();
+    let address = IpAddr::from([10, 0, 0, 1]);
+    let other = IpAddr::from([10, 0, 0, 2]);
+    assert!(underlay.may_solicit("br0", address));
+    assert!(!underlay.may_solicit("br0", address));
+    assert!(underlay.may_solicit("br0", other));
+    assert!(underlay.may_solicit("br1", address));
+    clock.advance(999);
+    assert!(!underlay.may_solicit("br0", address));
+    clock.advance(1);
+    assert!(underlay.may_solicit("br0", address));
+    underlay.set_retransmission(Duration::ZERO);
+    assert!(underlay.may_solicit("br0", address));
+    assert_eq!(underlay.retransmission(), Duration::ZERO);
+    // More neighbours than are remembered are asked for, and memory stays bounded.
+    underlay.set_retransmission(Duration::from_secs(1));
+    for n in 0..10_000u32 {
+        assert!(underlay.may_solicit("br2", IpAddr::from(n.to_be_bytes())));
+    }
+    assert!(!underlay.may_solicit("br2", IpAddr::from([0, 0, 0, 1])));
+}

@@ -176,3 +176,41 @@ fn a_bond_may_have_an_interface_of_its_name() {
     switch.vsctl("set port bond0 bond_fake_iface=false");
     assert!(!ports().contains("bond0 "), "{}", ports());
 }
+
+#[test]
+fn neighbours_are_asked_for_once_a_second() {
+    let switch = switch(1);
+    switch.vsctl(
+        "add-br over -- set bridge over datapath_type=dummy \
+         -- add-port over t -- set interface t type=gre options:remote_ip=172.31.1.2 \
+         -- add-port over p9 -- set interface p9 type=dummy",
+    );
+    switch.appctl("netdev-dummy/ip4addr br0 172.31.1.1/24");
+    switch.appctl("ovs/route/add 172.31.1.0/24 br0");
+    switch.flows("br0", "in_port=LOCAL,actions=1");
+    switch.flows("over", "in_port=p9,actions=t");
+    let asked = || {
+        let text = switch.run("ovs-ofctl dump-ports br0 1");
+        let (_, sent) = text.split_once("tx pkts=").expect("counters");
+        sent.split(',').next().expect("a number").to_owned()
+    };
+    assert_eq!(switch.appctl("tnl/neigh/retrans_time"), "1000\n");
+    let send = || switch.receive("p9", &tcp("10.0.0.1", "10.0.0.2", 1000, 80));
+    (0..3).for_each(|_| send());
+    assert_eq!(asked(), "1");
+    // Packets that a megaflow drops ask when they are counted.
+    let send_and_count = || {
+        send();
+        switch.appctl("revalidator/wait");
+    };
+    send_and_count();
+    assert_eq!(asked(), "1");
+    switch.appctl("time/warp 1000");
+    send_and_count();
+    assert_eq!(asked(), "2");
+    assert_eq!(switch.appctl("tnl/neigh/retrans_time 0"), "OK\n");
+    send_and_count();
+    assert_eq!(asked(), "3");
+    let text = switch.fails("ovs-appctl tnl/arp/retrans_time 3x");
+    assert!(text.contains("bad retrans_time value"), "{text}");
+}

@@ -92,7 +92,7 @@ scenarios! {
     "#;
     // Without those of the kernel's datapath, and those that came after 3.1.
     commands_there_are: r#"
-        appctl list-commands | grep -vE '^  (ovsdb|cluster|dpdk|odp|netlink|seq|jsonrpc|slipswitch)' | awk '{print $1}' | grep -E '/' | grep -vE '^(dpif-netlink/dispatch-mode|dpif-netdev/subtable-lookup-prio-get|dpctl/(dump-conntrack-exp|ct-[gs]et-sweep-interval)|revalidator/(pause|resume)|ofproto/detrace|ovs/route/rule/(add|del|show)|ofproto/tnl-push-pop)$' | sort
+        appctl list-commands | grep -vE '^  (ovsdb|cluster|dpdk|odp|netlink|seq|jsonrpc|slipswitch)' | awk '{print $1}' | grep -E '/' | grep -vE '^(dpif-netlink/dispatch-mode|dpif-netdev/subtable-lookup-prio-get|dpctl/(dump-conntrack-exp|ct-[gs]et-sweep-interval)|revalidator/(pause|resume)|ofproto/detrace|tnl/(arp|neigh)/retrans_time|ovs/route/rule/(add|del|show)|ofproto/tnl-push-pop)$' | sort
     "#;
     dummies: r#"
         appctl netdev-dummy/set-admin-state p1 down

@@ -250,7 +250,9 @@ fn effect_texts(effects: &[Effect]) -> Vec<String> {
         }
         Effect::UseNeighbour { device, address, .. } => format!("uses {device} {address}"),
         Effect::LearnNeighbour { .. } | Effect::LearnGroups { .. } => String::new(),
-        Effect::Solicit { bridge, port, packet } => format!("asks {bridge:?} {port} {packet:?}"),
+        Effect::Solicit { bridge, port, packet, .. } => {
+            format!("asks {bridge:?} {port} {packet:?}")
+        }
         Effect::ResolveNeighbour { device, address } => format!("asks {device} {address}"),
     };
     effects.iter().map(text).filter(|text| !text.is_empty()).collect()

@@ -640,7 +640,7 @@ impl<'a> Context<'a> {
     /// Asks for the Ethernet address of the next hop. The kernel asks as well for a supposed one where
     /// the bridge has the host's address: the flow that takes answers to the host may have been adopted
     /// and run in the kernel, so that no packet thread sees them.
-    fn solicit(&mut self, underlay: &Underlay, found: &Found, hop: IpAddr, exit: Exit<'_>) {
+    fn solicit(&mut self, underlay: &Arc<Underlay>, found: &Found, hop: IpAddr, exit: Exit<'_>) {
         let shown = address_text(hop);
         let (bridge_index, bridge, port) = match exit {
             Exit::Bridge(index, bridge, port) => (index, bridge, port),
@@ -666,6 +666,9 @@ impl<'a> Context<'a> {
                 bridge: bridge_index,
                 port,
                 packet: Arc::new(packet),
+                underlay: Arc::clone(underlay),
+                device: Arc::from(exit.neighbours()),
+                address: hop,
             });
         }
         if underlay.is_supposed(exit.neighbours(), hop) {

@@ -11,6 +11,8 @@ use underlay::{Neighbour, address_text};
 
 /// Longest time for which a neighbour may stay, in seconds.
 const MOST_AGING: u64 = 3600;
+/// Longest time between two questions for a neighbour, in milliseconds.
+const MOST_RETRANSMISSION: u64 = 3_600_000;
 /// The head of the table.
 const HEAD: &str = "IP                                            MAC                 Bridge\n\
     ==========================================================================\n";
@@ -32,6 +34,10 @@ pub(super) fn register(commands: &Commands<'_>) {
         commands.change(&format!("tnl/{kind}/aging"), "[SECS]", 0, 1, |daemon, call| {
             aging(daemon, call.arg(0))
         });
+        let retransmission = format!("tnl/{kind}/retrans_time");
+        commands.change(&retransmission, "[MSECS]", 0, 1, |daemon, call| {
+            retransmission_time(daemon, call.arg(0))
+        });
     }
 }
 
@@ -51,6 +57,18 @@ fn set(daemon: &Daemon, args: &[String]) -> Answer {
     let address: IpAddr = address.parse().map_err(|_| "bad IP address")?;
     let mac: Mac = mac.parse().map_err(|_| "bad MAC address")?;
     daemon.underlay.learn(bridge, address.to_canonical(), mac);
+    Ok("OK".to_owned())
+}
+
+/// Shows or sets the time between two questions for a neighbour, in milliseconds.
+fn retransmission_time(daemon: &Daemon, milliseconds: Option<&str>) -> Answer {
+    let Some(text) = milliseconds else {
+        return Ok(daemon.underlay.retransmission().as_millis().to_string());
+    };
+    let pause = text.parse::<u64>().ok().filter(|pause| *pause <= MOST_RETRANSMISSION);
+    daemon
+        .underlay
+        .set_retransmission(Duration::from_millis(pause.ok_or("bad retrans_time value")?));
     Ok("OK".to_owned())
 }
 

@@ -138,7 +138,7 @@ fn an_unknown_neighbour_is_asked_for() {
     let t = w.translate(&key(INNER));
     assert!(t.actions.is_empty());
     let solicited = |e: &Effect| match e {
-        Effect::Solicit { bridge, port, packet } => Some((*bridge, *port, packet.len())),
+        Effect::Solicit { bridge, port, packet, .. } => Some((*bridge, *port, packet.len())),
         _ => None,
     };
     assert_eq!(t.effects.iter().find_map(solicited), Some((UNDERLAY, PortNo(1), 42)));
