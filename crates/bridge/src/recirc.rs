@@ -234,7 +234,7 @@ impl RecircTable {
     }
 
     /// Returns a reference to `state`. Its id is that of an equal state, if there is one with a
-    /// reference or among the retired ones, else a new id. `bridge` is the name of the state's
+    /// reference or, where ids are derived, among the retired ones, else a new id. `bridge` is the name of the state's
     /// bridge. Derived ids contain it in place of the index, because the next daemon may make the
     /// bridges in another order.
     pub(crate) fn intern(&self, state: FrozenState, bridge: &str) -> RecircRef {
@@ -252,7 +252,9 @@ impl RecircTable {
                 passing.push(node);
             }
         }
-        let back = inner.retired.iter().position(|(_, d, s)| *d == digest && **s == state);
+        let retired = if inner.derives_ids { inner.retired.iter() } else { Default::default() };
+        let back = retired.enumerate().find(|(_, (_, d, s))| *d == digest && **s == state);
+        let back = back.map(|(i, _)| i);
         let (id, state) = match back.and_then(|i| inner.retired.remove(i)) {
             Some((id, _, state)) => (id, state),
             None => (inner.free_id(&state, bridge), Arc::new(state)),
@@ -383,10 +385,15 @@ mod tests {
         assert_eq!(live(&t), 2);
         drop(b);
         assert_eq!(live(&t), 1);
-        // Packets on their way still find it, and it comes back under its id.
+        // Packets on their way still find it. A new reference gets the next id, as in Open vSwitch.
         assert_eq!(t.state(id).map(|s| s.table), Some(1));
-        assert_eq!(t.intern(state(1), "br0").id(), id);
+        assert_eq!(t.intern(state(1), "br0").id(), c.id() + 1);
         assert_eq!(t.state(c.id() + 100), None);
+        // A derived id comes back.
+        t.derive_ids();
+        let id = t.intern(state(3), "br0").id();
+        assert_eq!(live(&t), 1);
+        assert_eq!(t.intern(state(3), "br0").id(), id);
     }
 
     #[test]

@@ -24,6 +24,7 @@ use ::tunnel::SourcePorts;
 use clock::{Clock, Millis};
 use datapath::{Datapath, FlowStats, PortError, PortKind, PortSpec, TunnelEndpoint};
 use flow::Key;
+use flow::extract::key_of_type;
 use hashbrown::HashMap;
 use netdev::Status;
 use openflow::message::{PortConfig, PortDesc};
@@ -544,7 +545,7 @@ impl Switch {
         let seen = FlowStats { packets: 1, bytes, used: now, tcp_flags };
         effect::apply_but_learning(&translation.effects, &seen, &self.slow.events);
         self.slow.deliver(&translation.claims, &packet, now);
-        let mut dp_key = flow::extract::key_of(packet.data(), dp_in.0);
+        let mut dp_key = key_of_type(packet.data(), dp_in.0, key.packet_type.get());
         dp_key.set_connection(&key);
         self.datapath.execute(packet, &dp_key, &translation.actions);
         Ok(learned)
@@ -561,7 +562,8 @@ impl Switch {
         actions: &[Action],
     ) -> Result<TranslatedOut, OfError> {
         let bridge = snapshot.bridge(index).ok_or(OfError::OFPBRC_EPERM)?;
-        let mut key = flow::extract::key_of(packet.data(), in_port.0);
+        let packet_type = metadata.key().packet_type.get();
+        let mut key = key_of_type(packet.data(), in_port.0, packet_type);
         for ((k, m), v) in
             key.words_mut().iter_mut().zip(metadata.mask().words()).zip(metadata.key().words())
         {

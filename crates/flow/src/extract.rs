@@ -113,6 +113,15 @@ pub fn extract_layer3(data: &[u8], in_port: u32, ethertype: u16) -> (Key, Layers
     (key, layers)
 }
 
+/// The key of a packet of this [`Key::packet_type`]: of the namespace of Ethernet types, it begins with
+/// the header that the type names, else it is a frame.
+pub fn key_of_type(data: &[u8], in_port: u32, packet_type: u32) -> Key {
+    match packet_type >> 16 {
+        NAMESPACE_ETHERTYPE => extract_layer3(data, in_port, packet_type as u16).0, // the lower half
+        _ => key_of(data, in_port),
+    }
+}
+
 /// Fills in `key`, which is zero.
 fn parse(key: &mut Key, data: &[u8], in_port: u32, vlan_limit: usize) -> Layers {
     key.in_port.set(in_port);

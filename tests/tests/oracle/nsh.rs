@@ -112,4 +112,60 @@ scenarios! {
         ofctl -O OpenFlow13 add-flow br0 'in_port=3,ip,actions=encap(mpls),dec_mpls_ttl,encap(ethernet),2'
         appctl dpif/show-dp-features br0 | grep MPLS
     "#;
+    fields_of_nsh_in_each_version: r#"
+        ofctl -O OpenFlow10 add-flow br0 'table=1,dl_type=0x894f,actions=set_field:1->nsh_ttl,2'
+        ofctl -O OpenFlow10 add-flow br0 'table=2,dl_type=0x894f,actions=load:1->NXOXM_NSH_TTL[],2'
+        ofctl -O OpenFlow10 add-flow br0 'table=3,dl_type=0x894f,actions=set_field:1/3->nsh_flags,2'
+        ofctl -O OpenFlow10 add-flow br0 'table=4,dl_type=0x894f,actions=move:NXOXM_NSH_TTL[]->NXM_NX_REG0[0..7],dec_nsh_ttl,2'
+        ofctl -O OpenFlow10 add-flow br0 'table=5,dl_type=0x894f,actions=encap(mpls),set_field:1->mpls_ttl,decap()'
+        ofctl -O OpenFlow10 add-flow br0 'table=1,ip,actions=set_field:1->nsh_ttl,2'
+        ofctl -O OpenFlow10 add-flow br0 'table=2,ip,actions=load:1->NXOXM_NSH_TTL[],2'
+        ofctl -O OpenFlow10 add-flow br0 'table=3,ip,actions=set_field:1/3->nsh_flags,2'
+        ofctl -O OpenFlow10 add-flow br0 'table=4,ip,actions=move:NXOXM_NSH_TTL[]->NXM_NX_REG0[0..7],dec_nsh_ttl,2'
+        ofctl -O OpenFlow10 add-flow br0 'table=5,ip,actions=encap(mpls),set_field:1->mpls_ttl,decap()'
+        ofctl -O OpenFlow10 add-flow br0 'table=1,in_port=1,actions=set_field:1->nsh_ttl,2'
+        ofctl -O OpenFlow10 add-flow br0 'table=2,in_port=1,actions=load:1->NXOXM_NSH_TTL[],2'
+        ofctl -O OpenFlow10 add-flow br0 'table=3,in_port=1,actions=set_field:1/3->nsh_flags,2'
+        ofctl -O OpenFlow10 add-flow br0 'table=4,in_port=1,actions=move:NXOXM_NSH_TTL[]->NXM_NX_REG0[0..7],dec_nsh_ttl,2'
+        ofctl -O OpenFlow10 add-flow br0 'table=5,in_port=1,actions=encap(mpls),set_field:1->mpls_ttl,decap()'
+        ofctl -O OpenFlow13 add-flow br0 'table=1,dl_type=0x894f,actions=set_field:1->nsh_ttl,2'
+        ofctl -O OpenFlow13 add-flow br0 'table=2,dl_type=0x894f,actions=load:1->NXOXM_NSH_TTL[],2'
+        ofctl -O OpenFlow13 add-flow br0 'table=3,dl_type=0x894f,actions=set_field:1/3->nsh_flags,2'
+        ofctl -O OpenFlow13 add-flow br0 'table=4,dl_type=0x894f,actions=move:NXOXM_NSH_TTL[]->NXM_NX_REG0[0..7],dec_nsh_ttl,2'
+        ofctl -O OpenFlow13 add-flow br0 'table=5,dl_type=0x894f,actions=encap(mpls),set_field:1->mpls_ttl,decap()'
+        ofctl -O OpenFlow13 add-flow br0 'table=1,ip,actions=set_field:1->nsh_ttl,2'
+        ofctl -O OpenFlow13 add-flow br0 'table=2,ip,actions=load:1->NXOXM_NSH_TTL[],2'
+        ofctl -O OpenFlow13 add-flow br0 'table=3,ip,actions=set_field:1/3->nsh_flags,2'
+        ofctl -O OpenFlow13 add-flow br0 'table=4,ip,actions=move:NXOXM_NSH_TTL[]->NXM_NX_REG0[0..7],dec_nsh_ttl,2'
+        ofctl -O OpenFlow13 add-flow br0 'table=5,ip,actions=encap(mpls),set_field:1->mpls_ttl,decap()'
+        ofctl -O OpenFlow13 add-flow br0 'table=1,in_port=1,actions=set_field:1->nsh_ttl,2'
+        ofctl -O OpenFlow13 add-flow br0 'table=2,in_port=1,actions=load:1->NXOXM_NSH_TTL[],2'
+        ofctl -O OpenFlow13 add-flow br0 'table=3,in_port=1,actions=set_field:1/3->nsh_flags,2'
+        ofctl -O OpenFlow13 add-flow br0 'table=4,in_port=1,actions=move:NXOXM_NSH_TTL[]->NXM_NX_REG0[0..7],dec_nsh_ttl,2'
+        ofctl -O OpenFlow13 add-flow br0 'table=5,in_port=1,actions=encap(mpls),set_field:1->mpls_ttl,decap()'
+        ofctl -O OpenFlow15 add-flow br0 'table=1,dl_type=0x894f,actions=set_field:1->nsh_ttl,2'
+        ofctl -O OpenFlow15 add-flow br0 'table=2,dl_type=0x894f,actions=load:1->NXOXM_NSH_TTL[],2'
+        ofctl -O OpenFlow15 add-flow br0 'table=3,dl_type=0x894f,actions=set_field:1/3->nsh_flags,2'
+        ofctl -O OpenFlow15 add-flow br0 'table=4,dl_type=0x894f,actions=move:NXOXM_NSH_TTL[]->NXM_NX_REG0[0..7],dec_nsh_ttl,2'
+        ofctl -O OpenFlow15 add-flow br0 'table=5,dl_type=0x894f,actions=encap(mpls),set_field:1->mpls_ttl,decap()'
+        ofctl -O OpenFlow15 add-flow br0 'table=1,ip,actions=set_field:1->nsh_ttl,2'
+        ofctl -O OpenFlow15 add-flow br0 'table=2,ip,actions=load:1->NXOXM_NSH_TTL[],2'
+        ofctl -O OpenFlow15 add-flow br0 'table=3,ip,actions=set_field:1/3->nsh_flags,2'
+        ofctl -O OpenFlow15 add-flow br0 'table=4,ip,actions=move:NXOXM_NSH_TTL[]->NXM_NX_REG0[0..7],dec_nsh_ttl,2'
+        ofctl -O OpenFlow15 add-flow br0 'table=5,ip,actions=encap(mpls),set_field:1->mpls_ttl,decap()'
+        ofctl -O OpenFlow15 add-flow br0 'table=1,in_port=1,actions=set_field:1->nsh_ttl,2'
+        ofctl -O OpenFlow15 add-flow br0 'table=2,in_port=1,actions=load:1->NXOXM_NSH_TTL[],2'
+        ofctl -O OpenFlow15 add-flow br0 'table=3,in_port=1,actions=set_field:1/3->nsh_flags,2'
+        ofctl -O OpenFlow15 add-flow br0 'table=4,in_port=1,actions=move:NXOXM_NSH_TTL[]->NXM_NX_REG0[0..7],dec_nsh_ttl,2'
+        ofctl -O OpenFlow15 add-flow br0 'table=5,in_port=1,actions=encap(mpls),set_field:1->mpls_ttl,decap()'
+        ofctl --no-stats dump-flows br0
+        ofctl -O OpenFlow15 --no-stats dump-flows br0
+    "#;
+    packets_without_ethernet_of_controllers: r#"
+        ofctl -O OpenFlow15 packet-out br0 'in_port=controller packet=4500002012344000ff1155670a0000140a00001e006400c8000cea78ffffffff packet_type(1,0x800) actions=encap(ethernet),2'
+        ofctl -O OpenFlow15 packet-out br0 'in_port=controller packet=4500002012344000ff1155670a0000140a00001e006400c8000cea78ffffffff packet_type(1,0x800) actions=dec_ttl,encap(nsh),encap(ethernet),3'
+        ofctl -O OpenFlow15 packet-out br0 'in_port=controller packet=4500002012344000ff1155670a0000140a00001e006400c8000cea78ffffffff packet_type(1,0x800) actions=2'
+        ofctl dump-ports br0 2 | grep tx
+        ofctl dump-ports br0 3 | grep tx
+    "#;
 }

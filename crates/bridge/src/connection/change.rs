@@ -16,6 +16,7 @@ use crate::switch::{Switch, TranslatedOut};
 use crate::translate::Request;
 use clock::Millis;
 use datapath::FlowStats;
+use flow::extract::key_of_type;
 use flow::tun_metadata::{MAX_BYTES, Wide};
 use flow::{Field, Key, Match};
 use openflow::action::{CheckContext, check};
@@ -248,7 +249,8 @@ impl Connections {
         let bridge = snapshot.bridge(origin.bridge).ok_or(OfError::OFPBRC_EPERM)?;
         let packet = Packet::from_slice(&packet_in.data);
         let dp_in = bridge.origin_of(packet_in.in_port());
-        let mut key = flow::extract::key_of(packet.data(), packet_in.in_port().0);
+        let packet_type = told.packet_type.get();
+        let mut key = key_of_type(packet.data(), packet_in.in_port().0, packet_type);
         key.pkt_mark = told.pkt_mark;
         key.set_connection(told);
         let translation = slow.translate_counted(Request {
@@ -309,7 +311,7 @@ pub(super) fn check_packet_out(
         return Err(OfError::OFPBRC_BUFFER_UNKNOWN);
     }
     let in_port = po.in_port();
-    let key = flow::extract::key_of(&po.data, in_port.0);
+    let key = key_of_type(&po.data, in_port.0, po.metadata.key().packet_type.get());
     let matching = Match::new(&key, &flow::text::packet_mask(&key));
     check(&po.actions, &matching, &context(version, None))?;
     let groups = bridge.pipeline.groups();

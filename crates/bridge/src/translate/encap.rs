@@ -80,10 +80,11 @@ impl Context<'_> {
         let on_stack = is_bare_mpls(&self.key);
         let mut stack = [U32::ZERO; MPLS_LABELS];
         if on_stack {
-            self.expose_mpls();
+            self.expose_mpls_depth();
             if self.mpls_depth(&self.key) >= MPLS_LABELS {
                 return self.too_many_labels("encap MPLS action", "would have");
             }
+            self.expose_mpls();
             stack = self.key.mpls;
         }
         let [first, ..] = stack;
@@ -219,12 +220,13 @@ impl Context<'_> {
     /// Runs `push_mpls` on a packet that begins with a label.
     pub(super) fn push_bare_mpls(&mut self, ethertype: u16) {
         self.commit();
-        self.expose_mpls();
+        self.expose_mpls_depth();
         match self.mpls_depth(&self.key) {
             0 => return self.without_label(),
             MPLS_LABELS.. => return self.too_many_labels("MPLS push action", "would have"),
             _ => {}
         }
+        self.expose_mpls();
         let lse = self.key.mpls.first().map_or(0, |lse| lse.get()) & !MPLS_BOS;
         self.emit(DpAction::PushMpls { lse, ethertype });
         push_mpls(&mut self.key, lse, ethertype);
@@ -262,7 +264,7 @@ impl Context<'_> {
     /// Takes off the outermost label. The packet below it has the type `ethertype`, or is an Ethernet
     /// frame if that is 0.
     fn decap_mpls(&mut self, ethertype: u16) {
-        self.expose_mpls();
+        self.expose_mpls_depth();
         if self.mpls_depth(&self.key) == 0 {
             return self.without_label();
         }
@@ -272,6 +274,9 @@ impl Context<'_> {
         self.needs_feature(self.snapshot.withheld.add_mpls);
         let below = if ethertype == 0 { ETHERTYPE_TEB } else { ethertype };
         let is_last = self.mpls_depth(&self.key) == 1;
+        if !is_last {
+            self.expose_mpls();
+        }
         self.emit(DpAction::PopMpls { ethertype: below });
         pop_mpls(&mut self.key, below);
         self.changed_labels();

@@ -295,7 +295,7 @@ impl Context<'_> {
     }
 
     /// Makes the depth of the stack exact: the bottom-of-stack bits of its entries.
-    fn expose_mpls_depth(&mut self) {
+    pub(super) fn expose_mpls_depth(&mut self) {
         for m in self.mask.0.mpls.iter_mut().take(self.original_mpls) {
             m.set(m.get() | MPLS_BOS);
         }

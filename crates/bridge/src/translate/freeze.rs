@@ -10,7 +10,6 @@ use crate::trace::{Kind, actions_text};
 use datapath::{Action as DpAction, Userdata};
 use flow::field::Prerequisite;
 use flow::{Field, Key, Match, Tunnel};
-use openflow::PortNo;
 use openflow::action::{Action, SetSpelling};
 use openflow::message::PacketInReason;
 use packet::{Packet, ethertype};
@@ -193,11 +192,7 @@ fn stored(action: &Action) -> Option<Action> {
         return None;
     }
     if let Action::GotoTable(table) = action {
-        return Some(Action::Resubmit {
-            port: Some(PortNo::IN_PORT),
-            table: Some(*table),
-            original_tuple: false,
-        });
+        return Some(Action::Resubmit { port: None, table: Some(*table), original_tuple: false });
     }
     if let Action::WriteMetadata { value, mask } = action {
         return Some(Action::SetField {

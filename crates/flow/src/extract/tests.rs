@@ -212,3 +212,12 @@ fn a_packet_without_an_ethernet_header_has_the_key_of_its_frame() {
     let (key, layers) = extract_layer3(&frame[14..20], 7, 0x0800);
     assert_eq!((key.nw_src.get(), key.dl_type.get(), layers.l3), (0, 0x0800, Some(0)));
 }
+
+#[test]
+fn the_type_of_a_packet_decides_about_its_first_header() {
+    let frame = Frame::ethernet([2; 6], [3; 6]).ipv4([1; 4].into(), [2; 4].into(), 9).finish();
+    assert_eq!(key_of_type(&frame, 5, 0), key_of(&frame, 5));
+    let bare = key_of_type(&frame[14..], 5, 0x1_0800);
+    assert_eq!((bare.nw_ttl, bare.packet_type.get(), bare.dl_src), (9, 0x1_0800, [0; 6]));
+    assert_eq!(bare.in_port.get(), 5);
+}

@@ -10,6 +10,7 @@ use crate::features::{self, Feature};
 use bridge::bridge::Bridge;
 use bridge::connection::{format_contributors, format_flows};
 use bridge::port::Port;
+use bridge::revalidator::Pass;
 use bridge::tunnel::Output;
 use datapath::PortNo as DpPort;
 use hashbrown::HashSet;
@@ -178,7 +179,12 @@ fn set_feature(daemon: &mut Daemon, feature: &Feature, value: &str) -> Answer {
             );
         }
     }
-    daemon.switch.withhold(withheld);
+    if daemon.switch.withheld() != withheld {
+        daemon.switch.withhold(withheld);
+        daemon.publish_and_wake();
+        daemon.switch.slow_path().pass(Pass::Purge); // megaflows are translated from scratch
+        daemon.after_pass();
+    }
     Ok(String::new())
 }
 
