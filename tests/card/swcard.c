@@ -7,6 +7,10 @@
  * is finished in the card: cardI, its sockets, BPF programs and traffic control never see it. A packet
  * without a rule is received on cardI. Packets that the host sends on cardI meet no rules.
  *
+ * The card knows tunnels of VXLAN over IPv4, by the kernel's devices for them. A packet of a tunnel that
+ * comes by any cable meets the rules of the tunnel's device by what is in it. Outer headers are pushed by
+ * the kernel's code, as the device has it: a card has the same routes and neighbours.
+ *
  * Only tests load this module. It trusts its caller, and the module may be unloaded only when no packet
  * is under way.
  */
@@ -20,6 +24,7 @@
 #include <net/flow_dissector.h>
 #include <net/pkt_cls.h>
 #include <net/dst_metadata.h>
+#include <net/vxlan.h>
 
 static unsigned int ports = 4;
 module_param(ports, uint, 0444);
@@ -33,10 +38,11 @@ module_param(refuse, uint, 0644);
 #define KEY_BYTES 1024
 #define MOST_ACTIONS 16
 #define MOST_POLICERS 16
+#define MOST_TUNNELS 4
 
 struct card_port {
-	struct net_device *dev;		/* the representor */
-	struct net_device *wire;	/* the far end of the cable */
+	struct net_device *dev;		/* the representor, or a tunnel's device */
+	struct net_device *wire;	/* the far end of the cable; none of a tunnel */
 	struct list_head rules;
 	unsigned int index;
 };
@@ -62,6 +68,8 @@ struct act {
 	u8 prio;
 	u32 chain;
 	struct policer *policer;
+	struct metadata_dst *tunnel;	/* outer headers to push */
+	struct net_device *by;		/* the tunnel's device that sends */
 };
 
 struct rule {
@@ -81,7 +89,9 @@ struct rule {
 };
 
 static struct card_port *card;
+static struct card_port tunnels[MOST_TUNNELS];
 static LIST_HEAD(block_cbs);
+static LIST_HEAD(tunnel_block_cbs);
 static DEFINE_SPINLOCK(lock);
 static struct policer policers[MOST_POLICERS];
 static DEFINE_SPINLOCK(policer_lock);
@@ -103,6 +113,13 @@ static const u16 key_size[FLOW_DISSECTOR_KEY_MAX] = {
 	[FLOW_DISSECTOR_KEY_ARP] = sizeof(struct flow_dissector_key_arp),
 	[FLOW_DISSECTOR_KEY_VLAN] = sizeof(struct flow_dissector_key_vlan),
 	[FLOW_DISSECTOR_KEY_CVLAN] = sizeof(struct flow_dissector_key_vlan),
+	[FLOW_DISSECTOR_KEY_ENC_CONTROL] = sizeof(struct flow_dissector_key_control),
+	[FLOW_DISSECTOR_KEY_ENC_KEYID] = sizeof(struct flow_dissector_key_keyid),
+	[FLOW_DISSECTOR_KEY_ENC_IPV4_ADDRS] = sizeof(struct flow_dissector_key_ipv4_addrs),
+	/* Flower has them at the same place, and names both. */
+	[FLOW_DISSECTOR_KEY_ENC_IPV6_ADDRS] = sizeof(struct flow_dissector_key_ipv6_addrs),
+	[FLOW_DISSECTOR_KEY_ENC_PORTS] = sizeof(struct flow_dissector_key_ports),
+	[FLOW_DISSECTOR_KEY_ENC_IP] = sizeof(struct flow_dissector_key_ip),
 };
 
 static bool matches(struct rule *r, struct sk_buff *skb)
@@ -116,6 +133,7 @@ static bool matches(struct rule *r, struct sk_buff *skb)
 		b->n_proto = skb_protocol(skb, false);
 	}
 	skb_flow_dissect_meta(skb, &r->dissector, buf);
+	skb_flow_dissect_tunnel_info(skb, &r->dissector, buf);
 	skb_flow_dissect(skb, &r->dissector, buf, FLOW_DISSECTOR_F_STOP_BEFORE_ENCAP);
 	for (i = 0; i < r->len; i++)
 		if ((buf[i] & r->mask[i]) != r->key[i])
@@ -187,14 +205,51 @@ static void leave_policers(struct rule *r)
 			r->acts[i].policer->users--;
 }
 
+/* Frees a rule that no packet meets. */
+static void free_rule(struct rcu_head *head)
+{
+	struct rule *r = container_of(head, struct rule, rcu);
+	unsigned int i;
+
+	for (i = 0; i < ARRAY_SIZE(r->acts); i++)
+		if (r->acts[i].tunnel)
+			dst_release(&r->acts[i].tunnel->dst);
+	kfree(r);
+}
+
+/* Returns a copy of outer headers for packets to have. */
+static struct metadata_dst *headers_of(const struct ip_tunnel_info *info)
+{
+	struct metadata_dst *md = metadata_dst_alloc(info->options_len, METADATA_IP_TUNNEL, GFP_KERNEL);
+
+	if (!md)
+		return NULL;
+	memcpy(&md->u.tun_info, info, sizeof(*info) + info->options_len);
+	memset(&md->u.tun_info.dst_cache, 0, sizeof(md->u.tun_info.dst_cache));
+	return md;
+}
+
 static void to_wire(struct card_port *p, struct sk_buff *skb)
 {
 	skb_push(skb, ETH_HLEN);
+	skb_dst_drop(skb);
 	skb->dev = p->wire;
 	skb->pkt_type = PACKET_HOST;
 	skb->protocol = eth_type_trans(skb, p->wire);
 	dev_sw_netstats_tx_add(p->dev, 1, skb->len);
 	netif_rx(skb);
+}
+
+/* Sends a packet, with these headers around it. */
+static void to_tunnel(struct net_device *by, struct metadata_dst *headers, struct sk_buff *skb)
+{
+	skb_push(skb, ETH_HLEN);
+	skb_reset_mac_header(skb);
+	skb_dst_drop(skb);
+	dst_hold(&headers->dst);
+	skb_dst_set(skb, &headers->dst);
+	skb->dev = by;
+	dev_queue_xmit(skb);
 }
 
 /* Runs the rules on a packet whose data begins at the network header. Returns true when the card has
@@ -206,6 +261,7 @@ static bool process(struct card_port *p, struct sk_buff *skb)
 
 	for (depth = 0; depth < 8; depth++) {
 		struct rule *r = find(p, skb, chain);
+		struct metadata_dst *headers = NULL;
 		unsigned int i;
 
 		if (!r) {
@@ -224,12 +280,23 @@ static bool process(struct card_port *p, struct sk_buff *skb)
 			switch (a->id) {
 			case FLOW_ACTION_MIRRED:
 				copy = skb_copy(skb, GFP_ATOMIC);
-				if (copy)
+				if (copy && a->by)
+					to_tunnel(a->by, headers, copy);
+				else if (copy)
 					to_wire(a->to, copy);
 				break;
 			case FLOW_ACTION_REDIRECT:
-				to_wire(a->to, skb);
+				if (a->by)
+					to_tunnel(a->by, headers, skb);
+				else
+					to_wire(a->to, skb);
 				return true;
+			case FLOW_ACTION_TUNNEL_ENCAP:
+				headers = a->tunnel;
+				break;
+			case FLOW_ACTION_TUNNEL_DECAP:
+				skb_dst_drop(skb);
+				break;
 			case FLOW_ACTION_VLAN_PUSH:
 				skb_push(skb, ETH_HLEN);
 				if (skb_vlan_push(skb, a->proto, a->vid | a->prio << 13))
@@ -265,6 +332,57 @@ static bool process(struct card_port *p, struct sk_buff *skb)
 	return true;
 }
 
+/* Runs the rules of a tunnel on what is in a packet of VXLAN over IPv4. Returns true when the card has
+ * finished the packet, which is then gone. */
+static bool process_inner(struct sk_buff *skb)
+{
+	struct headers { struct iphdr ip; struct udphdr udp; struct vxlanhdr vxlan; } __packed *h;
+	struct ip_tunnel_key *key;
+	struct metadata_dst *md;
+	struct sk_buff *inner;
+	unsigned int i;
+
+	if (skb->protocol != htons(ETH_P_IP) || !pskb_may_pull(skb, sizeof(*h) + ETH_HLEN))
+		return false;
+	h = (void *)skb->data;
+	if (h->ip.ihl != 5 || ip_is_fragment(&h->ip) || h->ip.protocol != IPPROTO_UDP)
+		return false;
+	for (i = 0; i < MOST_TUNNELS; i++) {
+		struct net_device *dev = READ_ONCE(tunnels[i].dev);
+
+		if (dev && ((struct vxlan_dev *)netdev_priv(dev))->cfg.dst_port == h->udp.dest)
+			break;
+	}
+	if (i == MOST_TUNNELS)
+		return false;
+	md = metadata_dst_alloc(0, METADATA_IP_TUNNEL, GFP_ATOMIC);
+	inner = md ? skb_copy(skb, GFP_ATOMIC) : NULL;
+	if (!inner) {
+		if (md)
+			dst_release(&md->dst);
+		return false;
+	}
+	key = &md->u.tun_info.key;
+	key->tun_id = key32_to_tunnel_id(vxlan_vni(h->vxlan.vx_vni));
+	key->u.ipv4.src = h->ip.saddr;
+	key->u.ipv4.dst = h->ip.daddr;
+	key->tos = h->ip.tos;
+	key->ttl = h->ip.ttl;
+	key->tp_src = h->udp.source;
+	key->tp_dst = h->udp.dest;
+	skb_dst_drop(inner);
+	skb_dst_set(inner, &md->dst);
+	skb_pull(inner, sizeof(*h));
+	inner->protocol = eth_type_trans(inner, skb->dev);
+	skb_reset_network_header(inner);
+	if (process(&tunnels[i], inner)) {
+		kfree_skb(skb);
+		return true;
+	}
+	kfree_skb(inner);
+	return false;
+}
+
 static netdev_tx_t card_xmit(struct sk_buff *skb, struct net_device *dev)
 {
 	struct dev_priv *d = netdev_priv(dev);
@@ -291,7 +409,7 @@ static netdev_tx_t card_xmit(struct sk_buff *skb, struct net_device *dev)
 		bool done;
 
 		rcu_read_lock();
-		done = process(p, skb);
+		done = process(p, skb) || process_inner(skb);
 		rcu_read_unlock();
 		if (done) {
 			hits++;
@@ -311,6 +429,7 @@ static int add(struct card_port *p, struct flow_cls_offload *f)
 	struct netlink_ext_ack *extack = f->common.extack;
 	const struct flow_action_entry *a;
 	struct rule *r;
+	bool has_headers = false;
 	int i, k;
 
 	if (f->common.chain_index && !chains) {
@@ -334,7 +453,7 @@ static int add(struct card_port *p, struct flow_cls_offload *f)
 
 		if (!dissector_uses_key(&r->dissector, k))
 			continue;
-		if (!key_size[k]) {
+		if (!key_size[k] || r->dissector.offset[k] + key_size[k] > KEY_BYTES) {
 			NL_SET_ERR_MSG_MOD(extack, "the card does not parse a field of the match");
 			kfree(r);
 			return -EOPNOTSUPP;
@@ -356,6 +475,11 @@ static int add(struct card_port *p, struct flow_cls_offload *f)
 		case FLOW_ACTION_REDIRECT:
 		case FLOW_ACTION_MIRRED:
 			k = is_card(a->dev);
+			if (k < 0 && has_headers && netif_is_vxlan(a->dev)) {
+				t->by = a->dev;
+				has_headers = false;
+				break;
+			}
 			if (k < 0) {
 				NL_SET_ERR_MSG_MOD(extack, "the card sends to its own ports only");
 				goto unsupported;
@@ -386,6 +510,16 @@ static int add(struct card_port *p, struct flow_cls_offload *f)
 				goto unsupported;
 			}
 			break;
+		case FLOW_ACTION_TUNNEL_ENCAP:
+			/* The flags that say how the headers are used are those of the kernel's action. */
+			t->tunnel = a->tunnel->mode & IP_TUNNEL_INFO_IPV6 ? NULL : headers_of(a->tunnel);
+			if (!t->tunnel) {
+				NL_SET_ERR_MSG_MOD(extack, "the card's tunnels are over IPv4");
+				goto unsupported;
+			}
+			has_headers = true;
+			break;
+		case FLOW_ACTION_TUNNEL_DECAP:
 		case FLOW_ACTION_VLAN_POP:
 		case FLOW_ACTION_DROP:
 			break;
@@ -402,7 +536,7 @@ static int add(struct card_port *p, struct flow_cls_offload *f)
 	return 0;
 unsupported:
 	leave_policers(r);
-	kfree(r);
+	free_rule(&r->rcu);
 	return -EOPNOTSUPP;
 }
 
@@ -426,7 +560,7 @@ static int block_cb(enum tc_setup_type type, void *type_data, void *cb_priv)
 
 	if (type != TC_SETUP_CLSFLOWER)
 		return -EOPNOTSUPP;
-	if (!tc_can_offload_extack(p->dev, f->common.extack))
+	if (p->wire && !tc_can_offload_extack(p->dev, f->common.extack))
 		return -EOPNOTSUPP;
 	switch (f->command) {
 	case FLOW_CLS_REPLACE:
@@ -441,7 +575,7 @@ static int block_cb(enum tc_setup_type type, void *type_data, void *cb_priv)
 			return -ENOENT;
 		atomic_dec(&n_rules);
 		leave_policers(r);
-		kfree_rcu(r, rcu);
+		call_rcu(&r->rcu, free_rule);
 		return 0;
 	case FLOW_CLS_STATS:
 		spin_lock_bh(&lock);
@@ -472,6 +606,54 @@ static int card_setup_tc(struct net_device *dev, enum tc_setup_type type, void *
 	if (type != TC_SETUP_BLOCK || d->is_wire)
 		return -EOPNOTSUPP;
 	return flow_block_cb_setup_simple(type_data, &block_cbs, block_cb, d->port, d->port, true);
+}
+
+static void leave_tunnel(void *priv)
+{
+	struct card_port *tunnel = priv;
+
+	WRITE_ONCE(tunnel->dev, NULL);
+}
+
+/* Takes the filters of tunnel devices, of which no driver is asked. */
+static int tunnel_setup_tc(struct net_device *dev, struct Qdisc *sch, void *priv, enum tc_setup_type type,
+			   void *type_data, void *data, void (*cleanup)(struct flow_block_cb *block_cb))
+{
+	struct flow_block_offload *f = type_data;
+	struct card_port *t, *free = NULL, *tunnel = NULL;
+	struct flow_block_cb *cb;
+
+	if (!dev || type != TC_SETUP_BLOCK || !netif_is_vxlan(dev) ||
+	    f->binder_type != FLOW_BLOCK_BINDER_TYPE_CLSACT_INGRESS)
+		return -EOPNOTSUPP;
+	for (t = tunnels; t < tunnels + MOST_TUNNELS; t++) {
+		if (t->dev == dev)
+			tunnel = t;
+		if (!t->dev)
+			free = t;
+	}
+	f->driver_block_list = &tunnel_block_cbs;
+	switch (f->command) {
+	case FLOW_BLOCK_BIND:
+		if (tunnel || !free)
+			return -EOPNOTSUPP;
+		cb = flow_indr_block_cb_alloc(block_cb, free, free, leave_tunnel, f, dev, sch, data, priv, cleanup);
+		if (IS_ERR(cb))
+			return PTR_ERR(cb);
+		WRITE_ONCE(free->dev, dev);
+		flow_block_cb_add(cb, f);
+		list_add_tail(&cb->driver_list, &tunnel_block_cbs);
+		return 0;
+	case FLOW_BLOCK_UNBIND:
+		cb = tunnel ? flow_block_cb_lookup(f->block, block_cb, tunnel) : NULL;
+		if (!cb)
+			return -ENOENT;
+		flow_indr_block_cb_remove(cb, f);
+		list_del(&cb->driver_list);
+		return 0;
+	default:
+		return -EOPNOTSUPP;
+	}
 }
 
 static int card_parent_id(struct net_device *dev, struct netdev_phys_item_id *id)
@@ -581,6 +763,10 @@ static int __init swcard_init(void)
 		if (!card[i].dev || !card[i].wire)
 			return -ENOMEM; /* the guest ends; nothing is undone */
 	}
+	for (i = 0; i < MOST_TUNNELS; i++)
+		INIT_LIST_HEAD(&tunnels[i].rules);
+	if (flow_indr_dev_register(tunnel_setup_tc, tunnels))
+		return -ENOMEM; /* the guest ends; nothing is undone */
 	dir = debugfs_create_dir("swcard", NULL);
 	debugfs_create_atomic_t("rules", 0444, dir, &n_rules);
 	debugfs_create_u32("hits", 0444, dir, &hits);
@@ -593,6 +779,7 @@ static void __exit swcard_exit(void)
 	unsigned int i;
 
 	debugfs_remove_recursive(dir);
+	flow_indr_dev_unregister(tunnel_setup_tc, tunnels, leave_tunnel);
 	for (i = 0; i < ports; i++) {
 		unregister_netdev(card[i].wire);
 		unregister_netdev(card[i].dev);

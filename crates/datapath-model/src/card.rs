@@ -38,6 +38,8 @@ struct State {
     is_slow: bool,
     is_gone: bool,
     heeds_settings: bool,
+    /// Tunnel ports, with their devices; `None` when the card pops no packets.
+    tunnels: Option<BTreeMap<PortNo, Option<u32>>>,
     hits: u64,
     closed: Option<bool>,
     /// Names of interfaces that are not ports of the card.
@@ -87,6 +89,7 @@ impl Card {
             is_slow: false,
             is_gone: false,
             heeds_settings: true,
+            tunnels: None,
             hits: 0,
             closed: None,
             foreign: Vec::new(),
@@ -138,6 +141,16 @@ impl Card {
     /// slower tiers only.
     pub fn ignore_settings(&self) {
         self.state().heeds_settings = false;
+    }
+
+    /// Makes the card take flows of tunnels, and of packets to them.
+    pub fn pop_tunnels(&self) {
+        self.state().tunnels = Some(BTreeMap::new());
+    }
+
+    /// Returns the tunnel ports of the card and the devices of the kernel for them.
+    pub fn tunnels(&self) -> Vec<(PortNo, Option<u32>)> {
+        self.state().tunnels.iter().flatten().map(|(port, device)| (*port, *device)).collect()
     }
 
     /// Makes the card forget a flow, as a card that is reset does. The next sweep notices the loss.
@@ -252,7 +265,24 @@ impl OffloadProvider for Card {
     }
 
     fn remove_port(&self, port: PortNo) {
-        self.state().ports.remove(&port);
+        let mut state = self.state();
+        state.ports.remove(&port);
+        if let Some(tunnels) = &mut state.tunnels {
+            tunnels.remove(&port);
+        }
+    }
+
+    fn add_tunnel(&self, port: PortNo, _config: &tunnel::PortConfig) -> TierSet {
+        let mut state = self.state();
+        let Some(tunnels) = &mut state.tunnels else { return TierSet::NONE };
+        tunnels.entry(port).or_default();
+        self.set()
+    }
+
+    fn follow_tunnel_device(&self, port: PortNo, device: Option<u32>) {
+        if let Some(tunnel) = self.state().tunnels.as_mut().and_then(|all| all.get_mut(&port)) {
+            *tunnel = device;
+        }
     }
 
     fn update_port(&self, _port: PortNo, _mtu: u32, _is_up: bool) {}

@@ -89,8 +89,10 @@ pub struct TunnelKey {
     pub tos: u8,
     /// Time to live.
     pub ttl: u8,
-    /// Nested options as attributes; empty for none.
+    /// Nested options as attributes, as [`crate::options`] writes them; empty for none.
     pub options: Vec<u8>,
+    /// The outer IPv4 header has DF. A kernel before Linux 6.11 does not know this.
+    pub has_df: bool,
 }
 
 /// The translation of addresses in a new connection. Values are in network byte order, ports are host
@@ -463,6 +465,9 @@ fn put_tunnel(bytes: &mut Vec<u8>, key: &TunnelKey) {
     }
     put(bytes, 12, &[key.tos]);
     put(bytes, 13, &[key.ttl]);
+    if key.has_df {
+        put(bytes, 14, &[]); // TCA_TUNNEL_KEY_NO_FRAG
+    }
 }
 
 fn tunnel_of(options: &[u8]) -> Option<TunnelKey> {
@@ -477,7 +482,8 @@ fn tunnel_of(options: &[u8]) -> Option<TunnelKey> {
         no_csum: byte(10) != 0,
         tos: byte(12),
         ttl: byte(13),
-        options: find(options, 11).unwrap_or_default().to_vec(),
+        options: crate::options::settled(find(options, 11).unwrap_or_default()),
+        has_df: find(options, 14).is_some(),
     })
 }
 

@@ -72,12 +72,12 @@ impl Client {
         }
     }
 
-    /// Sends a request about one filter and returns the filter of the answer.
-    fn one(&mut self, request: Request) -> Result<Option<Shown>, Error> {
+    /// Sends a request about one filter and returns the filter of the answer, and the kernel's warning.
+    fn one(&mut self, request: Request) -> Result<(Option<Shown>, Option<String>), Error> {
         let mut shown = None;
-        self.socket
-            .transact(request, |_, payload| shown = shown.take().or(Shown::parse(payload)))?;
-        Ok(shown)
+        let note = |_, payload: &[u8]| shown = shown.take().or(Shown::parse(payload));
+        let warning = self.socket.transact(request, note)?;
+        Ok((shown, warning))
     }
 }
 
@@ -102,10 +102,10 @@ fn clsact(kind: u16, flags: u16, ifindex: u32) -> Request {
 }
 
 /// Takes the answer that there is no such filter for none. A device that is gone has none.
-fn or_none(result: Result<Option<Shown>, Error>) -> Result<Option<Shown>, Error> {
+fn or_none(result: Result<(Option<Shown>, Option<String>), Error>) -> Result<Option<Shown>, Error> {
     match result {
         Err(error) if matches!(error.errno(), Some(ENOENT | ENODEV | EINVAL)) => Ok(None),
-        result => result,
+        result => result.map(|(shown, _)| shown),
     }
 }
 
@@ -146,15 +146,20 @@ impl TrafficControl for Client {
         self.socket.transact(clsact(RTM_DELQDISC, 0, ifindex), |_, _| {}).map(|_| ())
     }
 
-    fn install(&mut self, filter: &Filter, existing: Existing) -> Result<Shown, Error> {
+    fn install(
+        &mut self,
+        filter: &Filter,
+        existing: Existing,
+    ) -> Result<(Shown, Option<String>), Error> {
         let existing = match existing {
             Existing::Refuse => NLM_F_EXCL,
             Existing::Replace => NLM_F_REPLACE,
         };
         let flags = NLM_F_CREATE | NLM_F_ECHO | existing;
         let request = Request::new(RTM_NEWTFILTER, flags, &filter.message());
-        let shown = self.one(request)?;
-        shown.ok_or_else(|| io::Error::other("the kernel does not show the filter").into())
+        let (shown, warning) = self.one(request)?;
+        let shown = shown.ok_or_else(|| io::Error::other("the kernel does not show the filter"))?;
+        Ok((shown, warning))
     }
 
     fn read(&mut self, place: &Place) -> Result<Option<Shown>, Error> {

@@ -7,6 +7,7 @@
 
 mod actions;
 mod matching;
+mod tunnel;
 
 use crate::act::Act;
 use crate::keys::Keys;
@@ -45,10 +46,25 @@ pub enum Target {
     Host(u32),
 }
 
+/// The device of the kernel whose packets are those of a tunnel port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TunnelDevice {
+    /// Its index.
+    pub ifindex: u32,
+    /// The UDP port of received packets; 0 for kinds without UDP.
+    pub udp_port: u16,
+}
+
 /// The facts about the switch that an encoder needs.
 pub trait Switch {
     /// The device of a port; `None` when it has none that TC can send to.
     fn target(&self, port: PortNo) -> Option<Target>;
+
+    /// The device of a tunnel port; `None` for other ports, and where there is none.
+    fn tunnel(&self, port: PortNo) -> Option<TunnelDevice>;
+
+    /// Outer packets of tunnels leave by this port as the host's routes have it, past no table.
+    fn is_underlay(&self, port: PortNo) -> bool;
 
     /// The chain of a recirculation id; `None` when there can be none.
     fn chain(&self, recirc_id: u32) -> Option<u32>;

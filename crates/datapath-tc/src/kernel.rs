@@ -71,12 +71,17 @@ pub trait TrafficControl: Send {
     /// The kernel's error.
     fn remove_clsact(&mut self, ifindex: u32) -> Result<(), Error>;
 
-    /// Installs a filter, and returns it as the kernel has it.
+    /// Installs a filter, and returns it as the kernel has it, with the driver's words where one declined
+    /// a filter that the kernel has all the same.
     ///
     /// # Errors
     ///
     /// The kernel's error, with its or the driver's explanation.
-    fn install(&mut self, filter: &Filter, existing: Existing) -> Result<Shown, Error>;
+    fn install(
+        &mut self,
+        filter: &Filter,
+        existing: Existing,
+    ) -> Result<(Shown, Option<String>), Error>;
 
     /// Returns a filter with the counts of this moment; `None` when it does not exist.
     ///

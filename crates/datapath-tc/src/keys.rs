@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The keys of a flower filter (include/uapi/linux/pkt_cls.h, `TCA_FLOWER_KEY_*`).
 
+use crate::options;
 use netlink::attribute;
 use std::collections::BTreeMap;
 
@@ -127,7 +128,7 @@ keys! {
     EncIpTos = 80, 81, Bytes(1);
     /// Outer TTL.
     EncIpTtl = 82, 83, Bytes(1);
-    /// Options of Geneve, VXLAN or ERSPAN.
+    /// Options of Geneve or VXLAN.
     EncOpts = 84, 85, Nested;
     /// Connection state, host integer: bits of [`ct`].
     CtState = 91, 92, Bytes(2);
@@ -162,13 +163,6 @@ pub mod ct {
     pub const REPLY: u16 = 32;
 }
 
-/// `TCA_FLOWER_KEY_ENC_OPTS_GENEVE`
-pub const OPTS_GENEVE: u16 = 1;
-/// `TCA_FLOWER_KEY_ENC_OPTS_VXLAN`
-pub const OPTS_VXLAN: u16 = 2;
-/// `TCA_FLOWER_KEY_ENC_OPTS_ERSPAN`
-pub const OPTS_ERSPAN: u16 = 3;
-
 /// The value of a key, and the bits of it that count.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Masked {
@@ -201,7 +195,7 @@ impl Keys {
         self.add(key, value, [0xff; N]);
     }
 
-    /// Adds nested options with their masks.
+    /// Adds nested options with their masks, as [`crate::options`] writes them.
     pub fn options(&mut self, value: Vec<u8>, mask: Vec<u8>) {
         self.0.insert(Key::EncOpts, Masked { value, mask });
     }
@@ -240,13 +234,17 @@ impl Keys {
             {
                 return true;
             }
+            let settled = || match width {
+                Width::Bytes(_) => bytes.to_vec(),
+                Width::Nested => options::settled(bytes),
+            };
             let entry = self.0.entry(key);
             let empty = Masked { value: Vec::new(), mask: Vec::new() };
             let masked = entry.or_insert(empty);
             if kind == value {
-                masked.value = bytes.to_vec();
+                masked.value = settled();
             } else {
-                masked.mask = bytes.to_vec();
+                masked.mask = settled();
             }
             return true;
         }

@@ -2,7 +2,7 @@
 //! Megaflows in network cards, as filters of the kernel's classifier `flower`.
 //!
 //! - [`filter`]: a filter as a message, and as the kernel shows it; [`keys`]: its match; [`act`]: its
-//!   actions; [`policer`]: the action for a meter.
+//!   actions; [`policer`]: the action for a meter; [`options`]: options of tunnels in both.
 //! - [`encode`]: from a megaflow to a filter, or the reason why there is none.
 //! - [`client`]: filters and qdiscs by rtnetlink ([`kernel`] has the requests).
 //! - [`CardProvider`]: the tier of cards for `placement`.
@@ -29,6 +29,7 @@ pub mod encode;
 pub mod filter;
 pub mod kernel;
 pub mod keys;
+pub mod options;
 pub mod policer;
 mod provider;
 #[cfg(test)]

@@ -7,6 +7,7 @@ mod ports;
 mod state;
 #[cfg(test)]
 mod tests;
+mod tunnels;
 
 use crate::client::Client;
 use crate::filter::{Hook, Place, Shown};
@@ -207,6 +208,15 @@ impl OffloadProvider for CardProvider {
 
     fn remove_port(&self, port: PortNo) {
         self.leave(port);
+        self.leave_tunnel(port);
+    }
+
+    fn add_tunnel(&self, port: PortNo, config: &tunnel::PortConfig) -> TierSet {
+        self.join_tunnel(port, config)
+    }
+
+    fn follow_tunnel_device(&self, port: PortNo, device: Option<u32>) {
+        self.set_tunnel_device(port, device);
     }
 
     fn update_port(&self, _port: PortNo, _mtu: u32, _is_up: bool) {}
@@ -332,6 +342,8 @@ impl OffloadProvider for CardProvider {
         if cleanup {
             let ports: Vec<PortNo> = self.state().ports.keys().copied().collect();
             ports.into_iter().for_each(|port| self.leave(port));
+            let tunnels: Vec<PortNo> = self.state().tunnels.keys().copied().collect();
+            tunnels.into_iter().for_each(|port| self.leave_tunnel(port));
         }
     }
 }

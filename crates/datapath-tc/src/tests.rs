@@ -2,7 +2,7 @@
 //! Filters against megaflows, and messages against what they were made of.
 
 use crate::act::{self, Act, Ct, Direction, Edit, Layer, Nat, TunnelKey};
-use crate::encode::{Encoded, Switch, Target, encode};
+use crate::encode::{Encoded, Switch, Target, TunnelDevice, encode};
 use crate::filter::{Filter, Hook, Place, Policy, Shown};
 use crate::keys::{FIRST_FRAGMENT, FRAGMENT, Key, Keys};
 use crate::policer::{Policer, Rate};
@@ -10,6 +10,14 @@ use datapath::{Action, Masked, Megaflow, PortNo, Set, Ufid};
 use flow::extract::{FRAG_ANY, FRAG_LATER};
 use flow::{Mask, Match, VLAN_CFI};
 use std::sync::Arc;
+
+mod tunnels;
+
+/// The first of the ports of tunnels, and the UDP ports of all: VXLAN, Geneve and GRE.
+const TUNNEL: u32 = 200;
+const TUNNELS: [u16; 3] = [4789, 6081, 0];
+/// The port that outer packets leave by.
+const UNDERLAY: u32 = 99;
 
 /// Ports are devices of the same number; from 100 on of the host.
 struct Ports;
@@ -21,6 +29,15 @@ impl Switch for Ports {
             1..100 => Some(Target::Device(port.0)),
             host => Some(Target::Host(host)),
         }
+    }
+
+    fn tunnel(&self, port: PortNo) -> Option<TunnelDevice> {
+        let udp_port = *TUNNELS.get(usize::try_from(port.0.checked_sub(TUNNEL)?).ok()?)?;
+        Some(TunnelDevice { ifindex: port.0, udp_port })
+    }
+
+    fn is_underlay(&self, port: PortNo) -> bool {
+        port.0 == UNDERLAY
     }
 
     fn chain(&self, recirc_id: u32) -> Option<u32> {
@@ -381,6 +398,7 @@ fn acts() -> Vec<Act> {
             dst_port: 4789,
             no_csum: true,
             ttl: 64,
+            has_df: true,
             ..TunnelKey::default()
         })),
         Act::Ct(Box::new(Ct {

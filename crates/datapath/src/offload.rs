@@ -473,6 +473,12 @@ pub trait OffloadProvider: Send + Sync {
         Err(Reason::new(Refusal::TierUnavailable, "this tier needs no tunnel device"))
     }
 
+    /// Follows a change of the device of the kernel whose packets are those of `port`, a tunnel port
+    /// ([`TunnelHelper::device`]). With `None` the device is about to go.
+    fn follow_tunnel_device(&self, port: PortNo, device: Option<u32>) {
+        let _ = (port, device);
+    }
+
     /// Returns the counts of the tunnel device of `port`; `None` without one.
     fn tunnel_helper_counts(&self, port: PortNo) -> Option<TunnelHelperCounts> {
         let _ = port;

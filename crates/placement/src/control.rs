@@ -195,6 +195,14 @@ impl Blockers {
     }
 }
 
+/// The port of a tunnel.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Tunnel {
+    pub(crate) config: PortConfig,
+    /// Index of the device of the kernel whose packets are those of the port.
+    pub(crate) device: Option<u32>,
+}
+
 /// All ports, and the settings of the switch.
 #[derive(Debug)]
 pub(crate) struct Control {
@@ -209,6 +217,8 @@ pub(crate) struct Control {
     pub(crate) adopting: bool,
     /// The addresses to which packets of tunnels come.
     pub(crate) endpoints: Vec<TunnelEndpoint>,
+    /// The ports of tunnels.
+    pub(crate) tunnels: BTreeMap<PortNo, Tunnel>,
     /// Number of new ports that are attached to providers as soon as they are added. The attachment
     /// of further ones is postponed.
     pub(crate) immediate: usize,
@@ -224,6 +234,7 @@ impl Control {
             reserved_tunnels: Vec::new(),
             adopting: false,
             endpoints: Vec::new(),
+            tunnels: BTreeMap::new(),
             immediate: usize::MAX,
         }
     }

@@ -4,7 +4,7 @@
 //! Every installation reads them. Each change of a port or a setting replaces them as a whole.
 
 use datapath::offload::TierState;
-use datapath::{Action, PortNo, Refusal, TierRefusals, TierSet, Verdict};
+use datapath::{Action, PortNo, Refusal, Tier, TierRefusals, TierSet, Verdict};
 use hashbrown::HashMap;
 
 /// The conditions that a port sets for flows.
@@ -41,9 +41,10 @@ impl PortEligibility {
         port
     }
 
-    /// Returns the conditions of the port of a tunnel that these tiers pop.
-    pub(crate) fn of_tunnel(pops: TierSet) -> PortEligibility {
-        PortEligibility { tiers: pops, pops, ..PortEligibility::default() }
+    /// Notes that these tiers pop the packets of the port of a tunnel.
+    pub(crate) fn add_popping(&mut self, tiers: TierSet) {
+        self.tiers = self.tiers.union(tiers);
+        self.pops = self.pops.union(tiers);
     }
 
     /// Keeps all flows of these tiers from the port, for this reason.
@@ -101,7 +102,8 @@ impl Eligibility {
                 }
                 Action::Userspace(_) => verdict.refuse(verdict.tiers, Refusal::NeedsUserspace),
                 Action::TunnelPush { .. } => {
-                    let others = verdict.tiers.minus(TierSet::XDP_AND_TCX);
+                    let pushing = TierSet::XDP_AND_TCX.union(TierSet::of(Tier::Tc));
+                    let others = verdict.tiers.minus(pushing);
                     verdict.refuse(others, Refusal::UnsupportedAction);
                 }
                 Action::SetTunnel(_)
@@ -174,7 +176,7 @@ impl Eligibility {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use datapath::{Tier, Userdata};
+    use datapath::Userdata;
 
     const CARD: TierSet = TierSet::of(Tier::Tc);
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The contract's ports, and which tiers each is attached to.
 
-use crate::control::{Blockers, Control, Port, PortTier, detached, not_yet};
+use crate::control::{Blockers, Control, Port, PortTier, Tunnel, detached, not_yet};
 use crate::device;
 use crate::eligibility::PortEligibility;
 use crate::placed::PlacedDatapath;
@@ -388,20 +388,44 @@ impl PlacedDatapath {
         for (number, port) in ports {
             self.attach_port(*number, port, blockers, tiers);
         }
+        for (number, tunnel) in &control.tunnels {
+            self.attach_tunnel(*number, tunnel, &control.blockers);
+        }
         self.examine_dependents(&mut control, Ends::Poll);
     }
 
     /// Adds a tunnel port, which the base has, to the providers that pop its packets.
-    fn place_tunnel(&self, number: PortNo, kind: tunnel::Kind, spec: &PortSpec) {
+    fn place_tunnel(
+        &self,
+        control: &mut Control,
+        number: PortNo,
+        kind: tunnel::Kind,
+        spec: &PortSpec,
+    ) {
         let Some(config) = tunnel_config(kind, spec) else { return };
-        let pops = self.slots.present().fold(TierSet::NONE, |pops, (_, provider)| {
-            pops.union(provider.add_tunnel(number, &config))
-        });
-        if !pops.is_empty() {
-            self.change_eligibility(|eligibility| {
-                eligibility.ports.insert(number, PortEligibility::of_tunnel(pops));
-            });
+        let tunnel = Tunnel { config, device: None };
+        control.tunnels.insert(number, tunnel);
+        self.attach_tunnel(number, &tunnel, &control.blockers);
+    }
+
+    /// Adds a tunnel port to the providers that may have it, and records their tiers.
+    fn attach_tunnel(&self, number: PortNo, tunnel: &Tunnel, blockers: &[Blockers]) {
+        let mut eligibility = PortEligibility::default();
+        for (slot, blockers) in self.slots.iter().zip(blockers) {
+            let Some(provider) = slot.provider() else { continue };
+            let tiers = provider.add_tunnel(number, &tunnel.config);
+            provider.follow_tunnel_device(number, tunnel.device);
+            match blockers.check() {
+                Ok(()) => eligibility.add_popping(tiers),
+                Err(reason) => eligibility.close(tiers, reason.refusal),
+            }
         }
+        self.change_eligibility(|all| {
+            match eligibility == PortEligibility::default() {
+                true => all.ports.remove(&number),
+                false => all.ports.insert(number, eligibility),
+            };
+        });
     }
 
     /// Ends the adoption, after the ports of the first configuration were added. Removes from the
@@ -508,7 +532,7 @@ impl Ports for PlacedDatapath {
         };
         // A tunnel port has no device that a tier could be attached to.
         if let PortKind::Tunnel(kind) = spec.kind {
-            self.place_tunnel(number, kind, spec);
+            self.place_tunnel(&mut control, number, kind, spec);
             return Ok(number);
         }
         let kind = self
@@ -530,6 +554,7 @@ impl Ports for PlacedDatapath {
     fn remove_port(&self, number: PortNo) -> Result<(), PortError> {
         let mut control = self.control();
         let is_tunnel = control.ports.remove(&number).is_none();
+        control.tunnels.remove(&number);
         if is_tunnel && !self.eligibility().ports.contains_key(&number) {
             return self.base.remove_port(number);
         }

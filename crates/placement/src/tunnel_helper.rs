@@ -16,7 +16,28 @@ impl PlacedDatapath {
         port: PortNo,
         helper: Option<&TunnelHelper>,
     ) -> Result<(), Reason> {
-        self.at_first_provider(|provider| provider.set_tunnel_helper(port, helper))
+        let device = helper.map(|helper| helper.device);
+        if device.is_none() {
+            self.follow_tunnel_device(port, None);
+        }
+        self.at_first_provider(|provider| provider.set_tunnel_helper(port, helper))?;
+        if device.is_some() {
+            self.follow_tunnel_device(port, device);
+        }
+        Ok(())
+    }
+
+    /// Has all providers follow another tunnel device of a port, behind the program that takes its packets.
+    fn follow_tunnel_device(&self, port: PortNo, device: Option<u32>) {
+        let mut control = self.control();
+        let Some(tunnel) = control.tunnels.get_mut(&port) else { return };
+        if std::mem::replace(&mut tunnel.device, device) == device {
+            return;
+        }
+        self.slots.present().for_each(|(_, provider)| provider.follow_tunnel_device(port, device));
+        drop(control);
+        // Flows of the tunnel, and flows that send by it, may go to other tiers now.
+        self.requeue(|reason| reason == Some(Refusal::PortNotHere));
     }
 
     /// Sets or removes the devices that segment packets, at the first provider that takes them.

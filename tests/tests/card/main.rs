@@ -4,6 +4,7 @@
 
 mod meters;
 mod tools;
+mod tunnels;
 
 use slipswitch_tests::harness::wait_until;
 use tools::{SOON, Site, sees};

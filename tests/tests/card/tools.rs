@@ -52,7 +52,9 @@ impl Site {
         let module = module()?;
         let one_at_a_time = CARD.lock().unwrap_or_else(PoisonError::into_inner);
         // Devices of an earlier test leave with the module, wherever they are.
-        run("modprobe -a cls_flower act_mirred act_vlan act_gact act_police sch_ingress");
+        run(
+            "modprobe -a cls_flower act_mirred act_vlan act_gact act_police act_tunnel_key vxlan sch_ingress",
+        );
         run(&format!(
             "! lsmod | grep -q '^swcard ' || rmmod swcard
              insmod {} ports=3 {parameters}",

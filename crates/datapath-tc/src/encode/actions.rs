@@ -35,12 +35,23 @@ pub fn encode(
     switch: &dyn Switch,
 ) -> Result<Vec<Act>, Refused> {
     let mut encoder = Encoder { switch, matching, acts: Vec::new(), edits: Vec::new(), edited: 0 };
-    if matching.mask().0.tunnel != Default::default() {
+    let in_port = PortNo(matching.key().in_port.get());
+    if switch.tunnel(in_port).is_some() {
         encoder.acts.push(Act::ReleaseTunnel);
     }
-    for (at, action) in actions.iter().enumerate() {
-        let last = at + 1 == actions.len();
-        encoder.action(action, last)?;
+    let mut rest = actions;
+    loop {
+        rest = match rest {
+            [] => break,
+            [Action::TunnelPush { header, tunnel_port, .. }, Action::Output(port)] => {
+                encoder.send_by_tunnel(header, *tunnel_port, *port, true)?;
+                break;
+            }
+            [action, rest @ ..] => {
+                encoder.action(action, rest.is_empty())?;
+                rest
+            }
+        };
     }
     encoder.finish_edits()?;
     match encoder.acts.last() {
@@ -111,10 +122,22 @@ impl Encoder<'_> {
             Action::Trunc(_) => Err(no_action("TC does not cut packets")),
             Action::Hash { .. } => Err(no_action("TC computes no dp_hash")),
             Action::Sample { .. } => Err(no_action("TC runs no actions on samples")),
-            Action::Clone(_) => Err(no_action("TC runs no actions on copies")),
+            // As translation sends by a tunnel when more follows.
+            Action::Clone(actions) => match &actions[..] {
+                [Action::TunnelPush { header, tunnel_port, .. }, Action::Output(port)] => {
+                    self.send_by_tunnel(header, *tunnel_port, *port, last)
+                }
+                _ => Err(no_action("TC runs no actions on copies")),
+            },
             Action::CheckPktLen { .. } => Err(no_action("check_pkt_len is not encoded for TC")),
-            Action::TunnelPush { .. } | Action::TunnelPop(_) | Action::SetTunnel(_) => {
-                Err(no_action("tunnels are not encoded for TC"))
+            Action::TunnelPush { .. } => {
+                Err(no_action("TC sends by a tunnel at once, past all further actions"))
+            }
+            Action::TunnelPop(_) => {
+                Err(no_action("a card pops by the filters of the flows in the tunnel"))
+            }
+            Action::SetTunnel(_) => {
+                Err(no_action("TC sets the fields of a tunnel with its headers"))
             }
             Action::PushEth { .. }
             | Action::PopEth
@@ -138,6 +161,29 @@ impl Encoder<'_> {
                 (ifindex, Direction::Ingress)
             }
         };
+        self.acts.push(Act::Send { ifindex, direction, last });
+        Ok(())
+    }
+
+    /// Sends a packet, or a copy, by a tunnel whose outer packets leave by `underlay`.
+    fn send_by_tunnel(
+        &mut self,
+        header: &tunnel::Header,
+        port: PortNo,
+        underlay: PortNo,
+        last: bool,
+    ) -> Result<(), Refused> {
+        self.finish_edits()?;
+        let device = self.switch.tunnel(port).ok_or(Refused {
+            refusal: Refusal::PortNotHere,
+            words: "the kernel has no device for this tunnel",
+        })?;
+        if !self.switch.is_underlay(underlay) {
+            return Err(no_action("a card sends outer packets by a device of the host"));
+        }
+        let key = super::tunnel::encode(header)?;
+        self.acts.push(Act::SetTunnel(Box::new(key)));
+        let (ifindex, direction) = (device.ifindex, Direction::Egress);
         self.acts.push(Act::Send { ifindex, direction, last });
         Ok(())
     }

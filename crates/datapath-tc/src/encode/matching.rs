@@ -4,9 +4,11 @@
 
 use super::{Refused, Switch, no_key};
 use crate::keys::{self, FIRST_FRAGMENT, FRAGMENT, Key, Keys};
+use crate::options::{put_geneve, put_group_policy};
+use datapath::PortNo;
 use flow::extract::{FRAG_ANY, FRAG_LATER};
 use flow::{Mask, Match, Tunnel, VLAN_CFI, Vlan, ct_state};
-use netlink::attribute::{nest, put};
+use tunnel::Tlvs;
 
 /// Ethernet types.
 const IPV4: u16 = 0x0800;
@@ -87,7 +89,7 @@ pub fn encode(matching: &Match, switch: &dyn Switch) -> Result<Matched, Refused>
     let mut encoder = Encoder { key, mask, rest: *mask, keys: Keys::default() };
     let chain = encoder.metadata(switch)?;
     encoder.connection(switch)?;
-    encoder.tunnel()?;
+    encoder.tunnel(switch)?;
     let protocol = encoder.link()?;
     encoder.network()?;
     if encoder.rest != Mask::WILDCARD {
@@ -170,11 +172,17 @@ impl Encoder<'_> {
         Ok(())
     }
 
-    fn tunnel(&mut self) -> Result<(), Refused> {
+    /// The tunnel that the packet came by. Flower reads what the tunnel's device has made of the outer
+    /// headers.
+    fn tunnel(&mut self, switch: &dyn Switch) -> Result<(), Refused> {
         let (key, mask) = (&self.key.tunnel, &self.mask.0.tunnel);
-        if *mask == Tunnel::default() {
-            return Ok(());
-        }
+        let device = switch.tunnel(PortNo(self.key.in_port.get()));
+        let Some(device) = device else {
+            return match *mask == Tunnel::default() {
+                true => Ok(()),
+                false => Err(no_key("the kernel has no device for this tunnel")),
+            };
+        };
         if mask.id.get() != 0 {
             let id = u32::try_from(key.id.get());
             let id = id.map_err(|_| no_key("flower's tunnel keys have 32 bits"))?;
@@ -183,6 +191,19 @@ impl Encoder<'_> {
             }
             self.keys.exact(Key::EncKeyId, id.to_be_bytes());
         }
+        // Packets of GRE without a key have the key 0 in the kernel, too.
+        if device.udp_port == 0 && mask.flags.get() & Tunnel::KEY != 0 && key.id.get() == 0 {
+            return Err(no_key("flower does not match that a packet of GRE has a key"));
+        }
+        if device.udp_port != 0 {
+            // Drivers find the kind of tunnel by this port.
+            self.keys.exact(Key::EncUdpDst, device.udp_port.to_be_bytes());
+            let mask = mask.tp_dst.get();
+            if key.tp_dst.get() & mask != device.udp_port & mask {
+                return Err(no_key("packets of the tunnel have another UDP port"));
+            }
+            self.rest.0.tunnel.tp_dst = Default::default();
+        }
         field!(self, tunnel.src => EncIpv4Src);
         field!(self, tunnel.dst => EncIpv4Dst);
         field!(self, tunnel.ipv6_src => EncIpv6Src);
@@ -190,49 +211,41 @@ impl Encoder<'_> {
         field!(self, tunnel.tos => EncIpTos);
         field!(self, tunnel.ttl => EncIpTtl);
         field!(self, tunnel.tp_src => EncUdpSrc);
-        field!(self, tunnel.tp_dst => EncUdpDst);
         self.options()?;
         let rest = &mut self.rest.0.tunnel;
         rest.id = Default::default();
-        // A device in collect_md mode has a key; other flags need a newer kernel.
-        if mask.flags.get() & !Tunnel::KEY == 0 {
-            rest.flags = Default::default();
-        }
+        // No table matches these. Packets that differ in them alone have the same translation.
+        let without_effect = Tunnel::DONT_FRAGMENT | Tunnel::CSUM | Tunnel::KEY;
+        rest.flags.set(rest.flags.get() & !without_effect);
         Ok(())
     }
 
-    /// Options of Geneve as a datapath has them, the policy of VXLAN and the header of ERSPAN.
+    /// Options of Geneve as a datapath has them, and the policy of VXLAN.
     fn options(&mut self) -> Result<(), Refused> {
         let (key, mask) = (&self.key.tunnel, &self.mask.0.tunnel);
-        let gbp = (key.gbp_id.get(), mask.gbp_id.get(), key.gbp_flags, mask.gbp_flags);
         let (mut value_bytes, mut mask_bytes) = (Vec::new(), Vec::new());
         if mask.options_len != 0 {
+            let cut = || no_key("an option of Geneve is cut short");
             let length = usize::from(key.options_len);
-            let (mut value, mut bits) = (key.options.get(..length), mask.options.get(..length));
-            while let (Some([c0, c1, kind, words, data @ ..]), Some([_, _, _, _, data_mask @ ..])) =
-                (value, bits)
-            {
-                let bytes = usize::from(words & 0x1f) * 4;
-                let (Some(now), Some(now_mask)) = (data.get(..bytes), data_mask.get(..bytes))
-                else {
-                    return Err(no_key("an option of Geneve is cut short"));
-                };
-                nest(&mut value_bytes, keys::OPTS_GENEVE, |to| {
-                    put(to, 1, &[*c0, *c1]);
-                    put(to, 2, &[*kind]);
-                    put(to, 3, now);
-                });
-                nest(&mut mask_bytes, keys::OPTS_GENEVE, |to| {
-                    put(to, 1, &[0xff; 2]);
-                    put(to, 2, &[0xff]);
-                    put(to, 3, now_mask);
-                });
-                (value, bits) = (data.get(bytes..), data_mask.get(bytes..));
+            let value = key.options.get(..length).ok_or_else(cut)?;
+            let mut at = 0;
+            for option in Tlvs::new(value) {
+                let option = option.map_err(|_| cut())?;
+                if option.data.is_empty() {
+                    return Err(no_key("flower matches no option without data"));
+                }
+                let begin = at + 4;
+                at = begin + option.data.len();
+                let bits = mask.options.get(begin..at).ok_or_else(cut)?;
+                let data: Vec<u8> = option.data.iter().zip(bits).map(|(d, m)| d & m).collect();
+                put_geneve(&mut value_bytes, option.class.to_be_bytes(), option.kind, &data);
+                put_geneve(&mut mask_bytes, [0xff; 2], 0xff, bits);
             }
-        } else if gbp.1 != 0 || gbp.3 != 0 {
-            let word = |id: u16, flags: u8| (u32::from(flags) << 16 | u32::from(id)).to_ne_bytes();
-            nest(&mut value_bytes, keys::OPTS_VXLAN, |to| put(to, 1, &word(gbp.0, gbp.2)));
-            nest(&mut mask_bytes, keys::OPTS_VXLAN, |to| put(to, 1, &word(gbp.1, gbp.3)));
+        } else if mask.gbp_id.get() != 0 || mask.gbp_flags != 0 {
+            let (id, flags) =
+                (key.gbp_id.get() & mask.gbp_id.get(), key.gbp_flags & mask.gbp_flags);
+            put_group_policy(&mut value_bytes, id, flags);
+            put_group_policy(&mut mask_bytes, mask.gbp_id.get(), mask.gbp_flags);
         }
         if !value_bytes.is_empty() {
             self.keys.options(value_bytes, mask_bytes);

@@ -166,7 +166,7 @@ fn install(
     filter: &Filter,
     existing: Existing,
 ) -> Result<(), Declined> {
-    let shown = match kernel.install(filter, existing) {
+    let (shown, warning) = match kernel.install(filter, existing) {
         // Another program has removed the qdisc.
         Err(error) if matches!(error.errno(), Some(ENOENT | EINVAL)) => {
             if kernel.add_clsact(filter.place.ifindex).is_err() {
@@ -176,20 +176,33 @@ fn install(
         }
         result => result?,
     };
-    let words = check(filter, &shown).err();
-    let Some(words) = words else { return Ok(()) };
+    let Err(words) = check(filter, &shown) else { return Ok(()) };
     kernel.remove(&filter.place)?;
-    Err(Declined { refusal: Refusal::CardRefused, words: Some(words.to_owned()) })
+    let words = warning.unwrap_or_else(|| words.to_owned());
+    Err(Declined { refusal: Refusal::CardRefused, words: Some(words) })
 }
 
 /// Checks that the kernel has the filter that was asked for, and that a card has it: an older kernel
 /// ignores attributes that it does not know.
 fn check(filter: &Filter, shown: &Shown) -> Result<(), &'static str> {
-    if shown.filter.as_ref() != Some(filter) {
+    let is_it = |shown: &Filter| shown == filter || *shown == without_df(filter);
+    if !shown.filter.as_ref().is_some_and(is_it) {
         return Err("the kernel shows another filter than the one that was asked for");
     }
     if !shown.in_hw {
         return Err("the kernel took the filter, and no card has it");
     }
     Ok(())
+}
+
+/// Returns a filter as a kernel before Linux 6.11 shows it, whose `tunnel_key` does not know DF. The card
+/// decides about it then.
+fn without_df(filter: &Filter) -> Filter {
+    let mut filter = filter.clone();
+    for act in &mut filter.acts {
+        if let Act::SetTunnel(key) = act {
+            key.has_df = false;
+        }
+    }
+    filter
 }

@@ -24,20 +24,29 @@ impl CardProvider {
     pub(super) fn join(&self, port: &OffloadPort<'_>) -> TierState {
         self.leave(port.number);
         let ifindex = match port.ifindex {
-            Some(ifindex) if port.kind == Kind::System && port.side == Side::Device => ifindex,
+            Some(ifindex) if port.kind == Kind::System && port.side != Side::Stack => ifindex,
             _ => return no_card("the switch reaches it by no driver"),
         };
         let facts = match self.facts(ifindex, port) {
             Ok(facts) => facts,
             Err(state) => return state,
         };
+        let is_underlay = port.side == Side::Underlay;
         let ingress = port.ingress.map_err(Reason::clone).and_then(|()| check_settings(port));
-        let ingress = ingress.and_then(|()| prepare(&mut **self.kernel(), ifindex));
+        let ingress = ingress.and_then(|()| match is_underlay {
+            // The host's packets are not the switch's.
+            true => Err(Reason::new(
+                Refusal::DeviceKind,
+                "a card takes packets of tunnels by filters at the tunnel's device",
+            )),
+            false => prepare(&mut **self.kernel(), ifindex),
+        });
         let joined = Port {
             ifindex,
             facts,
             takes_packets: ingress.is_ok(),
             has_made_qdisc: ingress == Ok(true),
+            is_underlay,
         };
         self.state().ports.insert(port.number, joined);
         let ingress = ingress.map(|_| ());
@@ -45,7 +54,7 @@ impl CardProvider {
             true => Err(Reason::new(Refusal::Qos, "a card sends past the QoS of the port")),
             false => Ok(()),
         };
-        TierState { tier: Tier::Tc, ingress, output, how: "", is_expected: true }
+        TierState { tier: Tier::Tc, ingress, output, how: "", is_expected: !is_underlay }
     }
 
     /// Returns the facts about a device whose driver takes filters. Enables that where it is off.
@@ -92,6 +101,9 @@ impl CardProvider {
         let mut kernel = self.kernel();
         let removed = self.state().ports.remove(&number);
         let Some(port) = removed else { return };
+        if port.is_underlay {
+            return;
+        }
         let result = discard(&mut **kernel, port.ifindex).and_then(|_| match port.has_made_qdisc {
             true => remove_unused_qdisc(&mut **kernel, port.ifindex),
             false => Ok(()),
@@ -122,7 +134,7 @@ fn check_settings(port: &OffloadPort<'_>) -> Result<(), Reason> {
 
 /// Makes a device ready for filters, and removes those that an earlier daemon left. Returns true when
 /// this made its qdisc.
-fn prepare(kernel: &mut dyn TrafficControl, ifindex: u32) -> Result<bool, Reason> {
+pub(super) fn prepare(kernel: &mut dyn TrafficControl, ifindex: u32) -> Result<bool, Reason> {
     let failed = |error: netlink::Error| {
         let refusal = match error.errno() {
             Some(1 | 13) => Refusal::NoPermission, // EPERM, EACCES

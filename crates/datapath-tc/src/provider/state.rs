@@ -2,8 +2,9 @@
 //! The provider's tables.
 
 use super::meters::Metered;
+use super::tunnels::{Device, TunnelPort};
 use super::{HANDLE, NUMBER, PRIORITIES};
-use crate::encode::{self, Encoded, Refused, Target};
+use crate::encode::{self, Encoded, Refused, Target, TunnelDevice};
 use crate::filter::{Counts, Filter, Hook, Place, Policy};
 use crate::kernel::Facts;
 use crate::policer::Policer;
@@ -25,6 +26,8 @@ pub(super) struct Port {
     pub takes_packets: bool,
     /// This provider has made the qdisc.
     pub has_made_qdisc: bool,
+    /// A device of the host, which carries outer packets of tunnels.
+    pub is_underlay: bool,
 }
 
 impl Port {
@@ -108,6 +111,7 @@ impl Held {
 #[derive(Default)]
 pub(super) struct State {
     pub ports: BTreeMap<PortNo, Port>,
+    pub tunnels: BTreeMap<PortNo, TunnelPort>,
     pub flows: HashMap<Ufid, Held>,
     /// The flow of each handle in use.
     handles: HashMap<u32, Ufid>,
@@ -139,7 +143,18 @@ struct View<'s> {
 
 impl encode::Switch for View<'_> {
     fn target(&self, port: PortNo) -> Option<Target> {
-        self.state.ports.get(&port).map(|port| Target::Device(port.ifindex))
+        let port = self.state.ports.get(&port).filter(|port| !port.is_underlay);
+        port.map(|port| Target::Device(port.ifindex))
+    }
+
+    fn tunnel(&self, port: PortNo) -> Option<TunnelDevice> {
+        let port = self.state.tunnels.get(&port)?;
+        let device = port.device.filter(|device| device.takes_filters)?;
+        Some(TunnelDevice { ifindex: device.ifindex, udp_port: port.udp_port })
+    }
+
+    fn is_underlay(&self, port: PortNo) -> bool {
+        self.state.ports.get(&port).is_some_and(|port| port.is_underlay)
     }
 
     fn chain(&self, recirc_id: u32) -> Option<u32> {
@@ -157,6 +172,15 @@ impl encode::Switch for View<'_> {
     }
 }
 
+/// Where packets of a port meet filters.
+struct Ingress<'s> {
+    ifindex: u32,
+    /// The card, which all other ports of a flow must belong to; empty when the driver gives none.
+    switch: &'s Vec<u8>,
+    /// A tunnel's device has no driver that could be asked for the card alone.
+    policy: Policy,
+}
+
 fn in_port(flow: &Megaflow) -> PortNo {
     PortNo(flow.matching.key().in_port.get())
 }
@@ -168,19 +192,38 @@ impl State {
             refusal: Refusal::PortNotHere,
             words: "the flow's ingress port is not a port of a card",
         };
-        let from =
-            self.ports.get(&in_port(flow)).filter(|port| port.takes_packets).ok_or(absent)?;
-        for action in flow.actions.iter() {
-            let Action::Output(to) = action else { continue };
-            let Some(to) = self.ports.get(to) else { continue };
-            let is_same = to.ifindex == from.ifindex
-                || !from.facts.switch.is_empty() && from.facts.switch == to.facts.switch;
-            if !is_same {
-                let words = "a card sends to its own ports";
-                return Err(Refused { refusal: Refusal::OtherSwitch, words });
-            }
+        let from = self.ingress(in_port(flow)).ok_or(absent)?;
+        if !self.sends_to(&flow.actions, &from) {
+            let words = "a card sends to its own ports";
+            return Err(Refused { refusal: Refusal::OtherSwitch, words });
         }
         encode::encode(flow, &View { state: self })
+    }
+
+    /// Returns where packets of a port meet filters; `None` when they meet none.
+    fn ingress(&self, port: PortNo) -> Option<Ingress<'_>> {
+        if let Some(tunnel) = self.tunnels.get(&port) {
+            let Device { ifindex, .. } = tunnel.device.filter(|device| device.takes_filters)?;
+            // Outer packets that a port of a bridge receives have met its rules first.
+            let mut underlay = self.ports.values().filter(|port| port.is_underlay);
+            let switch = &underlay.find(|port| !port.facts.switch.is_empty())?.facts.switch;
+            return Some(Ingress { ifindex, switch, policy: Policy::Both });
+        }
+        let port = self.ports.get(&port).filter(|port| port.takes_packets)?;
+        let (ifindex, switch) = (port.ifindex, &port.facts.switch);
+        Some(Ingress { ifindex, switch, policy: Policy::SkipSoftware })
+    }
+
+    /// True when all ports that actions send to are of the card of the ingress.
+    fn sends_to(&self, actions: &[Action], from: &Ingress<'_>) -> bool {
+        actions.iter().all(|action| match action {
+            Action::Clone(actions) => self.sends_to(actions, from),
+            Action::Output(to) => self.ports.get(to).is_none_or(|to| {
+                to.ifindex == from.ifindex
+                    || !from.switch.is_empty() && *from.switch == to.facts.switch
+            }),
+            _ => true,
+        })
     }
 
     /// Returns the filter of a flow, at a place that is the flow's until [`State::release`].
@@ -190,7 +233,10 @@ impl State {
             refusal: Refusal::UnsupportedKey,
             words: "there are filters of twelve other Ethernet types",
         })?;
-        let ifindex = self.ports.get(&in_port(flow)).map_or(0, |port| port.ifindex);
+        let (ifindex, policy) = match self.ingress(in_port(flow)) {
+            Some(ingress) => (ingress.ifindex, ingress.policy),
+            None => (0, Policy::SkipSoftware),
+        };
         let handle = self
             .handle()
             .ok_or(Refused { refusal: Refusal::TableFull, words: "there are a million filters" })?;
@@ -203,12 +249,14 @@ impl State {
             protocol: encoded.protocol,
             handle,
         };
-        Ok(filter(flow, place, encoded))
+        Ok(filter(flow, place, encoded, policy))
     }
 
     /// Returns the filter of a flow at the place that it has.
     pub fn filter_at(&self, flow: &Megaflow, place: Place) -> Result<Filter, Refused> {
-        self.encode(flow).map(|encoded| filter(flow, place, encoded))
+        let encoded = self.encode(flow)?;
+        let policy = self.ingress(in_port(flow)).map_or(Policy::SkipSoftware, |from| from.policy);
+        Ok(filter(flow, place, encoded, policy))
     }
 
     /// Frees the place of a filter that does not exist.
@@ -269,6 +317,17 @@ impl State {
         }
     }
 
+    /// Notes that the flows with filters at a device have these no more.
+    pub fn lose_all_at(&mut self, ifindex: u32) {
+        let State { flows, lost, .. } = self;
+        for (ufid, held) in flows {
+            if held.place.ifindex == ifindex && !held.is_lost {
+                held.is_lost = true;
+                lost.push(*ufid);
+            }
+        }
+    }
+
     /// Notes the counts of a flow's filter.
     pub fn note_counts(&mut self, ufid: Ufid, counts: Counts, now: Millis) {
         let Some(held) = self.flows.get_mut(&ufid) else { return };
@@ -288,12 +347,12 @@ impl State {
     }
 }
 
-fn filter(flow: &Megaflow, place: Place, encoded: Encoded) -> Filter {
+fn filter(flow: &Megaflow, place: Place, encoded: Encoded, policy: Policy) -> Filter {
     Filter {
         place,
         keys: encoded.keys,
         acts: encoded.acts,
         cookie: flow.ufid.0.to_be_bytes(),
-        policy: Policy::SkipSoftware,
+        policy,
     }
 }

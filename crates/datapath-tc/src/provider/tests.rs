@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::act::Act;
-use crate::filter::{Counts, Filter};
+use crate::filter::{Counts, Filter, Policy};
 use crate::kernel::{Existing, Facts, IngressQdisc};
 use crate::policer::{Policer, PolicerCounts, Rate};
 use datapath::{Action, MeterBand};
@@ -26,6 +26,10 @@ struct Made {
     room: usize,
     /// An error and its words for the next requests to install.
     refuse: Option<(i32, &'static str)>,
+    /// The words of a card that does not take filters which the kernel may run.
+    declines: Option<&'static str>,
+    /// As before Linux 6.11.
+    lacks_df: bool,
     /// The next removals fail.
     is_stuck: bool,
 }
@@ -131,7 +135,11 @@ impl TrafficControl for Shared {
         Ok(())
     }
 
-    fn install(&mut self, filter: &Filter, existing: Existing) -> Result<Shown, Error> {
+    fn install(
+        &mut self,
+        filter: &Filter,
+        existing: Existing,
+    ) -> Result<(Shown, Option<String>), Error> {
         let mut made = self.made();
         if let Some((errno, words)) = made.refuse {
             return Err(error(errno, words));
@@ -143,12 +151,19 @@ impl TrafficControl for Shared {
             return Err(error(28, "the card is full"));
         }
         let shown = Shown::parse(&filter.message()).unwrap();
-        let mut shown = Shown { in_hw: true, in_hw_count: 1, ..shown };
+        let words = made.declines.filter(|_| filter.policy == Policy::Both).map(str::to_owned);
+        let in_hw = words.is_none();
+        let mut shown = Shown { in_hw, in_hw_count: in_hw.into(), ..shown };
+        for act in shown.filter.iter_mut().flat_map(|filter| &mut filter.acts) {
+            if let Act::SetTunnel(key) = act {
+                key.has_df &= !made.lacks_df;
+            }
+        }
         made.bind(&mut shown);
         let before = made.filters.insert(filter.place, shown.clone());
         let before = before.map(|shown| made.unbind(shown));
         assert!(before.is_none() || existing == Existing::Replace);
-        Ok(shown)
+        Ok((shown, words))
     }
 
     fn read(&mut self, place: &Place) -> Result<Option<Shown>, Error> {
@@ -207,13 +222,22 @@ impl PortSocket for NoSocket {
 }
 
 fn attach(provider: &CardProvider, number: u32, settings: &PortSettings) -> Result<(), Refusal> {
+    attach_side(provider, number, settings, datapath::Side::Device)
+}
+
+fn attach_side(
+    provider: &CardProvider,
+    number: u32,
+    settings: &PortSettings,
+    side: datapath::Side,
+) -> Result<(), Refusal> {
     let name = format!("card{number}");
     let port = OffloadPort {
         number: PortNo(number),
         name: &name,
         device: &name,
         kind: Kind::System,
-        side: datapath::Side::Device,
+        side,
         ifindex: Some(number),
         mtu: 1500,
         is_up: true,
@@ -566,4 +590,115 @@ fn meters_that_no_policer_does_are_refused_with_words() {
     }
     assert_eq!(provider.meter_stats(9), None);
     provider.set_meter(9, &limit(true, 1, 300)).unwrap();
+}
+
+/// A provider as [`bench`] makes it, with a tunnel whose device is 4 and whose outer packets leave by
+/// the device 2.
+fn tunnel_bench() -> (CardProvider, Shared) {
+    let (provider, kernel) = bench();
+    provider.remove_port(PortNo(2));
+    let side = datapath::Side::Underlay;
+    let attached = attach_side(&provider, 2, &PortSettings::default(), side);
+    assert_eq!(attached, Err(Refusal::DeviceKind), "it has no filters");
+    let config = tunnel::PortConfig::new(tunnel::Kind::Vxlan);
+    assert_eq!(provider.add_tunnel(TUNNEL, &config), CARD);
+    provider.follow_tunnel_device(TUNNEL, Some(4));
+    (provider, kernel)
+}
+
+const TUNNEL: PortNo = PortNo(20);
+
+/// A flow of packets from the tunnel.
+fn tunnel_flow(ufid: u128) -> Megaflow {
+    let flow = flow(ufid, to(1));
+    let (mut key, mut mask) = (*flow.matching.key(), *flow.matching.mask());
+    key.in_port = TUNNEL.0.into();
+    (key.tunnel.id, mask.0.tunnel.id) = (7.into(), u64::MAX.into());
+    Megaflow { matching: Match::new(&key, &mask), ..flow }
+}
+
+#[test]
+fn flows_of_a_tunnel_have_filters_at_its_device_that_the_kernel_may_run() {
+    let (provider, kernel) = tunnel_bench();
+    assert_eq!(install(&provider, &tunnel_flow(1)), Ok(Tier::Tc));
+    let shown = kernel.made().filters.values().next().unwrap().clone();
+    assert_eq!(shown.place.ifindex, 4);
+    let filter = shown.filter.unwrap();
+    assert_eq!((filter.policy, &filter.acts[0]), (Policy::Both, &Act::ReleaseTunnel));
+    kernel.count(3);
+    assert_eq!(removed(&provider, 1), Some(3));
+}
+
+#[test]
+fn a_filter_that_the_kernel_would_run_alone_is_removed() {
+    let (provider, kernel) = tunnel_bench();
+    kernel.made().declines = Some("mycard: no tunnels");
+    assert_eq!(install(&provider, &tunnel_flow(1)), Err(Refusal::CardRefused));
+    assert!(kernel.made().filters.is_empty());
+    assert_eq!(provider.explanations(), [("mycard: no tunnels".to_owned(), 1)]);
+}
+
+#[test]
+fn flows_of_a_tunnel_are_lost_with_its_device() {
+    let (provider, kernel) = tunnel_bench();
+    install(&provider, &tunnel_flow(1)).unwrap();
+    provider.follow_tunnel_device(TUNNEL, None);
+    assert!(kernel.made().filters.is_empty() && !kernel.made().qdiscs.contains_key(&4));
+    assert_eq!(provider.take_lost(), [Ufid(1)]);
+    assert_eq!(removed(&provider, 1), Some(0));
+    assert_eq!(install(&provider, &tunnel_flow(2)), Err(Refusal::PortNotHere));
+    provider.follow_tunnel_device(TUNNEL, Some(4));
+    assert_eq!(install(&provider, &tunnel_flow(2)), Ok(Tier::Tc));
+    provider.remove_port(TUNNEL);
+    assert!(kernel.made().filters.is_empty());
+}
+
+#[test]
+fn a_kernel_that_does_not_know_df_takes_flows_into_tunnels() {
+    let (provider, kernel) = tunnel_bench();
+    let parts = tunnel::HeaderParts {
+        eth_dst: [2; 6],
+        eth_src: [4; 6],
+        ip: tunnel::OuterIp::V4 {
+            src: [10, 1, 0, 1].into(),
+            dst: [10, 1, 0, 2].into(),
+            tos: 0,
+            ttl: 64,
+            fragment: 0x4000,
+        },
+        encapsulation: tunnel::Encapsulation::Vxlan {
+            udp: tunnel::Udp {
+                dst: 4789,
+                has_checksum: false,
+                sources: tunnel::SourcePorts::default(),
+            },
+            flags: 0x0800_0000,
+            vni: 7,
+        },
+    };
+    let header = Arc::new(tunnel::Header::new(parts).unwrap());
+    let (tunnel_port, out_port) = (TUNNEL, PortNo(2));
+    let push = Action::TunnelPush { header, tunnel_port, out_port };
+    let actions = vec![push, Action::Output(out_port)];
+    for (ufid, lacks_df) in [(1, false), (2, true)] {
+        kernel.made().lacks_df = lacks_df;
+        assert_eq!(install(&provider, &flow(ufid, actions.clone())), Ok(Tier::Tc));
+    }
+    let made = kernel.made();
+    let acts = made.filters.values().map(|shown| &shown.filter.as_ref().unwrap().acts[0]);
+    let has_df: Vec<bool> =
+        acts.map(|act| matches!(act, Act::SetTunnel(key) if key.has_df)).collect();
+    assert_eq!(has_df, [true, false]);
+}
+
+#[test]
+fn a_tunnel_and_its_flows_are_of_one_card() {
+    let (provider, _kernel) = tunnel_bench();
+    let other = Megaflow { actions: to(3).into(), ..tunnel_flow(1) };
+    assert_eq!(install(&provider, &other), Err(Refusal::OtherSwitch));
+    assert_eq!(install(&provider, &flow(2, to(2))), Err(Refusal::PortNotHere), "not to the host's");
+    provider.remove_port(PortNo(2));
+    assert_eq!(install(&provider, &tunnel_flow(1)), Err(Refusal::PortNotHere), "no underlay");
+    let config = tunnel::PortConfig::new(tunnel::Kind::Erspan);
+    assert!(provider.add_tunnel(PortNo(21), &config).is_empty());
 }

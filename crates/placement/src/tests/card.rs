@@ -3,7 +3,7 @@
 
 use super::fakes::*;
 use clock::Clock;
-use datapath::offload::{ProviderSlot, Reason};
+use datapath::offload::{ProviderSlot, Reason, TunnelHelper};
 use datapath::{
     Action, Flows, MeterConfig, Meters, Offloaded, PortNo, Ports, Refusal, Tier, TierSet, Ufid,
     Userdata,
@@ -243,6 +243,68 @@ fn each_provider_is_switched_off_by_itself() {
     b.placed.set_blocked(CARD, None);
     turns(&b);
     assert_eq!((tier(&b, 1), b.packets(1)), (Tier::Tc, 5));
+}
+
+#[test]
+fn flows_of_tunnels_follow_the_providers() {
+    let fast = FakeFast::default();
+    let config = tunnel::PortConfig::new(tunnel::Kind::Vxlan);
+    // The programs pop what they had before.
+    *fast.adopted_tunnels.lock().unwrap() = vec![(PortNo(2), config)];
+    let b = Bench::over(vec![card_slot()], fast);
+    b.begin();
+    assert_eq!(b.add("eth1", "system", None), 1);
+    assert_eq!(b.add("vxlan_sys_4789", "vxlan", None), 2);
+    b.placed.install(&flow(1, 2, &[output(1)])).unwrap();
+    assert_eq!(tier(&b, 1), Tier::Xdp);
+    // A card that comes later.
+    let card = card();
+    card.pop_tunnels();
+    b.begin_with(CARD, card.clone());
+    assert_eq!(card.tunnels(), [(PortNo(2), None)]);
+    turns(&b);
+    assert_eq!(tier(&b, 1), Tier::Tc);
+    // Each is switched off and on.
+    b.set_enabled(false);
+    assert!(card.has(Ufid(1)) && !b.fast.has(1));
+    b.set_enabled(true);
+    turns(&b);
+    assert!(b.fast.has(1), "programs pop packets of the tunnel again");
+    let off = Reason::new(Refusal::TierDisabled, "other_config:hw-offload=false");
+    b.placed.set_blocked(CARD, Some(off));
+    assert!(!card.has(Ufid(1)));
+    assert_eq!((tier(&b, 1), reasons(&b, 1)), (Tier::Xdp, "tier-disabled".into()));
+    b.placed.set_blocked(CARD, None);
+    turns(&b);
+    assert_eq!((tier(&b, 1), reasons(&b, 1)), (Tier::Tc, String::new()));
+    // The device of the kernel.
+    let helper = TunnelHelper { device: 9, entrance: None };
+    assert_eq!(b.placed.set_tunnel_helper(PortNo(2), Some(&helper)), Ok(()));
+    assert_eq!(card.tunnels(), [(PortNo(2), Some(9))]);
+    b.placed.set_tunnel_helper(PortNo(2), None).unwrap();
+    assert_eq!(card.tunnels(), [(PortNo(2), None)]);
+    b.placed.remove_port(PortNo(2)).unwrap();
+    assert_eq!(card.tunnels(), []);
+}
+
+#[test]
+fn flows_that_miss_a_tunnels_device_are_offered_when_it_comes() {
+    let b = Bench::over(vec![card_slot()], FakeFast::default());
+    let card = card();
+    card.pop_tunnels();
+    b.begin_with(CARD, card.clone());
+    b.begin();
+    assert_eq!(b.add("eth1", "system", None), 1);
+    assert_eq!(b.add("vxlan_sys_4789", "vxlan", None), 2);
+    card.refuse(|_| Some(Refusal::PortNotHere));
+    b.placed.install(&flow(1, 2, &[output(1)])).unwrap();
+    turns(&b);
+    assert_eq!(tier(&b, 1), Tier::Userspace);
+    card.refuse(|_| None);
+    let helper = TunnelHelper { device: 9, entrance: None };
+    b.placed.set_tunnel_helper(PortNo(2), Some(&helper)).unwrap();
+    turns(&b);
+    assert_eq!(tier(&b, 1), Tier::Tc);
 }
 
 #[test]
