@@ -24,7 +24,7 @@ use crate::layout::{
     CELLS_TOTAL, FLOW_NO_GSO, FLOW_POP, FLOW_PRECHECK, MAX_METERS, MAX_PORTS, NO_PORT, OUTPUT_BOND,
     OUTPUT_UP, Op, SET_PORTS, TunnelHeader,
 };
-use crate::settings::{FEATURE_BOND, FEATURE_LAYERS, FEATURE_MPLS, FEATURE_TUNNEL};
+use crate::settings::{FEATURE_BOND, FEATURE_LAYERS, FEATURE_MPLS, FEATURE_PUSH, FEATURE_TUNNEL};
 
 mod cells;
 pub(crate) mod ct;
@@ -163,6 +163,9 @@ pub fn encode(actions: &[Action]) -> Result<Encoded, Refusal> {
     writer.flags |= traits.chain | traits.bond;
     if traits.bond != 0 {
         writer.features |= FEATURE_BOND;
+    }
+    if traits.pushes {
+        writer.features |= FEATURE_PUSH;
     }
     if writer.hooks.is_empty() {
         return Err(Refusal::UnsupportedAction);
