@@ -398,6 +398,50 @@ fn headers_of_tunnels_are_pushed_as_the_model_pushes_them() {
     }
 }
 
+/// Pushes headers without an Ethernet header inside.
+fn bare_pushes(hook: Hook, seed: u64, make: fn(&mut Rng) -> Vec<u8>, with_checksum: bool) {
+    let (bed, model) = (Site::new(hook), model());
+    let (mut rng, mut ran) = (Rng::with_seed(seed), 0);
+    for _ in 0..6_000 {
+        let frame = make(&mut rng);
+        let has_checksum = with_checksum && rng.bool();
+        let mut actions = Vec::new();
+        if rng.bool() {
+            actions.push(Action::PopVlan);
+        }
+        actions.push(Action::PopEth);
+        actions.push(tunnels::push(tunnels::bare_header(&mut rng, has_checksum)));
+        actions.push(Action::Output(PortNo(OUT_PORT)));
+        let mut expected = model_fate(&model, &frame, &actions);
+        if hook == Hook::Tc {
+            // As in bpf_fate().
+            actions.insert(actions.len() - 1, Action::PushVlan { tpid: 0x8100, tci: 1 });
+        }
+        assert!(install(&bed, &frame, &actions));
+        let Ok((outcome, _)) = bed.repeat(&frame, 1) else { continue };
+        if outcome.verdict != REDIRECT[usize::from(hook == Hook::Xdp)] {
+            // The packet is for the next hook or the daemon.
+            assert!(hook == Hook::Tc || outcome.frame == frame || expected.is_err());
+            continue;
+        }
+        let expected = expected.as_mut().unwrap();
+        tunnels::take_identification(expected, &outcome.frame);
+        assert_eq!(hex(&outcome.frame), hex(expected), "{hook:?} {actions:?} {}", hex(&frame));
+        ran += 1;
+    }
+    assert!(ran >= 400, "{ran}");
+}
+
+#[test]
+fn packets_lose_their_ethernet_header_before_those_of_layer_3_tunnels() {
+    if !without_root() {
+        bare_pushes(Hook::Tc, 31, frames::sound, true);
+        bare_pushes(Hook::Xdp, 32, frames::sound, true);
+        bare_pushes(Hook::Tc, 33, frames::mangled, false);
+        bare_pushes(Hook::Xdp, 34, frames::mangled, false);
+    }
+}
+
 #[test]
 fn outer_checksums_are_those_of_all_bytes() {
     if !without_root() {

@@ -100,13 +100,13 @@ impl Eligibility {
                     verdict.refuse(others, Refusal::NeedsUserspace);
                 }
                 Action::Userspace(_) => verdict.refuse(verdict.tiers, Refusal::NeedsUserspace),
-                Action::TunnelPush { .. } => {
+                // The header comes off for a tunnel.
+                Action::TunnelPush { .. } | Action::PopEth => {
                     let others = verdict.tiers.minus(TierSet::XDP_AND_TCX);
                     verdict.refuse(others, Refusal::UnsupportedAction);
                 }
                 Action::SetTunnel(_)
                 | Action::PushEth { .. }
-                | Action::PopEth
                 | Action::PushNsh(_)
                 | Action::PopNsh => verdict.refuse(verdict.tiers, Refusal::UnsupportedAction),
                 Action::TunnelPop(port) => {
@@ -275,9 +275,11 @@ mod tests {
         assert_eq!(decide(1, &[Action::Output(PortNo(5))]), Err(Refusal::PortNotHere));
         assert_eq!(decide(1, &[Action::Meter(9)]), Err(Refusal::UnsupportedAction));
         assert_eq!(decide(1, &[Action::Meter(8)]), Ok((TierSet::XDP_AND_TCX, None)));
-        for action in [Action::TunnelPop(PortNo(2)), Action::PopEth] {
+        let header = Action::PushEth { src: [0; 6], dst: [0; 6] };
+        for action in [Action::TunnelPop(PortNo(2)), header] {
             assert_eq!(decide(1, &[action]), Err(Refusal::UnsupportedAction));
         }
+        assert_eq!(decide(1, &[Action::PopEth]), Ok((TierSet::XDP_AND_TCX, None)));
         let up = Action::Userspace(Userdata::SlowPath { reason: "cfm" });
         let sample = Action::Sample { probability: 1, actions: vec![up] };
         assert_eq!(decide(1, &[sample]), Err(Refusal::NeedsUserspace));
