@@ -20,6 +20,9 @@ use anyhow::{Context, Result, ensure};
 
 /// The MTU of hosts: their frames fit the underlay with any of the headers.
 const MTU: u32 = 1400;
+/// Makes a device of the underlay one of cards: it receives by NAPI, and sends whole frames with
+/// finished checksums. Otherwise the other end would not take frames at XDP.
+const AS_CARD: &str = "ethtool -K u0 gro on tx off tso off txvlan off tx-vlan-stag-hw-insert off";
 /// The tunnel's port in OpenFlow.
 const TUNNEL_PORT: u32 = 9;
 
@@ -121,7 +124,7 @@ impl Overlay {
         for site in [&one, &two] {
             run(site.instance.netns(), "ip link set u0 up")?;
             if remote == Remote::Card {
-                run(site.instance.netns(), "ethtool -K u0 gro on")?;
+                run(site.instance.netns(), AS_CARD)?;
             }
         }
         Ok(Overlay { system, sites: [one, two], note: None, cpus })

@@ -567,6 +567,8 @@ _Static_assert(sizeof(struct miss_tracked) == MISS_TRACKED, "bytes of the metada
 #define TUNNEL_CHECKSUM 2 /* each packet has a checksum of UDP or GRE */
 #define TUNNEL_IPV6 4     /* the outer packet is IPv6 */
 #define TUNNEL_WHOLE 8    /* IPv4: with DF, and without an identification */
+#define TUNNEL_BARE 16    /* the packet loses its Ethernet header before */
+#define TUNNEL_GTPU 32    /* GTP-U, which has a length of its own */
 struct tunnel_header {
 	__u8 bytes[TUNNEL_BYTES]; /* from the Ethernet header on; zero where packets differ */
 	__u32 ip_sum; /* IPv4: sum of the words of the IP header, in memory order; the checksum is 0 */

@@ -23,13 +23,12 @@
 #include "last_flow.h"
 #include "chain.h"
 #include "bond.h"
+#include "push_fast.h"
 
 #define PULL_BYTES 512 /* tc: bytes of a packet that are made linear for its headers */
 
 /* The kernel ends a packet's program at its 34th tail call (MAX_TAIL_CALL_CNT). */
 #define TAIL_CALLS 33
-/* Tail calls up to the first lookup, which is twice when headers are made linear in between. */
-#define CALLS_TO_LOOKUP 5
 /* Tail calls after a program: to a new lookup, twice, to the scan of the masks, and to the miss. */
 #define CALLS_AFTER_PROGRAM 5
 
@@ -258,46 +257,6 @@ static __always_inline bool lookup_can_redirect_any(const struct view *v)
 }
 
 /**
- * state_init - Initializes the state of a packet from a port.
- * @st: the state
- * @in_port: ingress port
- */
-static __always_inline void state_init(struct state *st, __u32 in_port)
-{
-	st->in_port = in_port;
-	st->recirc_id = 0;
-	st->dp_hash = 0;
-	st->mark = 0;
-	st->priority = 0;
-	st->depth = 0;
-	st->pulled = 0;
-	st->deferred = 0;
-	st->tracked = 0;
-	st->of_tunnel = 0;
-	st->resumes = 0;
-	st->ct_cached = 0;
-	st->chain = 0;
-	st->calls = CALLS_TO_LOOKUP;
-}
-
-/**
- * state_begin_program - Sets the state to the beginning of a program.
- * @st: the state
- * @flow: number of the flow
- * @program: index into programs
- * @length: bytes of the frame
- */
-static __always_inline void state_begin_program(struct state *st, __u32 flow, __u32 program,
-						__u32 length)
-{
-	st->flow = flow;
-	st->program = program;
-	st->pc = 0;
-	st->trunc = 0;
-	st->length = length;
-}
-
-/**
  * lookup_unparsed - Continues with a packet that was not parsed.
  * @ctx: the packet
  * @why: enum parse: a header is out of reach, or there are too many
@@ -476,6 +435,9 @@ static __always_inline int lookup_fast(hook_ctx *ctx, __u32 in_port)
 			return tunnel_enter(ctx, in_port, emc_slot(e));
 		else if (settings.features & FEATURE_BOND && flags & FLOW_BOND)
 			return bond_send(ctx, in_port, emc_slot(e), tcp_flags);
+		else if (settings.features & FEATURE_PUSH && flags & FLOW_CHAIN_END &&
+			 !push_aim(ctx, in_port, emc_slot(e), tcp_flags))
+			return tail_call(ctx, TAIL_TUN_PUSH);
 		return NOT_HERE; /* or the kernel refused the program for chains */
 	}
 	if (!(emc_hooks(e) & HOOK))

@@ -12,6 +12,7 @@
 #include "tuple.h"
 
 #define PUSH_CHUNK 64
+#define PUSH_PIECE 16
 #define PUSH_CHUNKS 160 /* most whole chunks that are added up: 10 KB */
 #define IPV4_HEADER 20
 #define IPV6_HEADER 40
@@ -35,6 +36,16 @@ __noinline int push_sum_chunk(hook_ctx *ctx, __u32 at)
 	if (edit_load(ctx, at, chunk, sizeof(chunk)))
 		return -1;
 	return checksum_fold((__u32)bpf_csum_diff(0, 0, chunk, sizeof(chunk), 0));
+}
+
+/* The same for PUSH_PIECE bytes. */
+__noinline int push_sum_piece(hook_ctx *ctx, __u32 at)
+{
+	__be32 piece[PUSH_PIECE / 4];
+
+	if (edit_load(ctx, at, piece, sizeof(piece)))
+		return -1;
+	return checksum_fold((__u64)piece[0] + piece[1] + piece[2] + piece[3]);
 }
 
 /**
@@ -81,7 +92,19 @@ __noinline int push_sum_range(hook_ctx *ctx, __u32 from, __u32 to)
 		at += PUSH_CHUNK;
 	}
 #pragma clang loop unroll(disable)
-	for (int i = 0; i < PUSH_CHUNK / 2; i++) {
+	for (int i = 0; i < PUSH_CHUNK / PUSH_PIECE; i++) {
+		int some;
+
+		if (at + PUSH_PIECE > to)
+			break;
+		some = push_sum_piece(ctx, at);
+		if (some < 0)
+			return -1;
+		sum += some;
+		at += PUSH_PIECE;
+	}
+#pragma clang loop unroll(disable)
+	for (int i = 0; i < PUSH_PIECE / 2; i++) {
 		int word;
 
 		if (at >= to)
@@ -285,8 +308,11 @@ static __always_inline bool push_examine_common(hook_ctx *ctx, __u32 flags, __u3
 	if (!(flags & TUNNEL_CHECKSUM))
 		return true;
 	inner = push_sum_common(&v, &c, v6);
-	if (inner < 0)
-		return false;
+	if (inner < 0) {
+		inner = push_sum(ctx);
+		*sum = inner;
+		return inner >= 0;
+	}
 	if (c.end < v.length) {
 		rest = push_sum_range(ctx, c.end, v.length);
 		if (rest < 0)

@@ -14,6 +14,7 @@
 #define FEATURE_STACK 4  /* some port is PORT_STACK: its packets are counted */
 #define FEATURE_TUNNEL 8 /* some flow has FLOW_POP */
 #define FEATURE_BOND 16  /* some flow has FLOW_BOND */
+#define FEATURE_PUSH 32  /* some flow pushes the headers of a tunnel before anything else */
 
 struct settings {
 	__u64 needs;         /* bit W_x: some flow matches on word W_x; NEEDS_L3 */

@@ -8,6 +8,9 @@
 
 #include "layout.h"
 
+/* Tail calls up to the first lookup, which is twice when headers are made linear in between. */
+#define CALLS_TO_LOOKUP 5
+
 #define CT_CACHED 1       /* the packet is of the connection's original direction */
 #define CT_CACHED_REPLY 2
 
@@ -65,5 +68,45 @@ struct state {
 		__u64 of_tunnel; /* all of these */
 	};
 };
+
+/**
+ * state_init - Initializes the state of a packet from a port.
+ * @st: the state
+ * @in_port: ingress port
+ */
+static __always_inline void state_init(struct state *st, __u32 in_port)
+{
+	st->in_port = in_port;
+	st->recirc_id = 0;
+	st->dp_hash = 0;
+	st->mark = 0;
+	st->priority = 0;
+	st->depth = 0;
+	st->pulled = 0;
+	st->deferred = 0;
+	st->tracked = 0;
+	st->of_tunnel = 0;
+	st->resumes = 0;
+	st->ct_cached = 0;
+	st->chain = 0;
+	st->calls = CALLS_TO_LOOKUP;
+}
+
+/**
+ * state_begin_program - Sets the state to the beginning of a program.
+ * @st: the state
+ * @flow: number of the flow
+ * @program: index into programs
+ * @length: bytes of the frame
+ */
+static __always_inline void state_begin_program(struct state *st, __u32 flow, __u32 program,
+						__u32 length)
+{
+	st->flow = flow;
+	st->program = program;
+	st->pc = 0;
+	st->trunc = 0;
+	st->length = length;
+}
 
 #endif

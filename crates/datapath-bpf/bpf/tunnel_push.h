@@ -18,16 +18,23 @@
 #define PUSH_TAGS 3 /* most VLAN tags that are moved into the inner frame */
 #define PUSH_INNER (ETH_HLEN + 4 * PUSH_TAGS)
 #define PUSH_LEAST (ETH_HLEN + IPV4_HEADER + 4) /* bytes of the shortest header */
+#define PUSH_FILLED 12 /* bytes after IP in which packets may differ; the payload is part of them */
 
 /* The values in which headers of packets differ. */
 struct push {
 	__u32 length;   /* bytes of the header */
-	__u32 payload;  /* bytes of the inner frame, with all tags */
+	__u32 payload;  /* bytes of the inner frame, with all tags, or of the packet without Ethernet header */
 	__u32 segment;  /* as in struct state */
 	__u32 hash;     /* of the inner packet */
 	__u32 sum;      /* of the words of the inner frame, if the header has a checksum */
 	__u32 out_port;
 };
+
+/* Returns the bytes of the frame that the packet loses before the push. */
+static __always_inline __u32 push_lost(const struct tunnel_header *t)
+{
+	return t->flags & TUNNEL_BARE ? ETH_HLEN : 0;
+}
 
 /* Returns bytes of the outer IP packet. */
 static __always_inline __u32 push_ip_length(const struct push *p)
@@ -43,7 +50,7 @@ static __always_inline __u32 push_longest(const struct tunnel_header *t)
 
 /**
  * push_fill - Fills in what differs between packets.
- * @h: the header, at least up to the checksum of the header after IP
+ * @h: the header, with PUSH_FILLED bytes after IP
  * @t: the same as all packets have it
  * @p: the values
  * @l4: offset of the header after IP; a constant
@@ -73,6 +80,10 @@ static __always_inline void push_fill(__u8 *h, const struct tunnel_header *t, co
 		*(__u16 *)(h + l4 + 4) = length;
 		all += (__u64)source + length + length; /* the second one is in the pseudo header */
 	}
+	if (t->flags & TUNNEL_GTPU) {
+		*(__u16 *)(h + l4 + UDP_HEADER + 2) = bpf_htons(p->payload);
+		all += bpf_htons(p->payload);
+	}
 	if (!(t->flags & TUNNEL_CHECKSUM))
 		return;
 	sum = ~checksum_fold(all);
@@ -100,7 +111,7 @@ static __always_inline int push_leave(hook_ctx *ctx, struct state *st)
  * @t: the header
  * @length: its bytes
  *
- * Whole words are copied. The last one reaches into the inner frame, whose first word is written again.
+ * Whole words are copied. The last one reaches into the inner packet, whose first word is written again.
  *
  * Return: 0, or not 0 when there is no headroom.
  */
@@ -108,12 +119,18 @@ static __always_inline int push_bytes(hook_ctx *ctx, const struct tunnel_header 
 {
 	const __u64 *from = (const __u64 *)t->bytes;
 	void *to = data_of(ctx), *end;
+	__u32 lost = push_lost(t);
 	__u64 first;
 
 	if (to + ETH_HLEN > data_end_of(ctx))
 		return -1;
 	first = load64(to);
-	if (bpf_xdp_adjust_head(ctx, -(int)length))
+	if (lost) {
+		if (to + ETH_HLEN + 8 > data_end_of(ctx))
+			return -1;
+		first = load64(to + ETH_HLEN);
+	}
+	if (bpf_xdp_adjust_head(ctx, (int)lost - (int)length))
 		return -1;
 	to = data_of(ctx);
 	end = data_end_of(ctx);
@@ -160,9 +177,9 @@ static __always_inline int push_place(hook_ctx *ctx, struct state *st,
 		return -1;
 	h = data_of(ctx);
 	if (t->flags & TUNNEL_IPV6) {
-		if ((void *)h + ETH_HLEN + IPV6_HEADER + 8 <= data_end_of(ctx))
+		if ((void *)h + ETH_HLEN + IPV6_HEADER + PUSH_FILLED <= data_end_of(ctx))
 			push_fill(h, t, p, ETH_HLEN + IPV6_HEADER);
-	} else if ((void *)h + ETH_HLEN + IPV4_HEADER + 8 <= data_end_of(ctx)) {
+	} else if ((void *)h + ETH_HLEN + IPV4_HEADER + PUSH_FILLED <= data_end_of(ctx)) {
 		push_fill(h, t, p, ETH_HLEN + IPV4_HEADER);
 	}
 	return 0;
@@ -228,7 +245,7 @@ static __always_inline bool push_measure(hook_ctx *ctx, const struct tunnel_head
 	segment = exec_segment_length(ctx);
 	if (!segment)
 		return false;
-	segment += p->length + tag_length(ctx);
+	segment += p->length + tag_length(ctx) - push_lost(t);
 	p->segment = segment;
 	return segment - ETH_HLEN <= push_longest(t);
 }
@@ -255,7 +272,7 @@ static __always_inline int push_cut(hook_ctx *ctx, struct state *st)
  * @st: its state, whose `covered` follows
  * @t: the header
  * @room: bytes of the header and of the tags that go into the inner frame
- * @inner: bytes of the inner Ethernet header with these tags
+ * @inner: bytes of the inner Ethernet header with these tags; 0: there is none
  *
  * The first helper marks the packet as one in a tunnel: a device, or the kernel, then segments both
  * packets and finishes the inner checksum. It refuses frames that are not IP, and packets that are in
@@ -266,9 +283,10 @@ static __always_inline int push_cut(hook_ctx *ctx, struct state *st)
 static __always_inline int push_room(hook_ctx *ctx, struct state *st,
 				     const struct tunnel_header *t, __u32 room, __u64 inner)
 {
-	__u64 flags = BPF_F_ADJ_ROOM_FIXED_GSO | BPF_F_ADJ_ROOM_NO_CSUM_RESET |
-		      BPF_F_ADJ_ROOM_ENCAP_L2_ETH | BPF_F_ADJ_ROOM_ENCAP_L2(inner);
+	__u64 flags = BPF_F_ADJ_ROOM_FIXED_GSO | BPF_F_ADJ_ROOM_NO_CSUM_RESET;
 
+	if (inner)
+		flags |= BPF_F_ADJ_ROOM_ENCAP_L2_ETH | BPF_F_ADJ_ROOM_ENCAP_L2(inner);
 	flags |= t->flags & TUNNEL_IPV6 ? BPF_F_ADJ_ROOM_ENCAP_L3_IPV6 :
 					  BPF_F_ADJ_ROOM_ENCAP_L3_IPV4;
 	flags |= t->flags & TUNNEL_UDP ? BPF_F_ADJ_ROOM_ENCAP_L4_UDP : BPF_F_ADJ_ROOM_ENCAP_L4_GRE;
@@ -324,9 +342,9 @@ static __always_inline int push_write(hook_ctx *ctx, const struct state *st,
 			__builtin_memcpy(inner + 2 * ETH_ALEN + 4 * i, &tags[i], 4);
 	inner += bytes;
 	__builtin_memcpy(inner + 2 * ETH_ALEN, &eth[ETH_ALEN], 2);
-	bytes += length; /* after the outer Ethernet header */
+	bytes += length - push_lost(t); /* after the outer Ethernet header */
 	opaque(bytes);
-	if (bytes < PUSH_LEAST || bytes > TUNNEL_BYTES + 4 * PUSH_TAGS)
+	if (bytes < PUSH_LEAST - ETH_HLEN || bytes > TUNNEL_BYTES + 4 * PUSH_TAGS)
 		return -1;
 	if (bpf_skb_store_bytes(ctx, 0, s->bytes, ETH_HLEN, 0))
 		return -1;
@@ -348,7 +366,7 @@ static __always_inline int push_write(hook_ctx *ctx, const struct state *st,
 static __always_inline int push_place(hook_ctx *ctx, struct state *st,
 				      const struct tunnel_header *t, const struct push *p)
 {
-	__u32 tags[PUSH_TAGS] = {}, count = 0;
+	__u32 tags[PUSH_TAGS] = {}, count = 0, lost = push_lost(t);
 	__be16 eth[ETH_HLEN / 2];
 	int shift;
 
@@ -362,7 +380,8 @@ static __always_inline int push_place(hook_ctx *ctx, struct state *st,
 		count++;
 	}
 	if (!has_tag(ctx) && !bpf_skb_load_bytes(ctx, 0, eth, sizeof(eth)) &&
-	    !push_room(ctx, st, t, p->length + 4 * count, ETH_HLEN + 4 * count))
+	    !push_room(ctx, st, t, p->length - lost + 4 * count,
+		       lost ? 0 : ETH_HLEN + 4 * count))
 		return push_write(ctx, st, t, p, eth, tags, count) ? 1 : 0;
 #pragma unroll
 	for (int i = PUSH_TAGS - 1; i >= 0; i--) {
@@ -445,6 +464,32 @@ static __always_inline int push_check_room(hook_ctx *ctx, struct state *st, __u3
 	return tail_call(ctx, TAIL_EXEC);
 }
 
+/**
+ * push_bare_sum - Prepares a packet that loses its Ethernet header.
+ * @ctx: the packet
+ * @sum: becomes what the sum of the frame has too much
+ *
+ * Such a packet is a valid IP packet without tags. The daemon judges others: the hash of a packet that is not
+ * IP is made of its Ethernet addresses, and it has none in the tunnel.
+ *
+ * Return: 0, or not 0 when the packet is for the daemon.
+ */
+__noinline int push_bare_sum(hook_ctx *ctx, __u32 *sum)
+{
+	__be16 eth[ETH_HLEN / 2];
+	struct ip ip = {};
+	__u64 all = 0;
+
+	if (!sum || has_tag(ctx) || frame_load(ctx, 0, eth, sizeof(eth)) || find_ip(ctx, &ip) ||
+	    ip.l3 != ETH_HLEN)
+		return -1;
+#pragma unroll
+	for (int i = 0; i < ETH_HLEN / 2; i++)
+		all += eth[i];
+	*sum = (__u16)~checksum_fold(all);
+	return 0;
+}
+
 /* Keeps the result of a packet that is about to get its headers, if it took a chain. */
 static __always_inline void push_end_chain(hook_ctx *ctx, struct state *st)
 {
@@ -467,7 +512,7 @@ static __always_inline int push(hook_ctx *ctx)
 	const struct tunnel_header *t;
 	const __u64 *cell;
 	struct push p = {};
-	__u32 number;
+	__u32 number, without = 0;
 	int err;
 
 	if (!st)
@@ -485,7 +530,9 @@ static __always_inline int push(hook_ctx *ctx)
 	p.length = t->length;
 	if (p.length < PUSH_LEAST || p.length > TUNNEL_BYTES)
 		return drop(DROP_UNSUPPORTED);
-	p.payload = frame_length(ctx);
+	p.payload = frame_length(ctx) - push_lost(t);
+	if (t->flags & TUNNEL_BARE && push_bare_sum(ctx, &without))
+		return push_leave(ctx, st);
 	if (!push_measure(ctx, t, &p))
 		return push_leave(ctx, st);
 	if (push_is_cut(ctx, t, &p)) {
@@ -495,6 +542,7 @@ static __always_inline int push(hook_ctx *ctx)
 	if (t->flags & (TUNNEL_UDP | TUNNEL_CHECKSUM) &&
 	    push_examine(ctx, st, t->flags, &p.hash, &p.sum))
 		return push_leave(ctx, st);
+	p.sum += without;
 	push_end_chain(ctx, st);
 	err = push_place(ctx, st, t, &p);
 	if (err < 0)

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use datapath::{Action, DropReason, Masked, PortNo, Set};
 
 use crate::encode::{ct, instruction_cells};
-use crate::layout::{CELLS_TOTAL, OUTPUT_BOND, OUTPUT_UP, Op, TunnelHeader};
+use crate::layout::{CELLS_TOTAL, OUTPUT_BOND, OUTPUT_UP, Op, TUNNEL_BARE, TunnelHeader};
 
 /// Returns the header of a tunnel with a number.
 pub type HeaderOf<'a> = &'a dyn Fn(u32) -> Option<TunnelHeader>;
@@ -67,7 +67,10 @@ fn list(cells: &[u64], mut at: usize, end: usize, header_of: HeaderOf<'_>) -> Ve
                 break;
             }
             Op::TunPush => {
-                let Some(push) = i.push(header_of) else { break };
+                let Some((push, is_bare)) = i.push(header_of) else { break };
+                if is_bare {
+                    actions.push(Action::PopEth);
+                }
                 let mut nested = vec![push];
                 nested.extend(list(cells, at, end, header_of));
                 actions.push(Action::Clone(nested));
@@ -157,12 +160,14 @@ impl Instruction<'_> {
         })
     }
 
-    /// Decodes [`Op::TunPush`].
-    fn push(&self, header_of: HeaderOf<'_>) -> Option<Action> {
-        let header = Arc::new(header_of(self.b)?.header()?);
+    /// Decodes [`Op::TunPush`]. Also: the packet loses its Ethernet header before.
+    fn push(&self, header_of: HeaderOf<'_>) -> Option<(Action, bool)> {
+        let entry = header_of(self.b)?;
+        let header = Arc::new(entry.header()?);
         let ports = *self.operands.0.first()?;
         let [tunnel_port, out_port] = [ports as u32, (ports >> 32) as u32].map(PortNo); // halves
-        Some(Action::TunnelPush { header, tunnel_port, out_port })
+        let push = Action::TunnelPush { header, tunnel_port, out_port };
+        Some((push, entry.flags & TUNNEL_BARE != 0))
     }
 
     fn set(&self) -> Option<Set> {

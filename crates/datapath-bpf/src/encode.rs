@@ -22,9 +22,9 @@ use datapath::{ACTION_DEPTH_LIMIT, Action, DropReason, PortNo, Refusal, Set, Use
 use crate::attachment::HookSet;
 use crate::layout::{
     CELLS_TOTAL, FLOW_NO_GSO, FLOW_POP, FLOW_PRECHECK, MAX_METERS, MAX_PORTS, NO_PORT, OUTPUT_BOND,
-    OUTPUT_UP, Op, SET_PORTS, TunnelHeader,
+    OUTPUT_UP, Op, SET_PORTS, TUNNEL_BARE, TunnelHeader,
 };
-use crate::settings::{FEATURE_BOND, FEATURE_LAYERS, FEATURE_MPLS, FEATURE_TUNNEL};
+use crate::settings::{FEATURE_BOND, FEATURE_LAYERS, FEATURE_MPLS, FEATURE_PUSH, FEATURE_TUNNEL};
 
 mod cells;
 pub(crate) mod ct;
@@ -139,6 +139,7 @@ pub fn encode(actions: &[Action]) -> Result<Encoded, Refusal> {
         copies: None,
         copying: false,
         lasting: false,
+        bare: false,
         changed: false,
         grown: 0,
         room: None,
@@ -163,6 +164,9 @@ pub fn encode(actions: &[Action]) -> Result<Encoded, Refusal> {
     writer.flags |= traits.chain | traits.bond;
     if traits.bond != 0 {
         writer.features |= FEATURE_BOND;
+    }
+    if traits.pushes {
+        writer.features |= FEATURE_PUSH;
     }
     if writer.hooks.is_empty() {
         return Err(Refusal::UnsupportedAction);
@@ -204,6 +208,8 @@ struct Writer {
     copying: bool,
     /// An action was written that can be neither done twice nor undone.
     lasting: bool,
+    /// The Ethernet header has come off, and a header without one inside follows: the push takes it off.
+    bare: bool,
     /// The packet was changed and has no outer headers yet, in the branch that is being written.
     changed: bool,
     /// Bytes by which the frame is longer than it was at the beginning, in that branch.
@@ -275,6 +281,10 @@ impl Writer {
 
     /// The last action of a list ends the program.
     fn last(&mut self, action: &Action, depth: usize) -> Done {
+        let goes_on_bare = matches!(action, Action::TunnelPush { .. } | Action::Clone(_));
+        if self.bare && !goes_on_bare || *action == Action::PopEth {
+            return REFUSED;
+        }
         match action {
             Action::Output(port) => self.output(*port, true),
             Action::LbOutput(id) => self.output_to_bond(*id, true),
@@ -303,7 +313,15 @@ impl Writer {
 
     /// Writes an action that others follow.
     fn amid(&mut self, action: &Action, rest: &[Action], depth: usize) -> Done {
+        if self.bare && !matches!(action, Action::TunnelPush { .. }) {
+            return REFUSED;
+        }
         match action {
+            Action::PopEth if self.label_popped => REFUSED,
+            Action::PopEth => {
+                self.bare = true;
+                Ok(())
+            }
             Action::Output(port) => self.output(*port, false),
             Action::LbOutput(id) => self.output_to_bond(*id, false),
             Action::Clone(_) if is_tunnelled(action) => Err(Refusal::TunnelPlace),
@@ -449,6 +467,10 @@ impl Writer {
             Action::Userspace(userdata) => self.up(userdata),
             Action::TunnelPush { header, tunnel_port, out_port } => {
                 let header = TunnelHeader::new(header).ok_or(Refusal::TunnelHeader)?;
+                if self.bare != (header.flags & TUNNEL_BARE != 0) {
+                    return REFUSED;
+                }
+                self.bare = false;
                 let both = u64::from(tunnel_port.0) | u64::from(out_port.0) << 32;
                 self.push_header(header, both)
             }
@@ -492,7 +514,8 @@ impl Writer {
     /// Makes the packet fit the path of a header.
     fn limit(&mut self, header: &TunnelHeader) {
         let (Some(room), 1..) = (&mut self.room, header.path_mtu) else { return };
-        let added = i32::from(header.length) - 14 + self.grown;
+        let lost = if header.flags & TUNNEL_BARE != 0 { 14 } else { 0 };
+        let added = i32::from(header.length) - 14 - lost + self.grown;
         let most = i32::from(header.path_mtu) - added;
         *room = (*room).min(u32::try_from(most).unwrap_or(0));
     }

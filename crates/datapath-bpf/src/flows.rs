@@ -48,7 +48,9 @@ use crate::masks::Masks;
 use crate::ports;
 use crate::programs::Programs;
 use crate::sets::{self, PortSets, SetNumber};
-use crate::settings::{FEATURE_BOND, FEATURE_LAYERS, FEATURE_MPLS, FEATURE_TUNNEL, Needs};
+use crate::settings::{
+    FEATURE_BOND, FEATURE_LAYERS, FEATURE_MPLS, FEATURE_PUSH, FEATURE_TUNNEL, Needs,
+};
 use crate::slot::Slot;
 use crate::tunnel_headers::{self, TunnelHeaders};
 
@@ -129,6 +131,8 @@ struct Inner {
     pops: usize,
     /// Flows whose action is one output to a bond.
     to_bonds: usize,
+    /// Flows that push the headers of a tunnel before anything else.
+    pushes: usize,
     /// Capabilities of XDP by ingress port; a port without an entry can run everything.
     limits: HashMap<u32, Capabilities, foldhash::fast::RandomState>,
 }
@@ -182,6 +186,7 @@ impl Flows {
             programmed: 0,
             pops: 0,
             to_bonds: 0,
+            pushes: 0,
             limits: HashMap::default(),
         };
         Flows {
@@ -672,8 +677,11 @@ impl Flows {
         }
         let cells = self.maps.programs.read(slot.program as usize).cells;
         let traits = Traits::of(&cells);
-        let mpls = if traits.mpls { FEATURE_MPLS } else { 0 };
-        FEATURE_LAYERS | mpls | if traits.bond != 0 { FEATURE_BOND } else { 0 }
+        let flag = |is_set, flag| if is_set { flag } else { 0 };
+        FEATURE_LAYERS
+            | flag(traits.mpls, FEATURE_MPLS)
+            | flag(traits.bond != 0, FEATURE_BOND)
+            | flag(traits.pushes, FEATURE_PUSH)
     }
 
     /// Returns the needs of the present flows from lookup programs, and the union of their masks.
@@ -698,6 +706,9 @@ impl Flows {
         }
         if inner.to_bonds > 0 {
             features |= FEATURE_BOND;
+        }
+        if inner.pushes > 0 {
+            features |= FEATURE_PUSH;
         }
         (Needs { words, features }, union)
     }
@@ -876,6 +887,9 @@ impl Inner {
         }
         if features & FEATURE_BOND != 0 {
             self.to_bonds = self.to_bonds.saturating_add_signed(by);
+        }
+        if features & FEATURE_PUSH != 0 {
+            self.pushes = self.pushes.saturating_add_signed(by);
         }
     }
 }

@@ -224,6 +224,10 @@ pub const TUNNEL_CHECKSUM: u16 = 2;
 pub const TUNNEL_IPV6: u16 = 4;
 /// Bit of `tunnel_header.flags`: IPv4 with DF, and without an identification.
 pub const TUNNEL_WHOLE: u16 = 8;
+/// Flag of a header: the packet loses its Ethernet header before.
+pub const TUNNEL_BARE: u16 = 16;
+/// Flag of a header: GTP-U, which has a length of its own.
+pub const TUNNEL_GTPU: u16 = 32;
 /// Flag of [`Op::Output`]: the output goes to a bond.
 pub const OUTPUT_BOND: u32 = 1 << 31;
 /// Bit of the operand of [`Op::Output`]: the rest is the number of a sample of the flow.

@@ -18,6 +18,8 @@ pub(crate) const FEATURE_STACK: u32 = 4;
 pub(crate) const FEATURE_TUNNEL: u32 = 8;
 /// Bit of the features: some flow has `FLOW_BOND`.
 pub(crate) const FEATURE_BOND: u32 = 16;
+/// Bit of the features: some flow begins with `OP_TUN_PUSH`.
+pub(crate) const FEATURE_PUSH: u32 = 32;
 /// Bits of all features.
 pub(crate) const ALL_FEATURES: u32 = 0xffff;
 /// Bits of every word of a key, and [`NEEDS_L3`].

@@ -5,11 +5,12 @@
 //! again when no packet can run such a flow any more, as those of slots are.
 
 use packet::checksum::Sum;
-use tunnel::{ETHERTYPE_TEB, Encapsulation, Header, Kind, OuterIp, SourcePorts, UdpChoice};
+use tunnel::{Encapsulation, Header, Kind, OuterIp, SourcePorts, Udp, UdpChoice};
 
 use crate::interned::Interned;
 use crate::layout::{
-    TUNNEL_BYTES, TUNNEL_CHECKSUM, TUNNEL_IPV6, TUNNEL_UDP, TUNNEL_WHOLE, TunnelHeader,
+    TUNNEL_BARE, TUNNEL_BYTES, TUNNEL_CHECKSUM, TUNNEL_GTPU, TUNNEL_IPV6, TUNNEL_UDP, TUNNEL_WHOLE,
+    TunnelHeader,
 };
 use crate::shared::Shared;
 
@@ -33,25 +34,31 @@ fn sum(parts: &[&[u8]]) -> u32 {
 /// for headers that programs do not push.
 fn choices(encapsulation: &Encapsulation) -> Option<(UdpChoice, u16)> {
     let flag = |is_set, flag| if is_set { flag } else { 0 };
+    let bare = flag(!encapsulation.carries_ethernet(), TUNNEL_BARE);
+    let over_udp = |udp: &Udp, has_checksum| {
+        let choice = UdpChoice { has_checksum, sources: udp.sources };
+        Some((choice, bare | TUNNEL_UDP | flag(has_checksum, TUNNEL_CHECKSUM)))
+    };
     match encapsulation {
-        Encapsulation::Vxlan { udp, .. } | Encapsulation::Geneve { udp, .. } => {
-            let choice = UdpChoice { has_checksum: udp.has_checksum, sources: udp.sources };
-            Some((choice, TUNNEL_UDP | flag(udp.has_checksum, TUNNEL_CHECKSUM)))
+        Encapsulation::Vxlan { udp, .. }
+        | Encapsulation::Geneve { udp, .. }
+        | Encapsulation::Bareudp { udp } => over_udp(udp, udp.has_checksum),
+        Encapsulation::Gtpu { udp, .. } => {
+            over_udp(udp, true).map(|(choice, flags)| (choice, flags | TUNNEL_GTPU))
         }
-        Encapsulation::Gre {
-            protocol: ETHERTYPE_TEB, has_checksum, has_sequence: false, ..
-        } => Some((UdpChoice::default(), flag(*has_checksum, TUNNEL_CHECKSUM))),
-        Encapsulation::Gre { .. }
-        | Encapsulation::Gtpu { .. }
-        | Encapsulation::Bareudp { .. }
-        | Encapsulation::Erspan { .. }
-        | Encapsulation::Srv6 { .. } => None,
+        Encapsulation::Gre { has_checksum, .. } => {
+            Some((UdpChoice::default(), bare | flag(*has_checksum, TUNNEL_CHECKSUM)))
+        }
+        Encapsulation::Erspan { .. } | Encapsulation::Srv6 { .. } => None,
     }
 }
 
 impl TunnelHeader {
     /// Returns the header in the form that programs push. `None`: they cannot push it.
     pub fn new(header: &Header) -> Option<TunnelHeader> {
+        if header.has_sequence() {
+            return None;
+        }
         let parts = header.parts();
         let (choice, mut flags) = choices(&parts.encapsulation)?;
         let sent = header.bytes();

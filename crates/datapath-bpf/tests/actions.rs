@@ -398,11 +398,107 @@ fn headers_of_tunnels_are_pushed_as_the_model_pushes_them() {
     }
 }
 
+/// Pushes headers without an Ethernet header inside.
+fn bare_pushes(hook: Hook, seed: u64, make: fn(&mut Rng) -> Vec<u8>, with_checksum: bool) {
+    let (bed, model) = (Site::new(hook), model());
+    let (mut rng, mut ran) = (Rng::with_seed(seed), 0);
+    for _ in 0..6_000 {
+        let frame = make(&mut rng);
+        let has_checksum = with_checksum && rng.bool();
+        let mut actions = Vec::new();
+        if rng.bool() {
+            actions.push(Action::PopVlan);
+        }
+        actions.push(Action::PopEth);
+        actions.push(tunnels::push(tunnels::bare_header(&mut rng, has_checksum)));
+        actions.push(Action::Output(PortNo(OUT_PORT)));
+        let mut expected = model_fate(&model, &frame, &actions);
+        if hook == Hook::Tc {
+            // As in bpf_fate().
+            actions.insert(actions.len() - 1, Action::PushVlan { tpid: 0x8100, tci: 1 });
+        }
+        assert!(install(&bed, &frame, &actions));
+        let Ok((outcome, _)) = bed.repeat(&frame, 1) else { continue };
+        if outcome.verdict != REDIRECT[usize::from(hook == Hook::Xdp)] {
+            // The packet is for the next hook or the daemon.
+            assert!(hook == Hook::Tc || outcome.frame == frame || expected.is_err());
+            continue;
+        }
+        let expected = expected.as_mut().unwrap();
+        tunnels::take_identification(expected, &outcome.frame);
+        assert_eq!(hex(&outcome.frame), hex(expected), "{hook:?} {actions:?} {}", hex(&frame));
+        ran += 1;
+    }
+    assert!(ran >= 400, "{ran}");
+}
+
+#[test]
+fn packets_lose_their_ethernet_header_before_those_of_layer_3_tunnels() {
+    if !without_root() {
+        bare_pushes(Hook::Tc, 31, frames::sound, true);
+        bare_pushes(Hook::Xdp, 32, frames::sound, true);
+        bare_pushes(Hook::Tc, 33, frames::mangled, false);
+        bare_pushes(Hook::Xdp, 34, frames::mangled, false);
+    }
+}
+
 #[test]
 fn outer_checksums_are_those_of_all_bytes() {
     if !without_root() {
         pushes(Hook::Tc, 15, frames::sound, true);
         pushes(Hook::Xdp, 16, frames::sound, true);
+    }
+}
+
+/// Bits of the fields by which the exact-match cache knows packets.
+fn memorable() -> [u64; WORDS] {
+    let mut mask = EXACT;
+    mask[word::RECIRC..].fill(0);
+    mask
+}
+
+#[test]
+fn a_packet_that_the_cache_knows_gets_the_same_headers() {
+    if without_root() {
+        return;
+    }
+    for hook in [Hook::Tc, Hook::Xdp] {
+        let (bed, model) = (Site::new(hook), model());
+        let (mut rng, mask) = (Rng::with_seed(21), memorable());
+        for round in 0..400 {
+            let mut frame = udp(rng.usize(..200));
+            if rng.bool() {
+                frame[40..42].fill(0); // no checksum: the outer one is a sum of all bytes
+            }
+            let has_checksum = rng.bool();
+            let header = tunnels::header(&mut rng, has_checksum);
+            let mut actions = vec![tunnels::push(header), Action::Output(PortNo(OUT_PORT))];
+            if rng.bool() {
+                actions.insert(1, Action::PushVlan { tpid: 0x8100, tci: 0x1005 });
+            }
+            let mut expected = model_fate(&model, &frame, &actions).unwrap();
+            if hook == Hook::Tc {
+                // As in bpf_fate().
+                actions.insert(actions.len() - 1, Action::PushVlan { tpid: 0x8100, tci: 1 });
+            }
+            let key = key_of(&frame, IN_PORT);
+            let mut flow = bed.flow(&key, &mask);
+            bed.put_program(&mut flow, &actions);
+            bed.install(&flow, &mask);
+            // The first run puts the flow into the cache. The others pass over the interpreter.
+            let mut calls = Vec::new();
+            for packets in 1..=3 {
+                let outcome = bed.run(&frame);
+                assert_eq!(outcome.verdict, REDIRECT[usize::from(hook == Hook::Xdp)], "{round}");
+                let tag = if expected[12..14] == [0x81, 0] { 4 } else { 0 };
+                tunnels::take_identification(&mut expected[tag..], &outcome.frame[tag..]);
+                assert_eq!(hex(&outcome.frame), hex(&expected), "{hook:?} {round} {actions:?}");
+                assert_eq!(bed.stats().packets, packets);
+                assert_eq!(bed.stats().bytes, packets * frame.len() as u64);
+                calls.push(bed.state().calls);
+            }
+            assert_eq!(calls, [calls[0], calls[0] - 1, calls[0] - 1]);
+        }
     }
 }
 

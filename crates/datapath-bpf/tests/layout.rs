@@ -351,6 +351,8 @@ fn constants_are_the_same_in_c_and_here() {
         ("TUNNEL_CHECKSUM", TUNNEL_CHECKSUM.into()),
         ("TUNNEL_IPV6", TUNNEL_IPV6.into()),
         ("TUNNEL_WHOLE", TUNNEL_WHOLE.into()),
+        ("TUNNEL_BARE", TUNNEL_BARE.into()),
+        ("TUNNEL_GTPU", TUNNEL_GTPU.into()),
         ("MAX_METERS", MAX_METERS.into()),
         ("METER_BANDS", METER_BANDS as u64),
         ("MISS_ETHERTYPE", MISS_ETHERTYPE.into()),

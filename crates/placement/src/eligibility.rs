@@ -103,12 +103,15 @@ impl Eligibility {
                 Action::Userspace(_) => verdict.refuse(verdict.tiers, Refusal::NeedsUserspace),
                 Action::TunnelPush { .. } => {
                     let pushing = TierSet::XDP_AND_TCX.union(TierSet::of(Tier::Tc));
-                    let others = verdict.tiers.minus(pushing);
+                    verdict.refuse(verdict.tiers.minus(pushing), Refusal::UnsupportedAction);
+                }
+                // The header comes off for a tunnel.
+                Action::PopEth => {
+                    let others = verdict.tiers.minus(TierSet::XDP_AND_TCX);
                     verdict.refuse(others, Refusal::UnsupportedAction);
                 }
                 Action::SetTunnel(_)
                 | Action::PushEth { .. }
-                | Action::PopEth
                 | Action::AddMpls { .. }
                 | Action::PushNsh(_)
                 | Action::PopNsh => verdict.refuse(verdict.tiers, Refusal::UnsupportedAction),
@@ -278,9 +281,11 @@ mod tests {
         assert_eq!(decide(1, &[Action::Output(PortNo(5))]), Err(Refusal::PortNotHere));
         assert_eq!(decide(1, &[Action::Meter(9)]), Err(Refusal::UnsupportedAction));
         assert_eq!(decide(1, &[Action::Meter(8)]), Ok((TierSet::XDP_AND_TCX, None)));
-        for action in [Action::TunnelPop(PortNo(2)), Action::PopEth] {
+        let header = Action::PushEth { src: [0; 6], dst: [0; 6] };
+        for action in [Action::TunnelPop(PortNo(2)), header] {
             assert_eq!(decide(1, &[action]), Err(Refusal::UnsupportedAction));
         }
+        assert_eq!(decide(1, &[Action::PopEth]), Ok((TierSet::XDP_AND_TCX, None)));
         let up = Action::Userspace(Userdata::SlowPath { reason: "cfm" });
         let sample = Action::Sample { probability: 1, actions: vec![up] };
         assert_eq!(decide(1, &[sample]), Err(Refusal::NeedsUserspace));

@@ -3,7 +3,7 @@
 
 use crate::encode::{self, encode};
 use crate::metadata::{Erspan, Extension, Gbp, Gtpu, Metadata, Payload, flags};
-use crate::{Kind, Options};
+use crate::{ETHERTYPE_TEB, Kind, Options};
 use packet::{Ipv4Header, ip_proto};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -170,6 +170,25 @@ impl Encapsulation {
             | Encapsulation::Bareudp { .. } => ip_proto::UDP,
             Encapsulation::Gre { .. } | Encapsulation::Erspan { .. } => ip_proto::GRE,
             Encapsulation::Srv6 { .. } => ip_proto::ROUTING,
+        }
+    }
+}
+
+impl Encapsulation {
+    /// Returns true when the packet in the tunnel begins with an Ethernet header.
+    pub fn carries_ethernet(&self) -> bool {
+        match self {
+            Encapsulation::Vxlan { flags, .. } if flags & encode::VXLAN_GPE_PROTOCOL != 0 => {
+                let [.., protocol] = flags.to_be_bytes();
+                encode::payload_of_gpe(protocol) == Some(Payload::Ethernet)
+            }
+            Encapsulation::Vxlan { .. }
+            | Encapsulation::Geneve { .. }
+            | Encapsulation::Erspan { .. } => true,
+            Encapsulation::Gre { protocol, .. } => *protocol == ETHERTYPE_TEB,
+            Encapsulation::Gtpu { .. }
+            | Encapsulation::Bareudp { .. }
+            | Encapsulation::Srv6 { .. } => false,
         }
     }
 }

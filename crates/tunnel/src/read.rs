@@ -100,20 +100,21 @@ impl Reader<'_> {
                     has_sequence: bits & encode::GRE_SEQUENCE != 0,
                 }
             }
-            Kind::Bareudp
-            | Kind::Erspan
-            | Kind::Gtpu
-            | Kind::Ip6Erspan
-            | Kind::Lisp
-            | Kind::Srv6
-            | Kind::Stt => return None,
+            Kind::Bareudp => Encapsulation::Bareudp { udp: self.udp(l4, choice)? },
+            Kind::Gtpu => Encapsulation::Gtpu {
+                udp: self.udp(l4, choice)?,
+                flags: self.octet(tunnel)?,
+                msgtype: self.octet(tunnel + 1)?,
+                teid: self.long(tunnel + 4)?,
+            },
+            Kind::Erspan | Kind::Ip6Erspan | Kind::Lisp | Kind::Srv6 | Kind::Stt => return None,
         })
     }
 }
 
 impl Header {
-    /// Returns the header of VXLAN, Geneve or GRE that has these bytes ([`Header::bytes`]). `choice` is
-    /// for kinds over UDP. `None`: no header of this kind has them. Total.
+    /// Returns the header that has these bytes ([`Header::bytes`]); not for ERSPAN and segment routes.
+    /// `choice` is for kinds over UDP. `None`: no header of this kind has them. Total.
     pub fn from_bytes(kind: Kind, bytes: &[u8], choice: UdpChoice) -> Option<Header> {
         let reader = Reader(bytes);
         let (ip, l4) = reader.ip()?;

@@ -281,7 +281,7 @@ fn headers_are_read_back_from_their_bytes() {
                 };
                 let back = Header::from_bytes(header.kind(), header.bytes(), choice);
                 let is_known =
-                    matches!(header.kind(), Kind::Vxlan | Kind::Geneve | Kind::Gre | Kind::Ip6Gre);
+                    !matches!(header.kind(), Kind::Erspan | Kind::Ip6Erspan | Kind::Srv6);
                 assert_eq!(back.is_some(), is_known, "{:?}", header.kind());
                 assert!(back.is_none_or(|back| back == header), "{header:?}");
                 read += usize::from(is_known);

@@ -4,8 +4,8 @@
 
 mod gtp;
 
-use crate::overlay::{Site, inner, is_made, outer};
-use crate::tools::{SOON, is_possible, tcp_to, udp_segments};
+use crate::overlay::{Site, drops_nothing, inner, is_made, outer, sites, talk};
+use crate::tools::{SOON, is_possible, sees, tcp_to, udp_segments};
 use packet::checksum::{Sum, internet};
 use packet::{Offload, ip_proto};
 use slipswitch_tests::harness::{
@@ -142,7 +142,7 @@ impl Ends {
             gtp::add_context(&kernel, address(ours), address(inner(1)), 100);
         }
         if tunnel.is_layer3 {
-            enter_layer3(&site);
+            enter_layer3(&site, &inner(2));
         }
         Some(Ends { site, kernel })
     }
@@ -208,8 +208,8 @@ impl Ends {
 }
 
 /// Gives the bridge flows that address packets from a layer-3 tunnel to the host, and send the
-/// host's IPv4 packets into it.
-fn enter_layer3(site: &Site) {
+/// host's IPv4 packets for `there` into it.
+fn enter_layer3(site: &Site, there: &str) {
     let mac = site.host.netns.mac("eth0");
     site.switch.flows(
         "br0",
@@ -218,7 +218,7 @@ fn enter_layer3(site: &Site) {
              in_port=h1,ip,actions=output:t1"
         ),
     );
-    site.host.netns.sh(&format!("ip neigh add {} lladdr 02:00:00:00:00:99 dev eth0", inner(2)));
+    site.host.netns.sh(&format!("ip neigh add {there} lladdr 02:00:00:00:00:99 dev eth0"));
 }
 
 /// Checks the checksums of a packet of the tunnel, outer and inner. Returns true for one that the
@@ -265,10 +265,40 @@ fn checked(tunnel: &Tunnel, frame: &[u8], own: &str) -> Option<bool> {
     Some(sender.join(":") != own)
 }
 
+/// Parts of the text of a megaflow that pushes headers of a layer-3 tunnel in the kernel.
+const BARE_PUSHES: [&str; 5] =
+    ["in_port(h1)", "eth_type(0x0800)", "pop_eth", "tnl_push(", "dp:tcx"];
+
+/// The programs push the headers of layer-3 tunnels, and the other switch's daemon takes them off.
+#[test]
+fn layer_3_tunnels_between_two_switches() {
+    for tunnel in [
+        "type=gre options:key=100 options:packet_type=legacy_l3",
+        "type=gre options:key=100 options:csum=true options:packet_type=legacy_l3",
+        "type=vxlan options:key=100 options:exts=gpe options:packet_type=legacy_l3",
+        "type=bareudp options:dst_port=6635 options:payload_type=ip",
+        "type=gtpu options:key=100",
+    ] {
+        let kinds = [Daemon::under_test(), Daemon::under_test()];
+        let Some([a, b]) = sites(kinds, tunnel) else { return };
+        enter_layer3(&a, &inner(2));
+        enter_layer3(&b, &inner(1));
+        talk(&a.host, &b.host);
+        for site in [&a, &b] {
+            sees(&site.switch, &BARE_PUSHES);
+            drops_nothing(&site.switch);
+            assert_eq!(site.switch.warnings(), Vec::<String>::new(), "{tunnel}");
+        }
+    }
+}
+
 /// Runs a tunnel's test.
 fn meets(tunnel: &Tunnel) {
     let Some(ends) = Ends::new(tunnel) else { return };
     ends.talk();
+    if tunnel.is_layer3 {
+        sees(&ends.site.switch, &BARE_PUSHES);
+    }
     ends.have_right_checksums(tunnel);
 }
 

@@ -374,6 +374,8 @@ pub struct Traits {
     pub tracks: bool,
     /// [`FLOW_CHAIN`], [`FLOW_CHAIN_END`] or 0.
     pub chain: u8,
+    /// The first instruction pushes the headers of a tunnel.
+    pub pushes: bool,
     /// An instruction cuts the packet.
     pub cuts: bool,
     /// [`FLOW_BOND`](crate::layout::FLOW_BOND) or 0.
@@ -404,6 +406,7 @@ impl Traits {
             traits.mpls |= matches!(op, Op::SetMpls | Op::PushMpls | Op::PopMpls);
             // A packet that cannot have its headers at XDP is left, too.
             traits.again |= matches!(op, Op::Recirc | Op::Ct) || op == Op::TunPush && !is_first;
+            traits.pushes |= op == Op::TunPush && is_first;
             traits.tracks |= op == Op::Ct;
             traits.cuts |= op == Op::Trunc;
             if matches!(op, Op::PushVlan | Op::PushMpls) {

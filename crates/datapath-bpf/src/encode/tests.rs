@@ -288,6 +288,29 @@ fn vxlan(vni: u32, csum: &str) -> Action {
 }
 
 #[test]
+fn an_ethernet_header_comes_off_with_the_push_of_a_header_without_one_inside() {
+    let gre = |protocol| {
+        let rest = format!("gre((flags=0x0,proto=0x{protocol:x}))");
+        tunnelled(38, 3, 47, &rest)
+    };
+    let bare = |list: &[Action]| [&[Action::PopEth], list].concat();
+    let push = |number| [cell(Op::TunPush, 2, 38, number), 8 | 9 << 32];
+    let [first, ports] = push(0);
+    let (cells, hooks) = program(&bare(&[gre(0x800)]));
+    assert_eq!((cells, hooks), (vec![first, ports, cell(Op::Output, 1, 1, 2)], HookSet::all()));
+    let e = encode(&bare(&[gre(0x800)])).unwrap();
+    let Effect::Program(cells) = &e.effect else { panic!() };
+    let header_of = |number: u32| e.headers.get(number as usize).copied();
+    assert_eq!(crate::decode::actions(cells, &header_of), bare(&[gre(0x800)]));
+    refused(&[gre(0x800)]);
+    refused(&bare(&[gre(0x6558)]));
+    refused(&bare(&[TWO]));
+    refused(&bare(&[]));
+    refused(&bare(&[Action::PopVlan, gre(0x800)]));
+    refused(&bare(&[Action::PopEth, gre(0x800)]));
+}
+
+#[test]
 fn a_copy_in_a_tunnel_is_last() {
     let push = |number| [cell(Op::TunPush, 2, 50, number), 8 | 9 << 32];
     let copy = || vxlan(7, "0x0");

@@ -2,7 +2,7 @@
 
 use super::*;
 use std::net::Ipv4Addr;
-use tunnel::{Erspan, HeaderParts, Options, Udp};
+use tunnel::{ETHERTYPE_TEB, Erspan, HeaderParts, Options};
 
 fn header(encapsulation: Encapsulation, fragment: u16) -> Header {
     let ip = OuterIp::V4 {
@@ -26,6 +26,11 @@ fn gre(has_sequence: bool, protocol: u16) -> Header {
     header(gre, 0)
 }
 
+fn gtpu(flags: u8) -> Header {
+    let udp = Udp { dst: 2152, has_checksum: true, sources: SourcePorts::default() };
+    header(Encapsulation::Gtpu { udp, flags, msgtype: 255, teid: 0x1234_5678 }, 0x4000)
+}
+
 #[test]
 fn a_header_is_read_back_from_its_entry() {
     for (header, flags) in [
@@ -33,6 +38,8 @@ fn a_header_is_read_back_from_its_entry() {
         (vxlan(8, false), TUNNEL_UDP | TUNNEL_WHOLE),
         (vxlan(8, false).with_path_mtu(Some(1400)), TUNNEL_UDP | TUNNEL_WHOLE),
         (gre(false, ETHERTYPE_TEB), TUNNEL_CHECKSUM),
+        (gre(false, 0x800), TUNNEL_CHECKSUM | TUNNEL_BARE),
+        (gtpu(0x30), TUNNEL_UDP | TUNNEL_CHECKSUM | TUNNEL_WHOLE | TUNNEL_BARE | TUNNEL_GTPU),
     ] {
         let entry = TunnelHeader::new(&header).unwrap();
         assert_eq!((entry.flags, entry.header()), (flags, Some(header)));
@@ -68,7 +75,7 @@ fn other_entries_are_none() {
 #[test]
 fn headers_that_programs_cannot_push_have_no_entry() {
     assert_eq!(TunnelHeader::new(&gre(true, ETHERTYPE_TEB)), None, "a sequence number");
-    assert_eq!(TunnelHeader::new(&gre(false, 0x800)), None, "no Ethernet frame");
+    assert_eq!(TunnelHeader::new(&gtpu(0x32)), None, "a sequence number");
     let erspan = Encapsulation::Erspan { session: 1, erspan: Erspan::V1 { index: 2 } };
     assert_eq!(TunnelHeader::new(&header(erspan, 0)), None);
     let geneve = |bytes: usize| {

@@ -62,6 +62,7 @@ pub struct StateHere {
     pub key: [u64; WORDS],
     pub pc: u32,
     pub tracked: bool,
+    pub calls: u16,
 }
 
 /// The value of a per-CPU array's only element on one CPU.
@@ -390,6 +391,7 @@ impl Bed {
             key: std::array::from_fn(|x| word(x * 8)),
             pc: (word(WORDS * 8) >> 32) as u32,
             tracked: bytes[WORDS * 8 + 54] != 0,
+            calls: u16::from_ne_bytes([bytes[WORDS * 8 + 50], bytes[WORDS * 8 + 51]]),
         }
     }
 

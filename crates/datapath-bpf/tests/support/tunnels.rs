@@ -36,8 +36,40 @@ fn encapsulation(rng: &mut Rng, has_checksum: bool) -> Encapsulation {
     }
 }
 
-/// Any header that programs push.
+fn bare(rng: &mut Rng, has_checksum: bool) -> Encapsulation {
+    let first = rng.u16(1..60_000);
+    let sources = SourcePorts { first, last: rng.u16(first - 1..) };
+    let udp = |dst| Udp { dst, has_checksum, sources };
+    match rng.u8(..if has_checksum { 4 } else { 3 }) {
+        0 => {
+            let flags = 0xc00_0000 | rng.u32(1..3);
+            Encapsulation::Vxlan { udp: udp(4790), flags, vni: rng.u32(..1 << 24) }
+        }
+        1 => Encapsulation::Bareudp { udp: udp(6635) },
+        2 => {
+            let key = rng.bool().then(|| rng.u32(..));
+            Encapsulation::Gre { protocol: 0x800, has_checksum, key, has_sequence: false }
+        }
+        _ => {
+            let (flags, msgtype, teid) = (0x30, rng.u8(..), rng.u32(..));
+            Encapsulation::Gtpu { udp: udp(2152), flags, msgtype, teid }
+        }
+    }
+}
+
+/// Any header of a packet without an Ethernet header that programs push.
+pub fn bare_header(rng: &mut Rng, has_checksum: bool) -> Header {
+    let encapsulation = bare(rng, has_checksum);
+    header_of(rng, encapsulation)
+}
+
+/// Any header of an Ethernet frame that programs push.
 pub fn header(rng: &mut Rng, has_checksum: bool) -> Header {
+    let encapsulation = encapsulation(rng, has_checksum);
+    header_of(rng, encapsulation)
+}
+
+fn header_of(rng: &mut Rng, encapsulation: Encapsulation) -> Header {
     let ip = if rng.bool() {
         OuterIp::V4 {
             src: Ipv4Addr::from(rng.u32(..)),
@@ -55,7 +87,6 @@ pub fn header(rng: &mut Rng, has_checksum: bool) -> Header {
             hop_limit: rng.u8(..),
         }
     };
-    let encapsulation = encapsulation(rng, has_checksum);
     Header::new(HeaderParts { eth_dst: [1; 6], eth_src: [2; 6], ip, encapsulation }).unwrap()
 }
 
