@@ -240,7 +240,8 @@ impl MulticastTable {
         changed
     }
 
-    /// Returns how many of the messages would add a group or a router, or remove a member.
+    /// Returns how many of the messages would add a group or a router, or remove a member. A message
+    /// that is repeated counts once.
     pub(crate) fn count_news(
         &self,
         vlan: u16,
@@ -260,7 +261,8 @@ impl MulticastTable {
             }
             Membership::Query => !role.floods && !is_router,
         };
-        messages.iter().filter(is_new).count()
+        let news = messages.iter().enumerate().filter(|(_, message)| is_new(message));
+        news.filter(|(at, message)| !messages.iter().take(*at).any(|m| m == *message)).count()
     }
 
     /// Returns the ports with members of a group; `None` when the group is not known.
@@ -405,6 +407,19 @@ mod tests {
         assert_eq!(t.members(7, group(1)), Some(vec![P2]));
         assert!(t.flush() && !t.flush());
         assert_eq!(t.members(7, group(1)), None);
+    }
+
+    #[test]
+    fn a_repeated_message_is_no_news() {
+        let t = table();
+        let [one, two] = [1, 2].map(|n| Membership::Join(group(n)));
+        let news = |messages: &[Membership]| t.count_news(7, P1, PLAIN, messages);
+        assert_eq!(news(&[one, one]), 1);
+        assert_eq!(news(&[one, two, one]), 2);
+        assert!(join(&t, 1, P1, 0));
+        assert_eq!(news(&[one, two]), 1);
+        let leave = Membership::Leave(group(1));
+        assert_eq!(news(&[leave, leave]), 1);
     }
 
     #[test]

@@ -6,7 +6,7 @@ use flow::text::no_names;
 use openflow::frame::HEADER_SIZE;
 use openflow::message::{
     Body, FlowFlags, FlowFormat, FlowMod, FlowModCommand, GroupCommand, GroupMod, Message,
-    Protocol, bucket,
+    Protocol, TlvTableMod, bucket,
 };
 use openflow::text::format_actions;
 use openflow::{Action, Version};
@@ -21,6 +21,8 @@ pub enum Step {
     Flow { bridge: &'static str, version: Version, change: Box<FlowMod> },
     /// A change of a bridge's groups.
     Group { bridge: &'static str, version: Version, change: Box<GroupMod> },
+    /// A change of a bridge's mappings of tunnel options.
+    Options { bridge: &'static str, version: Version, change: TlvTableMod },
     /// An OpenFlow message that may be damaged; its transaction id is set when it is sent.
     Message { bridge: &'static str, version: Version, bytes: Vec<u8> },
     /// A frame arrives on a port.
@@ -29,6 +31,8 @@ pub enum Step {
     Warp(u32),
     /// A frame is traced, without effect.
     Trace { bridge: &'static str, port: u32, frame: Vec<u8> },
+    /// Commands of `ovs-appctl` that make the underlay of tunnels.
+    Underlay(Vec<String>),
     /// A command of `ovs-appctl`, whose answer is compared.
     Command(Vec<String>),
 }
@@ -67,6 +71,7 @@ impl Step {
         match self {
             Step::Flow { bridge, version, .. }
             | Step::Group { bridge, version, .. }
+            | Step::Options { bridge, version, .. }
             | Step::Message { bridge, version, .. } => Some((bridge, *version)),
             _ => None,
         }
@@ -84,11 +89,14 @@ impl Step {
     pub fn name(&self) -> &'static str {
         match self {
             Step::Configure(_) => "settings",
-            Step::Flow { .. } | Step::Group { .. } | Step::Message { .. } => "messages",
             Step::Packet { .. } => "packets",
             Step::Warp(_) => "warps",
             Step::Trace { .. } => "traces",
-            Step::Command(_) => "commands",
+            Step::Underlay(_) | Step::Command(_) => "commands",
+            Step::Flow { .. }
+            | Step::Group { .. }
+            | Step::Options { .. }
+            | Step::Message { .. } => "messages",
         }
     }
 
@@ -98,6 +106,7 @@ impl Step {
         let (version, body) = match self {
             Step::Flow { version, change, .. } => (*version, Body::FlowMod(change.clone())),
             Step::Group { version, change, .. } => (*version, Body::GroupMod((**change).clone())),
+            Step::Options { version, change, .. } => (*version, Body::TlvTableMod(change.clone())),
             Step::Message { bytes, .. } => {
                 let mut bytes = bytes.clone();
                 if let Some(place) = bytes.get_mut(4..HEADER_SIZE) {
@@ -121,6 +130,16 @@ impl Case {
     /// True when packets may go from one bridge to the other.
     pub fn joins_bridges(&self) -> bool {
         self.steps.iter().any(|s| matches!(s, Step::Configure(c) if c.contains("type=patch")))
+    }
+
+    /// True when packets may go into tunnels and come out of them.
+    pub fn has_tunnels(&self) -> bool {
+        self.steps.iter().any(|step| matches!(step, Step::Underlay(_)))
+    }
+
+    /// True when there is a bond.
+    pub fn has_bond(&self) -> bool {
+        self.steps.iter().any(|s| matches!(s, Step::Configure(c) if c.starts_with("add-bond")))
     }
 
     /// True when controllers may get flow-removed messages.
@@ -148,7 +167,7 @@ impl Case {
         if self.megaflows == Megaflows::Live {
             out += "        appctl revalidator/purge\n";
         }
-        out += "        for p in p1 p2 p3 p4; do echo $p; od -An -v -tx1 -j24 $p-tx.pcap; done\n";
+        out += "        for p in p1 p2 p3 p4 p5 p6 q1 q2; do echo $p; od -An -v -tx1 -j24 $p-tx.pcap; done\n";
         out + "        ofctl dump-flows br0\n"
     }
 }
@@ -162,6 +181,16 @@ fn line(step: &Step) -> String {
         Step::Group { bridge, version, change } => {
             format!("ofctl {} {}", dash_o(*version), group_text(bridge, change))
         }
+        Step::Options { bridge, version, change } => {
+            let maps = change.mappings.iter().map(|m| {
+                format!(
+                    "{{class={:#x},type={},len={}}}->tun_metadata{}",
+                    m.class, m.kind, m.len, m.index
+                )
+            });
+            let maps = maps.collect::<Vec<_>>().join(",");
+            format!("ofctl {} add-tlv-map {bridge} '{maps}'", dash_o(*version))
+        }
         Step::Message { bridge, version, bytes } => {
             format!("# {version} message to {bridge}: {}", hex(bytes))
         }
@@ -170,6 +199,7 @@ fn line(step: &Step) -> String {
         Step::Trace { bridge, port, frame } => {
             format!("appctl ofproto/trace {bridge} in_port={port} {}", hex(frame))
         }
+        Step::Underlay(lines) => format!("appctl {}", lines.join("\n        appctl ")),
         Step::Command(words) => format!("appctl {}", words.join(" ")),
     }
 }

@@ -3,6 +3,9 @@
 
 use crate::player::Broken;
 use crate::wire::{PORTS, Ran, Wire};
+
+/// Those that are not members of a bond.
+const PAIRS: usize = 6;
 use datapath::Tier;
 use packet::Packet;
 use slipswitch_tests::behaviour::Peer;
@@ -46,7 +49,7 @@ impl Devices {
     /// Makes the pairs in `netns`. Packets from there are as `tier` needs them.
     pub fn new(netns: &Netns, tier: Tier) -> Devices {
         let mut script = String::new();
-        for port in PORTS {
+        for port in &PORTS[..PAIRS] {
             let peer = peer(port);
             let _ = writeln!(script, "ip link add {port} type veth peer name {peer}");
             let _ = writeln!(script, "ip link set {port} up; ip link set {peer} up");
@@ -57,8 +60,9 @@ impl Devices {
         }
         netns.sh(&format!("set -e\n{script}"));
         // Before the ports, so that nothing of what comes out is missed.
-        let peers = netns.with(|| PORTS.map(|port| (port, Peer::open(&peer(port)))));
-        let (peers, present) = (peers.into(), BTreeSet::new());
+        let peers = netns
+            .with(|| PORTS[..PAIRS].iter().map(|port| (*port, Peer::open(&peer(port)))).collect());
+        let present = BTreeSet::new();
         Devices { netns: netns.clone(), tier, peers, present, ran: Ran::default() }
     }
 

@@ -3,6 +3,7 @@
 
 use crate::case::{Case, Megaflows, Step};
 use datapath::Tier;
+use flow::Field;
 use openflow::Action;
 
 /// Longest frame that is sent to ports with an MTU of 1500: actions may add headers to it.
@@ -66,6 +67,32 @@ pub const BEYOND: &[Beyond] = &[
         name: "long chains of IPv6 extension headers",
         reason: "in BPF at most six are followed; a packet with more goes to a packet thread each time",
         of: |step| frame(step).is_some_and(|f| extensions(f) > FOLLOWED),
+    },
+    Beyond {
+        name: "tunnels at a tier",
+        reason: "addresses of an underlay are those of dummies",
+        of: |step| match step {
+            Step::Configure(arguments) => {
+                arguments.contains("set interface t") || arguments.starts_with("set port t")
+            }
+            Step::Options { .. } | Step::Underlay(_) => true,
+            // Without mappings a flow about options is refused, with one of several errors.
+            Step::Flow { change, .. } => {
+                let of_option = |f: &Field| f.option().is_some() && !change.matching.is_any(*f);
+                Field::ALL.iter().any(of_option)
+                    || format!("{:?}", change.actions).contains("TunMetadata")
+            }
+            _ => false,
+        },
+    },
+    Beyond {
+        name: "bonds at a tier",
+        reason: "its members are dummies",
+        of: |step| match step {
+            Step::Configure(arguments) => arguments.contains("bond0"),
+            Step::Packet { port, .. } => port.starts_with('q'),
+            _ => false,
+        },
     },
     Beyond {
         name: "types of VLANs without a VLAN header",

@@ -26,6 +26,7 @@ mod devices;
 mod generate;
 mod ground;
 mod known;
+mod outer;
 mod pair;
 mod player;
 mod profile;

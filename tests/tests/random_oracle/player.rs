@@ -8,9 +8,10 @@ use crate::case::{Case, Megaflows, Step, hex, lowers_timeouts};
 use crate::controller::{Controller, error_of};
 use crate::devices::Devices;
 use crate::ground::{self, Ground};
+use crate::outer;
 use crate::profile::Profile;
 use crate::shown::{PortCounts, port_counts, shown};
-use crate::wire::{Dummies, PORTS, Ran, Wire};
+use crate::wire::{Dummies, MEMBERS, PORTS, Ran, Wire};
 use openflow::message::{Body, MultipartRequest};
 use openflow::{PortNo, Version};
 use slipswitch_tests::harness::{Kind, Mode, Switch, normalise};
@@ -167,7 +168,12 @@ impl Player {
             return Ok(count);
         }
         let text = self.step(first, case.megaflows)?;
-        let what = if is_packet(first) { packets_of(case) } else { first.name() };
+        let what = match first {
+            Step::Packet { .. } => packets_of(case),
+            Step::Trace { .. } if case.has_tunnels() => "traces with tunnels",
+            Step::Trace { .. } if case.has_bond() => "traces with a bond",
+            _ => first.name(),
+        };
         seen.push(Seen { of: format!("step {at} ({what})"), text });
         self.profile.add(first.name(), start);
         Ok(1)
@@ -255,7 +261,11 @@ impl Player {
     /// Packets that a port has received. All of them have been processed.
     fn received(&mut self, port: &str) -> Result<u64> {
         let number = PORTS.iter().position(|p| *p == port).unwrap_or(PORTS.len()) as u32;
-        let (bridge, number) = if number < 4 { ("br0", number + 1) } else { ("br1", number - 3) };
+        let (bridge, number) = match number {
+            0..4 => ("br0", number + 1),
+            4 | 5 => ("br1", number - 3),
+            _ => ("br0", number - 6 + MEMBERS[0]),
+        };
         let Some(controller) = self.controller(bridge, Version::V13)? else { return Ok(0) };
         let number = PortNo(number);
         let request = Body::MultipartRequest(MultipartRequest::Port(number));
@@ -287,9 +297,10 @@ impl Player {
                 let arguments = self.wire.arguments(arguments);
                 Ok(self.switch.sh(&format!("{VSCTL} {arguments}")).text())
             }
-            Step::Flow { .. } | Step::Group { .. } | Step::Message { .. } => {
-                Err(Broken("messages are sent by controllers".to_owned()))
-            }
+            Step::Flow { .. }
+            | Step::Group { .. }
+            | Step::Options { .. }
+            | Step::Message { .. } => Err(Broken("messages are sent by controllers".to_owned())),
             Step::Packet { port, frame } => self.packet(port, frame, megaflows),
             Step::Warp(ms) => self.warp(*ms),
             Step::Trace { bridge, port, frame } => {
@@ -298,6 +309,17 @@ impl Player {
                 // Open vSwitch's trace of a packet makes connections (docs/promises.md).
                 self.command("dpctl/flush-conntrack")?;
                 Ok(self.clean(&text))
+            }
+            Step::Underlay(lines) => {
+                let mut text = String::new();
+                for line in lines {
+                    let mut words = line.split(' ');
+                    let command = words.next().unwrap_or_default();
+                    let _ = writeln!(text, "{}", self.ask(command, &words.collect::<Vec<_>>())?);
+                }
+                // Addresses and routes are in force after a turn.
+                self.turn()?;
+                Ok(text)
             }
             Step::Command(words) => {
                 let (command, arguments) = words.split_first().expect("a command has a name");
@@ -369,7 +391,7 @@ impl Player {
         let ground = self.ground;
         for (port, frames) in self.wire.taken() {
             for frame in frames.iter().filter(|f| ground == Ground::Dummies || ground::carries(f)) {
-                let _ = writeln!(out, "{port} {}", hex(frame));
+                let _ = writeln!(out, "{port} {}", outer::compared(frame));
             }
         }
         out
@@ -430,7 +452,7 @@ impl Player {
             lines.iter_mut().for_each(without_last_word);
         }
         // Within a table the order of flows is that of a hash table, and so is that of connections.
-        if is_aged || matches!(command, "bridge/dump-flows" | "dpctl/dump-conntrack") {
+        if is_aged || matches!(command, "bridge/dump-flows" | "dpctl/dump-conntrack" | "mdb/show") {
             lines.sort();
         }
         lines.join("\n")
@@ -444,7 +466,11 @@ impl Player {
 /// The name of a case's packets in differences: packets that may reach another bridge have more
 /// known differences.
 fn packets_of(case: &Case) -> &'static str {
-    if case.joins_bridges() { "packets between bridges" } else { "packets" }
+    match (case.has_tunnels(), case.joins_bridges()) {
+        (true, _) => "packets through tunnels",
+        (_, true) => "packets between bridges",
+        _ => "packets",
+    }
 }
 
 fn without_last_word(line: &mut String) {

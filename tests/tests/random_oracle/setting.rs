@@ -14,6 +14,8 @@ pub enum Table {
     Bridge,
     /// The rows of ports.
     Port,
+    /// The rows of tunnel interfaces. Others belong to the shape.
+    Interface,
 }
 
 /// A column's value.
@@ -43,6 +45,7 @@ impl Table {
             Table::OpenVswitch => "Open_vSwitch",
             Table::Bridge => "Bridge",
             Table::Port => "Port",
+            Table::Interface => "Interface",
         }
     }
 
@@ -56,11 +59,17 @@ impl Table {
                 ("fail_mode", Datum::Text(None)),
                 ("flood_vlans", numbers()),
                 ("mirrors", numbers()),
+                ("mcast_snooping_enable", Datum::Flag(false)),
                 ("other_config", map()),
             ]
             .into(),
+            Table::Interface => {
+                [("type", Datum::Text(None)), ("options", map()), ("ofport_request", numbers())]
+                    .into()
+            }
             Table::Port => [
                 ("vlan_mode", Datum::Text(None)),
+                ("bond_mode", Datum::Text(None)),
                 ("tag", numbers()),
                 ("trunks", numbers()),
                 ("cvlans", numbers()),
@@ -110,6 +119,10 @@ impl Setting {
             match words.as_slice() {
                 ["add-br", bridge] => setting.row(Table::Bridge, bridge),
                 ["add-port", _, port] => setting.row(Table::Port, port),
+                ["add-bond", _, port, _, _, columns @ ..] => {
+                    setting.row(Table::Port, port);
+                    setting.set(Table::Port, port, columns);
+                }
                 ["set", "open_vswitch", ".", columns @ ..] => {
                     setting.set(Table::OpenVswitch, "", columns);
                 }
@@ -117,6 +130,10 @@ impl Setting {
                     setting.set(Table::Bridge, bridge, columns);
                 }
                 ["set", "port", port, columns @ ..] => setting.set(Table::Port, port, columns),
+                ["set", "interface", name, columns @ ..] if name.starts_with('t') => {
+                    setting.set(Table::Interface, name, columns);
+                    continue;
+                }
                 ["set", "interface", ..] => {}
                 [] => continue,
                 _ => panic!("no case has {command}"),
@@ -178,9 +195,9 @@ fn a_setting_says_every_column() {
         ["add-br br0", "add-port br0 p1", "br0 datapath_type=dummy", "set interface p1 type=dummy"]
     );
     let row = |setting: &Setting| setting.operations().last().map(|o| o["row"].to_string());
-    let text = r#"{"cvlans":["set",[]],"other_config":["map",[]],"protected":true,"tag":["set",[5]],"trunks":["set",[1,7]],"vlan_mode":["set",[]]}"#;
+    let text = r#"{"bond_mode":["set",[]],"cvlans":["set",[]],"other_config":["map",[]],"protected":true,"tag":["set",[5]],"trunks":["set",[1,7]],"vlan_mode":["set",[]]}"#;
     assert_eq!(row(&tagged).as_deref(), Some(text));
-    let text = r#"{"cvlans":["set",[]],"other_config":["map",[]],"protected":false,"tag":["set",[]],"trunks":["set",[]],"vlan_mode":["set",[]]}"#;
+    let text = r#"{"bond_mode":["set",[]],"cvlans":["set",[]],"other_config":["map",[]],"protected":false,"tag":["set",[]],"trunks":["set",[]],"vlan_mode":["set",[]]}"#;
     assert_eq!(row(&plain).as_deref(), Some(text));
     assert_ne!(Setting::parse(&line.replace("type=dummy", "type=tap")).shape, plain.shape);
 }

@@ -21,7 +21,9 @@ pub fn shrink(case: &Case, rounds: usize, mut fails: impl FnMut(&Case) -> bool) 
         fits
     };
     // Mostly the last of all that happens is enough.
-    let is_setup = |step: &Step| matches!(step, Step::Configure(_)) || step.receiver().is_some();
+    let is_setup = |step: &Step| {
+        matches!(step, Step::Configure(_) | Step::Underlay(_)) || step.receiver().is_some()
+    };
     if let Some((last, before)) = case.steps.split_last() {
         let before = before.iter().filter(|step| is_setup(step));
         let steps: Vec<Step> = before.chain([last]).cloned().collect();

@@ -83,8 +83,10 @@ struct Tail {
 const FILE_HEADER: usize = 24;
 const PACKET_HEADER: usize = 16;
 
-/// Every port that a case may have.
-pub const PORTS: [&str; 6] = ["p1", "p2", "p3", "p4", "p5", "p6"];
+/// Every port that a case may have: of br0, of br1, and the members of a bond of br0.
+pub const PORTS: [&str; 8] = ["p1", "p2", "p3", "p4", "p5", "p6", "q1", "q2"];
+/// Numbers of the members of a bond in OpenFlow.
+pub const MEMBERS: [u32; 2] = [21, 22];
 
 impl Dummies {
     /// Of the switch in `dir`.

@@ -49,6 +49,8 @@ struct Facts {
     lengths: Vec<usize>,
     /// Connections are tracked.
     tracks: bool,
+    /// Packets go into tunnels.
+    tunnels: bool,
 }
 
 /// VLAN headers that a key has room for.
@@ -220,6 +222,24 @@ pub const LEFT_OUT: &[LeftOut] = &[
         },
     },
     LeftOut {
+        name: "labels that are popped beside tunnels",
+        reason: "OVS looks such a packet up again, so that the bridge under the tunnel counts it without \
+                 the labels; here its length when it came in counts",
+        of: |facts, step| {
+            facts.tunnels && any_action(step, &|a| matches!(a, Action::PopMpls { .. }))
+        },
+    },
+    LeftOut {
+        name: "wrong lengths of UDP in packets of tunnels",
+        reason: "OVS takes a packet whose length in UDP is longer than the packet",
+        of: |_, step| frame(step).is_some_and(crate::outer::has_wrong_length),
+    },
+    LeftOut {
+        name: "bytes after packets of tunnels",
+        reason: "OVS adds them to the checksum of UDP or GRE, which is then wrong, and drops the packet",
+        of: |_, step| frame(step).is_some_and(crate::outer::has_trailer),
+    },
+    LeftOut {
         name: "lengths of frames with a VLAN header",
         reason: "OVS's userspace datapath counts that header in check_pkt_larger, against its \
                  manual and openvswitch.ko",
@@ -244,7 +264,12 @@ pub fn leave_out(steps: &mut Vec<Step>) -> Vec<u64> {
     let facts = Facts::of(steps);
     let mut counts = vec![0; LEFT_OUT.len()];
     steps.retain(|step| {
-        let kind = LEFT_OUT.iter().position(|kind| (kind.of)(&facts, step));
+        let inner = inside(step);
+        let is_of = |kind: &LeftOut| {
+            let of_inner = inner.as_ref().is_some_and(|inner| (kind.of)(&facts, inner));
+            of_inner || (kind.of)(&facts, step)
+        };
+        let kind = LEFT_OUT.iter().position(is_of);
         kind.and_then(|k| counts.get_mut(k)).map(|count| *count += 1).is_none()
     });
     counts
@@ -285,6 +310,7 @@ impl Facts {
             vlan_limit: limit,
             lengths: lengths(&text),
             tracks: any(&["Ct(Ct {"]),
+            tunnels: steps.iter().any(|step| matches!(step, Step::Underlay(_))),
         }
     }
 }
@@ -366,6 +392,18 @@ fn pushes_of(step: &Step) -> usize {
     let text = text_of(step);
     // From OpenFlow 1.1 on the second is written as a push and a set.
     ["PushVlan {", "push_if_missing: true"].iter().map(|w| text.matches(w).count()).sum()
+}
+
+/// The packet in the tunnel's packet of a step, as a step.
+fn inside(step: &Step) -> Option<Step> {
+    let mut step = step.clone();
+    match &mut step {
+        Step::Packet { frame, .. } | Step::Trace { frame, .. } => {
+            *frame = crate::outer::inner(frame)?.to_vec();
+        }
+        _ => return None,
+    }
+    Some(step)
 }
 
 fn frame(step: &Step) -> Option<&[u8]> {

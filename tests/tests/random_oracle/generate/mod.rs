@@ -6,8 +6,10 @@ mod connections;
 mod groups;
 pub mod left_out;
 pub mod matches;
+mod multicast;
 mod packets;
 mod truncation;
+pub mod tunnels;
 mod world;
 
 use crate::case::{Case, Megaflows, Step};
@@ -23,6 +25,12 @@ pub const GROUPS: u32 = 4;
 const KNOWN: usize = 12;
 /// One in this many cases tracks connections.
 const TRACKING: usize = 4;
+/// One in this many of the others has tunnels.
+const TUNNELLING: usize = 4;
+/// One in this many snoops multicast.
+const SNOOPING: usize = 5;
+/// One in this many has a bond.
+const BONDING: usize = 6;
 
 /// The state from which a case is generated.
 pub struct Gen {
@@ -34,13 +42,32 @@ pub struct Gen {
     conversations: Vec<connections::Conversation>,
     /// The case translates addresses of connections.
     translates: bool,
+    /// The case's tunnel ports.
+    tunnels: Vec<tunnels::Port>,
+    /// br0 has a bond.
+    bonds: bool,
+    /// br0 snoops multicast.
+    snoops: bool,
+    /// There is a router of multicast.
+    has_router: bool,
 }
 
 impl Gen {
     /// The numbers that follow from `seed`.
     pub fn new(seed: u64) -> Gen {
         let rng = fastrand::Rng::with_seed(seed);
-        Gen { rng, known: Vec::new(), priorities: 0, conversations: Vec::new(), translates: false }
+        let (known, conversations, tunnels) = (Vec::new(), Vec::new(), Vec::new());
+        Gen {
+            rng,
+            known,
+            priorities: 0,
+            conversations,
+            translates: false,
+            tunnels,
+            bonds: false,
+            snoops: false,
+            has_router: false,
+        }
     }
 
     fn below(&mut self, n: usize) -> usize {
@@ -114,6 +141,8 @@ impl Gen {
                 PortNo(0xfeff),
                 PortNo(0xff00),
             ]),
+            7 | 8 if !self.tunnels.is_empty() => tunnels::number(self),
+            7 | 8 if self.bonds => PortNo(self.pick(&crate::wire::MEMBERS)),
             7 | 8 => PortNo(10),
             _ => PortNo(1 + self.small(4)),
         }
@@ -162,7 +191,9 @@ pub fn case(seed: u64, packets: usize) -> Case {
         g.conversations = connections::conversations(&mut g);
         g.translates = g.below(3) != 0;
     }
-    let mut steps = world::steps(&mut g);
+    let tunnels = g.conversations.is_empty() && g.one_in(TUNNELLING);
+    let mut steps = if tunnels { tunnels::steps(&mut g) } else { Vec::new() };
+    world::add(&mut g, &mut steps);
     let bridges: &[&'static str] =
         if steps.iter().any(|s| matches!(s, Step::Configure(c) if c.starts_with("add-br"))) {
             &["br0", "br0", "br1"]
@@ -175,15 +206,19 @@ pub fn case(seed: u64, packets: usize) -> Case {
         let version = if version == Version::V10 { Version::V13 } else { version };
         steps.push(Step::Group { bridge: g.pick(bridges), version, change });
     }
+    if tunnels {
+        steps.extend(tunnels::tables(&mut g, version));
+    }
     for bridge in ["br0", "br1"] {
-        if bridges.contains(&bridge) {
+        if bridges.contains(&bridge) && !(tunnels && g.bool()) {
             tables(&mut g, bridge, version, &mut steps);
         }
     }
-    if g.one_in(6) {
+    // OVS floods multicast to the ports of mirrors, too.
+    if g.one_in(6) && !g.snoops {
         steps.push(world::mirror(&mut g));
     }
-    let lives = !steps.iter().any(learns) && g.bool();
+    let lives = !tunnels && !steps.iter().any(learns) && g.bool();
     events(&mut g, bridges, version, packets, &mut steps);
     let left_out = left_out::leave_out(&mut steps);
     // Steps between packets may learn, too.
@@ -201,7 +236,7 @@ fn learns(step: &Step) -> bool {
     text.contains("Learn(")
         || text.contains("Ct(Ct {")
         || text.contains("PortNo(4294967290)")
-        || matches!(step, Step::Configure(c) if c.contains("standalone"))
+        || matches!(step, Step::Configure(c) if c.contains("standalone") || c.contains("snooping"))
         || matches!(step, Step::Message { .. })
 }
 
@@ -297,7 +332,8 @@ fn events(
     packets: usize,
     steps: &mut Vec<Step>,
 ) {
-    let traced = g.bool();
+    // A trace in OVS learns members and routers of multicast.
+    let traced = g.bool() && !g.snoops;
     for _ in 0..packets {
         let frame = if g.bool() { g.known_frame().1 } else { packets::frame(g) };
         let port = if bridges.len() > 1 {
@@ -305,7 +341,12 @@ fn events(
         } else {
             g.pick(&crate::wire::PORTS[..4])
         };
-        let (port, frame) = conversed(g).unwrap_or((port, frame));
+        let (port, frame) = match !g.tunnels.is_empty() && g.bool() {
+            true => tunnels::packet(g),
+            false if g.snoops && g.bool() => multicast::packet(g),
+            false if g.bonds && g.one_in(4) => (g.pick(&crate::wire::PORTS[6..]), frame),
+            false => conversed(g).unwrap_or((port, frame)),
+        };
         match g.below(60) {
             0 => steps.push(Step::Warp(1000 * g.pick(&[1, 2, 6, 20]))),
             1 => {

@@ -283,7 +283,8 @@ fn icmpv6(g: &mut Gen, f: Frame, bytes: &[u8]) -> Vec<u8> {
     frame
 }
 
-fn mangle(g: &mut Gen, frame: &mut Vec<u8>) {
+/// Cuts a frame off, lengthens it, or changes bytes.
+pub fn mangle(g: &mut Gen, frame: &mut Vec<u8>) {
     match g.below(7) {
         0 | 1 => frame.truncate(ETHERNET + g.below(frame.len().max(ETHERNET + 1) - ETHERNET)),
         2 => {

@@ -4,22 +4,14 @@
 use super::{Gen, VLANS};
 use crate::case::Step;
 
-/// The arguments of `ovs-vsctl` that make them.
-pub fn steps(g: &mut Gen) -> Vec<Step> {
+/// Adds the arguments of `ovs-vsctl` that make them, before other steps than those.
+pub fn add(g: &mut Gen, steps: &mut Vec<Step>) {
     let mut out = Vec::new();
-    let second = g.one_in(3);
-    if second {
+    let has_tunnels = !steps.is_empty();
+    let joins = !has_tunnels && g.one_in(3);
+    if joins {
         let mode = g.pick(&["secure", "secure", "standalone"]);
-        out.push(format!(
-            "add-br br1 -- set bridge br1 datapath_type=dummy fail_mode={mode} \
-             other_config:datapath-id=fedcba9876543211 other_config:hwaddr=aa:55:aa:55:00:00"
-        ));
-        for (name, number) in [("p5", 1), ("p6", 2)] {
-            out.push(format!(
-                "add-port br1 {name} -- set interface {name} type=dummy ofport_request={number} \
-                 options:tx_pcap={name}-tx.pcap"
-            ));
-        }
+        out.extend(second(mode));
         for (bridge, name, peer, number) in [("br0", "pa", "pb", 10), ("br1", "pb", "pa", 3)] {
             out.push(format!(
                 "add-port {bridge} {name} -- set interface {name} type=patch \
@@ -42,8 +34,30 @@ pub fn steps(g: &mut Gen) -> Vec<Step> {
         }
     }
     let mut ports = vec!["p1", "p2", "p3", "p4"];
-    if second {
+    if joins {
         ports.extend(["p5", "p6", "pa", "pb"]);
+    }
+    if has_tunnels {
+        ports.extend(["t1", "t2", "t3", "t4"]);
+    }
+    // OVS chooses the members of other modes by hash functions of its own, and the first active one in
+    // the order of a hash table, unless it is the primary.
+    g.bonds = !has_tunnels && g.one_in(super::BONDING);
+    if g.bonds {
+        out.push(
+            "add-bond br0 bond0 q1 q2 bond_mode=active-backup other_config:bond-primary=q1 \
+             -- set interface q1 type=dummy ofport_request=21 options:tx_pcap=q1-tx.pcap \
+             -- set interface q2 type=dummy ofport_request=22 options:tx_pcap=q2-tx.pcap"
+                .to_owned(),
+        );
+        ports.push("bond0");
+    }
+    // Beside tunnels a report that asks for a neighbour does so twice here, once in OVS.
+    if !has_tunnels && g.one_in(super::SNOOPING) {
+        out.extend(super::multicast::settings(g));
+        if !g.has_router {
+            ports.retain(|name| *name != "p4");
+        }
     }
     let plain = g.one_in(3);
     for name in ports {
@@ -51,7 +65,23 @@ pub fn steps(g: &mut Gen) -> Vec<Step> {
             out.push(port(g, name));
         }
     }
-    out.into_iter().map(Step::Configure).collect()
+    let making = steps.iter().take_while(|step| step.making().is_some()).count();
+    steps.splice(making..making, out.into_iter().map(Step::Configure));
+}
+
+/// The bridge br1, with the ports p5 and p6.
+pub fn second(mode: &str) -> Vec<String> {
+    let bridge = format!(
+        "add-br br1 -- set bridge br1 datapath_type=dummy fail_mode={mode} \
+         other_config:datapath-id=fedcba9876543211 other_config:hwaddr=aa:55:aa:55:00:00"
+    );
+    let port = |(name, number)| {
+        format!(
+            "add-port br1 {name} -- set interface {name} type=dummy ofport_request={number} \
+             options:tx_pcap={name}-tx.pcap"
+        )
+    };
+    [bridge].into_iter().chain([("p5", 1), ("p6", 2)].map(port)).collect()
 }
 
 /// A mirror of br0, whose id is not shown. It mirrors what comes in, and has a port for it: where copies

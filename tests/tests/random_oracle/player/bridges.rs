@@ -4,7 +4,7 @@
 //! Counters of ports and tables cannot be cleared, so they are compared before the case: they are
 //! equal after the case, too, if the case counts the same.
 
-use super::{BRIDGES, Bridges, Broken, Player, Result, Seen, VSCTL};
+use super::{BRIDGES, Bridges, Broken, PATIENCE, Player, Result, Seen, VSCTL};
 use crate::case::{Case, Megaflows};
 use crate::controller::Controller;
 use crate::database;
@@ -13,7 +13,8 @@ use crate::setting::Setting;
 use crate::shown::{port_counts, requests};
 use openflow::message::{
     Body, FlowFlags, FlowMod, FlowModCommand, GROUP_ALL, GroupCommand, GroupKind, GroupMod,
-    GroupProperties, Message, MultipartReply, MultipartRequest, TABLE_ALL, bucket,
+    GroupProperties, Message, MultipartReply, MultipartRequest, TABLE_ALL, TlvTableCommand,
+    TlvTableMod, bucket,
 };
 use openflow::{PortNo, Version};
 use std::fmt::Write;
@@ -143,6 +144,14 @@ impl Player {
             return Err(Broken(format!("flows and groups cannot be deleted: {refused:?}")));
         }
         controller.await_told(told)?;
+        // While a deleted flow is still in use in Open vSwitch, its options are.
+        let start = Instant::now();
+        let clear = TlvTableMod { command: TlvTableCommand::Clear, mappings: Vec::new() };
+        while !controller.request(Body::TlvTableMod(clear.clone()))?.is_empty() {
+            if start.elapsed() > PATIENCE {
+                return Err(Broken(format!("options of {bridge} cannot be deleted")));
+            }
+        }
         Ok(())
     }
 
