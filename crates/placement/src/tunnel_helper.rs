@@ -27,7 +27,7 @@ impl PlacedDatapath {
         Ok(())
     }
 
-    /// Has all providers follow another tunnel device of a port, behind the program that takes its packets.
+    /// Has all providers follow another tunnel device of a port, past the program that takes its packets.
     fn follow_tunnel_device(&self, port: PortNo, device: Option<u32>) {
         let mut control = self.control();
         let Some(tunnel) = control.tunnels.get_mut(&port) else { return };

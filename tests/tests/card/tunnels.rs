@@ -9,7 +9,7 @@ use slipswitch_tests::harness::wait_until;
 const HERE: &str = "10.1.0.1";
 const THERE: &str = "10.1.0.2";
 
-/// Moves the second host behind a tunnel of VXLAN: its address is at a tunnel's device, and the cable
+/// Moves the second host to the other end of a VXLAN tunnel: its address is at a tunnel's device, and the cable
 /// carries outer packets.
 fn behind_tunnel(site: &Site) {
     let b = &site.b.netns;

@@ -223,7 +223,7 @@ pub const KNOWN: &[Known] = &[
         },
     },
     Known {
-        name: "numbers of datapath ports beside tunnels and bonds",
+        name: "numbers of datapath ports next to tunnels and bonds",
         reason: "a tunnel or a member of a bond takes a number that a port with a number in its name \
                  would have, where it comes first; frames themselves are compared",
         even: |of, real, ours| match of.contains("traces with tunnels")

@@ -222,7 +222,7 @@ pub const LEFT_OUT: &[LeftOut] = &[
         },
     },
     LeftOut {
-        name: "labels that are popped beside tunnels",
+        name: "labels that are popped next to tunnels",
         reason: "OVS looks such a packet up again, so that the bridge under the tunnel counts it without \
                  the labels; here its length when it came in counts",
         of: |facts, step| {

@@ -52,7 +52,7 @@ pub fn add(g: &mut Gen, steps: &mut Vec<Step>) {
         );
         ports.push("bond0");
     }
-    // Beside tunnels a report that asks for a neighbour does so twice here, once in OVS.
+    // With tunnels a report that asks for a neighbour does so twice here, once in OVS.
     if !has_tunnels && g.one_in(super::SNOOPING) {
         out.extend(super::multicast::settings(g));
         if !g.has_router {
