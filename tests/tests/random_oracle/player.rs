@@ -95,6 +95,10 @@ impl Player {
             Some(tier) => Box::new(Devices::new(switch.netns(), tier)),
             None => {
                 control.call::<&str>("time/stop", &[]).expect("dummy mode has it");
+                if kind == Kind::Slipswitch {
+                    // As Open vSwitch 3.1: a question for each packet.
+                    control.call("tnl/neigh/retrans_time", &["0"]).expect("Slipswitch has it");
+                }
                 Box::new(Dummies::new(&dir))
             }
         };
