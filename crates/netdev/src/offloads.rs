@@ -115,11 +115,15 @@ impl Offloads {
 
     /// Returns the offloads of sent packets as `Interface:status` names them, and whether they are
     /// enabled. A packet that needs one that is not is finished before it is sent.
-    pub(crate) fn sending(&self) -> [(&'static str, bool); 7] {
+    pub(crate) fn sending(&self) -> [(&'static str, bool); 10] {
         let checksums = self.is_on("tx-checksum-ip-generic")
             || self.is_on("tx-checksum-ipv4") && self.is_on("tx-checksum-ipv6");
         let tunnel = self.is_on("tx-udp_tnl-segmentation");
         [
+            // The switch leaves no checksum of an IP header and none of an outer header to a device.
+            ("tx_ip_csum_offload", false),
+            ("tx_out_ip_csum_offload", false),
+            ("tx_out_udp_csum_offload", false),
             ("tx_tcp_csum_offload", checksums),
             ("tx_udp_csum_offload", checksums),
             ("tx_sctp_csum_offload", self.is_on("tx-checksum-sctp")),

@@ -157,7 +157,6 @@ const EXCEPTIONS: &[Exception] = &[
     but("tunnel_ports_that_are_gone_drop", Not::InBpf, BOTH, TUNNEL),
     but("lengths_and_cuts_with_outer_headers", Not::AtXdp, XDP, UNEQUAL),
     but("tunnels_in_tunnels_end", Not::AtXdp, XDP, POPPED_ABOVE),
-    but("packets_without_an_ethernet_header", Not::InBpf, BOTH, POPPED_ABOVE),
 ];
 
 fn exception(case: &str, tier: Tier, not: Not) -> Option<&'static str> {

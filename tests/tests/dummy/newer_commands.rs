@@ -211,6 +211,8 @@ fn neighbours_are_asked_for_once_a_second() {
     assert_eq!(switch.appctl("tnl/neigh/retrans_time 0"), "OK\n");
     send_and_count();
     assert_eq!(asked(), "3");
-    let text = switch.fails("ovs-appctl tnl/arp/retrans_time 3x");
+    let text = switch.fails("ovs-appctl tnl/neigh/retrans_time 3x");
     assert!(text.contains("bad retrans_time value"), "{text}");
+    let text = switch.fails("ovs-appctl tnl/neigh/retrans_time 900001");
+    assert!(text.contains("retrans_time value cannot be greater than aging"), "{text}");
 }

@@ -11,8 +11,6 @@ use underlay::{Neighbour, address_text};
 
 /// Longest time for which a neighbour may stay, in seconds.
 const MOST_AGING: u64 = 3600;
-/// Longest time between two questions for a neighbour, in milliseconds.
-const MOST_RETRANSMISSION: u64 = 3_600_000;
 /// The head of the table.
 const HEAD: &str = "IP                                            MAC                 Bridge\n\
     ==========================================================================\n";
@@ -34,11 +32,10 @@ pub(super) fn register(commands: &Commands<'_>) {
         commands.change(&format!("tnl/{kind}/aging"), "[SECS]", 0, 1, |daemon, call| {
             aging(daemon, call.arg(0))
         });
-        let retransmission = format!("tnl/{kind}/retrans_time");
-        commands.change(&retransmission, "[MSECS]", 0, 1, |daemon, call| {
-            retransmission_time(daemon, call.arg(0))
-        });
     }
+    commands.change("tnl/neigh/retrans_time", "[MSECS]", 0, 1, |daemon, call| {
+        retransmission_time(daemon, call.arg(0))
+    });
 }
 
 fn show(neighbours: &[Neighbour]) -> String {
@@ -65,10 +62,12 @@ fn retransmission_time(daemon: &Daemon, milliseconds: Option<&str>) -> Answer {
     let Some(text) = milliseconds else {
         return Ok(daemon.underlay.retransmission().as_millis().to_string());
     };
-    let pause = text.parse::<u64>().ok().filter(|pause| *pause <= MOST_RETRANSMISSION);
-    daemon
-        .underlay
-        .set_retransmission(Duration::from_millis(pause.ok_or("bad retrans_time value")?));
+    let pause = text.parse::<u32>().map_err(|_| "bad retrans_time value")?;
+    let pause = Duration::from_millis(pause.into());
+    if pause > daemon.underlay.aging() {
+        return Err("retrans_time value cannot be greater than aging".to_owned());
+    }
+    daemon.underlay.set_retransmission(pause);
     Ok("OK".to_owned())
 }
 
