@@ -5,6 +5,7 @@ use slipswitch_tests::harness::{
     Host, Kind, Mode, Switch, wait_until, without_privilege, without_tool,
 };
 use std::net::UdpSocket;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// How long something may take that should be there at once.
@@ -18,7 +19,12 @@ pub struct Scene {
     pub a: Host,
     pub b: Host,
     pub attacker: Host,
+    /// Until the rest is gone.
+    _alone: MutexGuard<'static, ()>,
 }
+
+/// One switch is attacked at a time: others would lose packets because two attacks take all CPUs.
+static ALONE: Mutex<()> = Mutex::new(());
 
 impl Scene {
     /// `None`, after saying so, where tests cannot make one. The first two reach each other.
@@ -26,12 +32,13 @@ impl Scene {
         if without_privilege() || without_tool(&["ip", "ping", "fping", "nsenter"]) {
             return None;
         }
+        let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
         let switch = Switch::start(Kind::Slipswitch, Mode::Real);
         switch.vsctl("add-br br0");
         let a = switch.host_on("br0", "h1", "10.0.0.1/24");
         let b = switch.host_on("br0", "h2", "10.0.0.2/24");
         let attacker = switch.host_on("br0", "h3", "10.0.0.3/24");
-        let scene = Scene { switch, a, b, attacker };
+        let scene = Scene { switch, a, b, attacker, _alone: alone };
         scene.switch.flows("br0", flows);
         scene.rest();
         Some(scene)
