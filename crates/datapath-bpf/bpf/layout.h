@@ -28,7 +28,7 @@
 #include <linux/types.h>
 
 #define LAYOUT_MAGIC 0x736c697073776368ull /* "slipswch" */
-#define LAYOUT_VERSION 17
+#define LAYOUT_VERSION 18
 
 /* Words of a key: the fields of `flow::Key` from `recirc_id` on. (The registers before it concern
  * no datapath.) The first five words hold the fields that distinguish most packets. Bytes are in
@@ -63,8 +63,9 @@ enum word {
 	W_TSRC1,
 	W_TDST0, /* tun_ipv6_dst */
 	W_TDST1,
-	W_OPT0, /* bit n of the first byte: there is the n-th option of config.options; three zeros;
-		 * the data of options from here on */
+	W_OPT0, /* bit n of the first byte: there is the n-th option of config.options; a byte that no flow
+		 * matches on, not 0 when there are fields of ERSPAN; two zeros; the data of options from
+		 * here on */
 	W_OPT1,
 	W_OPT2,
 	W_OPT3,
@@ -357,7 +358,9 @@ struct port {
 	__u64 sent_up;  /* packets, counted by programs, atomically */
 	__u64 taken_up; /* packets, counted by the daemon */
 	__u64 closed_until; /* no miss goes up before this time, nanoseconds, CLOCK_MONOTONIC */
-	__u64 peer_mac; /* PORT_PEER: address of the other end, in the first six bytes */
+	__u64 peer_mac; /* PORT_PEER: address of the other end, in the first six bytes. Of a tunnel: the low
+			 * half is the sequence number of the next packet; programs and the daemon add to
+			 * it, atomically */
 	__u64 ct_closed_until; /* no packet goes up at an OP_CT before this time */
 	__u32 tunnel;        /* enum tunnel_kind: the port is of a tunnel, and has no device */
 	__u32 tunnel_helper; /* tunnel: interface by which packets that cannot be popped here, because they
@@ -393,22 +396,27 @@ struct bond_bytes {
 /* port.tunnel_helper: packets enter the host's stack where they have arrived. */
 #define HELPER_PASS 0xffffffffu
 
-/* Tunnels that programs pop. */
+/* Tunnels that programs pop, and others whose packets they number. */
 enum tunnel_kind {
 	TUNNEL_NONE,
 	TUNNEL_VXLAN,
 	TUNNEL_VXLAN_GBP, /* headers may have group policy */
 	TUNNEL_GENEVE,
 	TUNNEL_GRE,
+	TUNNEL_ERSPAN, /* versions 1 and 2 */
+	TUNNEL_PUSHED, /* programs push its headers, and do not pop them */
 };
 
 /* An inner frame begins below this offset; a power of two. */
 #define TUNNEL_REACH 512
 
-/* Geneve options whose data the words W_OPT0 to W_OPT3 have. An entry that is in use stays as it is.
- * The first one that is not in use ends the table. */
+/* Geneve options, and fields of ERSPAN, whose data the words W_OPT0 to W_OPT3 have. An entry that is in use
+ * stays as it is. The first one that is not in use ends the table. */
 #define TUNNEL_OPTIONS 8
 #define OPTION_BYTES 28 /* of data */
+/* The entry of ERSPAN's fields: version, direction, hardware id, zero, index (be32). No option of Geneve has
+ * this header, whose reserved bits are not zero. */
+#define ERSPAN_FIELDS bpf_htonl(0x000000e2)
 struct tunnel_option {
 	__be32 header; /* class, type, length; the reserved bits are zero */
 	__u8 at;       /* first byte of the data, counted from the start of W_OPT0 */
@@ -569,6 +577,12 @@ _Static_assert(sizeof(struct miss_tracked) == MISS_TRACKED, "bytes of the metada
 #define TUNNEL_WHOLE 8    /* IPv4: with DF, and without an identification */
 #define TUNNEL_BARE 16    /* the packet loses its Ethernet header before */
 #define TUNNEL_GTPU 32    /* GTP-U, which has a length of its own */
+#define TUNNEL_NUMBERED 64 /* each packet has a sequence number */
+#define TUNNEL_STAMPED 128 /* ERSPAN of version 2: each packet has the time, 12 bytes after `l4` */
+#define TUNNEL_ROUTE 256   /* a segment routing header, whose first octet is the packet's protocol */
+#define TUNNEL_LABEL_COPY 512   /* TUNNEL_ROUTE: the flow label is that of an inner IPv6 header */
+#define TUNNEL_LABEL_ZERO 1024  /* it is 0 */
+#define TUNNEL_LABEL_HASH 2048  /* it is the packet's hash */
 struct tunnel_header {
 	__u8 bytes[TUNNEL_BYTES]; /* from the Ethernet header on; zero where packets differ */
 	__u32 ip_sum; /* IPv4: sum of the words of the IP header, in memory order; the checksum is 0 */
@@ -581,7 +595,8 @@ struct tunnel_header {
 	__u16 first_port; /* UDP: source ports; a packet's hash chooses one below `last_port` */
 	__u16 last_port;
 	__u16 path_mtu; /* bytes of the longest IP packet that the path carries; 0: any */
-	__u16 pad;
+	__u16 number_at; /* TUNNEL_NUMBERED: offset of the number from `l4` on: 4, 8 or 12, or, of the 16
+			  * bits of GTP-U, 16 */
 	__u32 more_pad[10];
 };
 

@@ -252,6 +252,12 @@ static __always_inline int peek_gre(const struct view *v, struct outer *o, __u16
 	return PEEKED;
 }
 
+/* ERSPAN, draft-foschiano-erspan-03, 4. */
+#define ERSPAN_V1 bpf_htons(0x88be)
+#define ERSPAN_V2 bpf_htons(0x22eb)
+#define ERSPAN_SESSION 0x3ff
+#define ERSPAN_INDEX bpf_htonl(0xfffff)
+
 /* Returns the entry of the table of options with this header, or NULL; `number` becomes its number. */
 static __always_inline const volatile struct tunnel_option *option_of(__be32 header, __u32 *number)
 {
@@ -267,6 +273,73 @@ static __always_inline const volatile struct tunnel_option *option_of(__be32 hea
 		}
 	}
 	return 0;
+}
+
+/**
+ * peek_erspan_fields - Writes the fields of ERSPAN to their place among the words of options.
+ * @key: the words
+ * @fields: the eight bytes, in memory order
+ *
+ * Return: false when the table has no place for them.
+ */
+static __always_inline bool peek_erspan_fields(__u64 *key, __u64 fields)
+{
+	const volatile struct tunnel_option *option;
+	__u32 *words = (__u32 *)&key[W_OPT0];
+	__u32 number;
+	__u64 to;
+
+	option = option_of(ERSPAN_FIELDS, &number);
+	if (!option)
+		return false;
+	to = option->at / 4;
+	opaque(to);
+	if (to >= 2 * WORDS_OF_OPTIONS - 1)
+		return false;
+	opaque(to);
+	words += to;
+	__builtin_memcpy(words, &fields, sizeof(fields));
+	((__u8 *)&key[W_OPT0])[1] = 1;
+	return true;
+}
+
+/* Reads ERSPAN. A header without a sequence number is of type I, which has no fields. */
+static __always_inline int peek_erspan(const struct view *v, __u64 *key, struct outer *o)
+{
+	void *gre = at(v, o->l4, 16), *rest;
+	__u32 first, version, word;
+	__be32 index;
+	__u64 fields;
+	__be16 type;
+
+	if (o->proto != IPPROTO_GRE)
+		return PEEK_LEAVE;
+	if (!gre)
+		return peek_short(v);
+	type = load16(gre + 2);
+	first = bpf_ntohl(load32(gre + 8));
+	version = first >> 28;
+	if (load16(gre) != bpf_htons(GRE_SEQUENCE))
+		return PEEK_LEAVE;
+	fields = PLACE(version, 1, 0);
+	if (version == 1 && type == ERSPAN_V1) {
+		index = load32(gre + 12) & ERSPAN_INDEX;
+		fields |= PLACE(index, 4, 4);
+		o->base = o->l4 + 16;
+	} else if (version == 2 && type == ERSPAN_V2) {
+		rest = at(v, o->l4 + 16, 4);
+		if (!rest)
+			return peek_short(v);
+		word = bpf_ntohs(load16(rest + 2));
+		fields |= PLACE(word >> 3 & 1, 1, 1) | PLACE(word >> 4 & 0x3f, 1, 2);
+		o->base = o->l4 + 20;
+	} else {
+		return PEEK_LEAVE;
+	}
+	o->flags = TUN_KEY;
+	o->more = 0;
+	o->key = bpf_htonl(first & ERSPAN_SESSION);
+	return peek_erspan_fields(key, fields) ? PEEKED : PEEK_LEAVE;
 }
 
 /**
@@ -358,7 +431,14 @@ __noinline int tunnel_peek(hook_ctx *ctx, __u32 kind)
 	err = peek_ip(&v, st->key, &o);
 	if (err)
 		return err;
-	err = kind == TUNNEL_GRE ? peek_gre(&v, &o, &checksum) : peek_udp(&v, kind, &o, &checksum);
+	if (kind == TUNNEL_GRE)
+		err = peek_gre(&v, &o, &checksum);
+	else if (kind == TUNNEL_ERSPAN)
+		err = peek_erspan(&v, st->key, &o);
+	else if (kind == TUNNEL_PUSHED)
+		err = PEEK_LEAVE;
+	else
+		err = peek_udp(&v, kind, &o, &checksum);
 	if (err)
 		return err;
 	if (o.base + ETH_HLEN > v.length)

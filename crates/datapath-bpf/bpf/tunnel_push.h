@@ -18,7 +18,10 @@
 #define PUSH_TAGS 3 /* most VLAN tags that are moved into the inner frame */
 #define PUSH_INNER (ETH_HLEN + 4 * PUSH_TAGS)
 #define PUSH_LEAST (ETH_HLEN + IPV4_HEADER + 4) /* bytes of the shortest header */
-#define PUSH_FILLED 12 /* bytes after IP in which packets may differ; the payload is part of them */
+#define IPV6_LABEL bpf_htonl(0xfffff) /* in the first word of the header */
+#define PUSH_IPV6 bpf_htonl(1u << 31)
+#define PUSH_TICK 100000 /* nanoseconds of a tick of ERSPAN's timestamps, of granularity 0 */
+#define PUSH_FILLED 18 /* bytes after IP in which packets may differ; the payload is part of them */
 
 /* The values in which headers of packets differ. */
 struct push {
@@ -28,6 +31,8 @@ struct push {
 	__u32 hash;     /* of the inner packet */
 	__u32 sum;      /* of the words of the inner frame, if the header has a checksum */
 	__u32 out_port;
+	struct port *numbers; /* TUNNEL_NUMBERED: the tunnel's port */
+	__be32 label;   /* TUNNEL_BARE: flow label of an inner IPv6 packet, with PUSH_IPV6 */
 };
 
 /* Returns the bytes of the frame that the packet loses before the push. */
@@ -48,6 +53,66 @@ static __always_inline __u32 push_longest(const struct tunnel_header *t)
 	return t->path_mtu ? t->path_mtu : 0xffff;
 }
 
+/* Writes a word at an even offset. */
+static __always_inline void push_word(__u8 *h, __be32 word)
+{
+	__be16 halves[2];
+
+	__builtin_memcpy(halves, &word, sizeof(word));
+	((__be16 *)h)[0] = halves[0];
+	((__be16 *)h)[1] = halves[1];
+}
+
+/* Writes the protocol and the flow label of a segment route. The header is IPv6 without a checksum. */
+static __always_inline void push_route(__u8 *h, const struct tunnel_header *t, const struct push *p)
+{
+	__be32 word, label;
+
+	h[ETH_HLEN + IPV6_HEADER] = p->label ? IPPROTO_IPV6 : IPPROTO_IPIP;
+	if (t->flags & TUNNEL_LABEL_HASH)
+		label = bpf_htonl(p->hash) & IPV6_LABEL;
+	else if (t->flags & TUNNEL_LABEL_ZERO)
+		label = 0;
+	else if (p->label)
+		label = p->label & IPV6_LABEL;
+	else
+		return;
+	__builtin_memcpy(&word, t->bytes + ETH_HLEN, sizeof(word));
+	push_word(h + ETH_HLEN, (word & ~IPV6_LABEL) | label);
+}
+
+/**
+ * push_number - Takes the next sequence number, and writes it.
+ * @h: the header after IP
+ * @t: the same as all packets have it
+ * @port: the tunnel's port
+ *
+ * Offsets are constants, for the verifier.
+ *
+ * Return: the sum of its words.
+ */
+static __always_inline __u64 push_number(__u8 *h, const struct tunnel_header *t, struct port *port)
+{
+	__be32 number = bpf_htonl(__sync_fetch_and_add(&port->peer_mac, 1));
+	__be16 low;
+
+	switch (t->number_at) {
+	case 4:
+		push_word(h + 4, number);
+		return number;
+	case 8:
+		push_word(h + 8, number);
+		return number;
+	case 12:
+		push_word(h + 12, number);
+		return number;
+	default:
+		low = bpf_htons(bpf_ntohl(number));
+		*(__be16 *)(h + 16) = low;
+		return low;
+	}
+}
+
 /**
  * push_fill - Fills in what differs between packets.
  * @h: the header, with PUSH_FILLED bytes after IP
@@ -64,6 +129,8 @@ static __always_inline void push_fill(__u8 *h, const struct tunnel_header *t, co
 
 	if (t->flags & TUNNEL_IPV6) {
 		*(__u16 *)(h + 18) = length;
+		if (t->flags & TUNNEL_ROUTE)
+			push_route(h, t, p);
 	} else {
 		__u16 total = bpf_htons(push_ip_length(p)), id = 0;
 
@@ -81,9 +148,17 @@ static __always_inline void push_fill(__u8 *h, const struct tunnel_header *t, co
 		all += (__u64)source + length + length; /* the second one is in the pseudo header */
 	}
 	if (t->flags & TUNNEL_GTPU) {
-		*(__u16 *)(h + l4 + UDP_HEADER + 2) = bpf_htons(p->payload);
-		all += bpf_htons(p->payload);
+		/* Of what follows the first eight bytes. */
+		__u16 after = bpf_htons(p->length - (l4 + UDP_HEADER + 8) + p->payload);
+
+		*(__u16 *)(h + l4 + UDP_HEADER + 2) = after;
+		all += after;
 	}
+	/* There is room, so no number is lost. */
+	if (t->flags & TUNNEL_NUMBERED && p->numbers)
+		all += push_number(h + l4, t, p->numbers);
+	if (t->flags & TUNNEL_STAMPED)
+		push_word(h + l4 + 12, bpf_htonl(bpf_ktime_get_ns() / PUSH_TICK));
 	if (!(t->flags & TUNNEL_CHECKSUM))
 		return;
 	sum = ~checksum_fold(all);
@@ -251,11 +326,13 @@ static __always_inline bool push_measure(hook_ctx *ctx, const struct tunnel_head
 }
 
 /* Returns true for a packet whose segments get their headers one by one: the kernel gives the segments of a
- * packet in a tunnel no checksums of their own, and the lengths of a header have 16 bits. */
+ * packet in a tunnel no checksums and no numbers of their own, does not look for IP after a route, and the
+ * lengths of a header have 16 bits. */
 static __always_inline bool push_is_cut(hook_ctx *ctx, const struct tunnel_header *t,
 					const struct push *p)
 {
-	return is_gso(ctx) && (t->flags & TUNNEL_CHECKSUM || push_ip_length(p) > 0xffff);
+	return is_gso(ctx) && (t->flags & (TUNNEL_CHECKSUM | TUNNEL_NUMBERED | TUNNEL_ROUTE) ||
+			       push_ip_length(p) > 0xffff);
 }
 
 /* Has a packet segmented; returns the verdict. */
@@ -289,7 +366,10 @@ static __always_inline int push_room(hook_ctx *ctx, struct state *st,
 		flags |= BPF_F_ADJ_ROOM_ENCAP_L2_ETH | BPF_F_ADJ_ROOM_ENCAP_L2(inner);
 	flags |= t->flags & TUNNEL_IPV6 ? BPF_F_ADJ_ROOM_ENCAP_L3_IPV6 :
 					  BPF_F_ADJ_ROOM_ENCAP_L3_IPV4;
-	flags |= t->flags & TUNNEL_UDP ? BPF_F_ADJ_ROOM_ENCAP_L4_UDP : BPF_F_ADJ_ROOM_ENCAP_L4_GRE;
+	if (t->flags & TUNNEL_UDP)
+		flags |= BPF_F_ADJ_ROOM_ENCAP_L4_UDP;
+	else if (!(t->flags & TUNNEL_ROUTE))
+		flags |= BPF_F_ADJ_ROOM_ENCAP_L4_GRE;
 	/* The room begins at the kernel's network header. */
 	if (st->covered == ETH_HLEN && !bpf_skb_adjust_room(ctx, room, BPF_ADJ_ROOM_MAC, flags))
 		return 0;
@@ -468,21 +548,25 @@ static __always_inline int push_check_room(hook_ctx *ctx, struct state *st, __u3
  * push_bare_sum - Prepares a packet that loses its Ethernet header.
  * @ctx: the packet
  * @sum: becomes what the sum of the frame has too much
+ * @label: becomes the flow label of an IPv6 packet, with PUSH_IPV6; 0 of an IPv4 packet
  *
  * Such a packet is a valid IP packet without tags. The daemon judges others: the hash of a packet that is not
  * IP is made of its Ethernet addresses, and it has none in the tunnel.
  *
  * Return: 0, or not 0 when the packet is for the daemon.
  */
-__noinline int push_bare_sum(hook_ctx *ctx, __u32 *sum)
+__noinline int push_bare_sum(hook_ctx *ctx, __u32 *sum, __u32 *label)
 {
 	__be16 eth[ETH_HLEN / 2];
 	struct ip ip = {};
+	__be32 first = 0;
 	__u64 all = 0;
 
-	if (!sum || has_tag(ctx) || frame_load(ctx, 0, eth, sizeof(eth)) || find_ip(ctx, &ip) ||
-	    ip.l3 != ETH_HLEN)
+	if (!sum || !label || has_tag(ctx) || frame_load(ctx, 0, eth, sizeof(eth)) ||
+	    find_ip(ctx, &ip) || ip.l3 != ETH_HLEN ||
+	    frame_load(ctx, ETH_HLEN, &first, sizeof(first)))
 		return -1;
+	*label = ip.v6 ? (first & IPV6_LABEL) | PUSH_IPV6 : 0;
 #pragma unroll
 	for (int i = 0; i < ETH_HLEN / 2; i++)
 		all += eth[i];
@@ -512,7 +596,7 @@ static __always_inline int push(hook_ctx *ctx)
 	const struct tunnel_header *t;
 	const __u64 *cell;
 	struct push p = {};
-	__u32 number, without = 0;
+	__u32 number, without = 0, label = 0, wants;
 	int err;
 
 	if (!st)
@@ -531,17 +615,26 @@ static __always_inline int push(hook_ctx *ctx)
 	if (p.length < PUSH_LEAST || p.length > TUNNEL_BYTES)
 		return drop(DROP_UNSUPPORTED);
 	p.payload = frame_length(ctx) - push_lost(t);
-	if (t->flags & TUNNEL_BARE && push_bare_sum(ctx, &without))
+	if (t->flags & TUNNEL_BARE && push_bare_sum(ctx, &without, &label))
 		return push_leave(ctx, st);
+	p.label = label;
 	if (!push_measure(ctx, t, &p))
 		return push_leave(ctx, st);
 	if (push_is_cut(ctx, t, &p)) {
 		push_end_chain(ctx, st);
 		return push_cut(ctx, st);
 	}
-	if (t->flags & (TUNNEL_UDP | TUNNEL_CHECKSUM) &&
-	    push_examine(ctx, st, t->flags, &p.hash, &p.sum))
+	wants = t->flags;
+	if (wants & TUNNEL_LABEL_HASH)
+		wants |= TUNNEL_UDP; /* for the hash */
+	if (wants & (TUNNEL_UDP | TUNNEL_CHECKSUM) &&
+	    push_examine(ctx, st, wants, &p.hash, &p.sum))
 		return push_leave(ctx, st);
+	if (t->flags & TUNNEL_NUMBERED) {
+		p.numbers = port_of((__u32)cell[1]);
+		if (!p.numbers || !p.numbers->tunnel)
+			return push_leave(ctx, st);
+	}
 	p.sum += without;
 	push_end_chain(ctx, st);
 	err = push_place(ctx, st, t, &p);

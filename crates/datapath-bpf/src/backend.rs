@@ -8,13 +8,15 @@ use crate::{BpfDatapath, miss};
 use datapath::offload::{Reason, Segmenter, TunnelHelper, TunnelHelperCounts, UpcallAccount};
 use datapath::{
     Actions, AdoptedPort, BondTable, BucketBytes, DropReason, FlowStats, LookupStats, Megaflow,
-    MeterConfig, MeterStats, MissOrigin, PortCounts, PortNo, Refusal, TunnelEndpoint, Ufid,
+    MeterConfig, MeterStats, MissOrigin, PortCounts, PortNo, Refusal, SequenceNumbers,
+    TunnelEndpoint, Ufid,
 };
 use netdev::Policing;
 use packet::{Mac, Packet};
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::path::Path;
+use std::sync::Arc;
 use tunnel::PortConfig;
 
 /// The programs at both hooks and their shared tables. Methods may be called from any thread.
@@ -112,6 +114,11 @@ pub trait Backend: Send + Sync {
     /// tunnels.
     fn add_tunnel(&self, _port: PortNo, _config: &PortConfig) -> bool {
         false
+    }
+
+    /// See [`datapath::OffloadProvider::sequence_numbers`].
+    fn sequence(&self, _port: PortNo) -> Option<Arc<dyn SequenceNumbers>> {
+        None
     }
 
     /// Changes the MTU of a port in bytes, and whether it may be sent to.
@@ -326,6 +333,10 @@ impl Backend for BpfDatapath {
 
     fn add_tunnel(&self, port: PortNo, config: &PortConfig) -> bool {
         BpfDatapath::add_tunnel(self, port, config)
+    }
+
+    fn sequence(&self, port: PortNo) -> Option<Arc<dyn SequenceNumbers>> {
+        BpfDatapath::sequence(self, port)
     }
 
     fn set_port(&self, port: PortNo, mtu: u32, up: bool) {

@@ -13,7 +13,8 @@ use clock::{Clock, Millis};
 use datapath::offload::UpcallAccount;
 use datapath::{
     Action, Actions, AdoptedPort, BondTable, BucketBytes, DropReason, FlowStats, Megaflow,
-    MeterConfig, MeterStats, PortCounts, PortNo, Refusal, Side, TunnelEndpoint, Ufid,
+    MeterConfig, MeterStats, PortCounts, PortNo, Refusal, SequenceNumbers, Side, TunnelEndpoint,
+    Ufid,
 };
 use packet::Mac;
 use tunnel::Kind;
@@ -31,9 +32,10 @@ use crate::maps::Maps;
 use crate::object::UserObject;
 use crate::open::{self, Opened};
 use crate::pins::Pins;
+use crate::ports::Sequence;
 use crate::settings::{FEATURE_STACK, Needs};
 use crate::variant::{Station, Variants};
-use crate::{bonds, layout, meters, ports, sys};
+use crate::{bonds, layout, meters, options, ports, sys};
 use leaving::Leaving;
 
 mod leaving;
@@ -94,20 +96,16 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(|e| e.into_inner())
 }
 
-/// Returns the kind under which programs know a tunnel; `None`: they do not pop it.
+/// Returns the kind under which programs know a tunnel; `None`: they neither pop it nor number its packets.
 fn tunnel_kind(config: &tunnel::PortConfig) -> Option<TunnelKind> {
     match config.kind {
         Kind::Vxlan if config.has_group_policy => Some(TunnelKind::VxlanGbp),
         Kind::Vxlan => Some(TunnelKind::Vxlan),
         Kind::Geneve => Some(TunnelKind::Geneve),
         Kind::Gre | Kind::Ip6Gre => Some(TunnelKind::Gre),
-        Kind::Bareudp
-        | Kind::Erspan
-        | Kind::Gtpu
-        | Kind::Ip6Erspan
-        | Kind::Lisp
-        | Kind::Srv6
-        | Kind::Stt => None,
+        Kind::Erspan | Kind::Ip6Erspan => Some(TunnelKind::Erspan),
+        Kind::Gtpu => Some(TunnelKind::Pushed),
+        Kind::Bareudp | Kind::Lisp | Kind::Srv6 | Kind::Stt => None,
     }
 }
 
@@ -364,8 +362,21 @@ impl BpfDatapath {
     /// Adds a port of a tunnel. Returns false when programs do not pop such tunnels.
     pub fn add_tunnel(&self, port: PortNo, config: &tunnel::PortConfig) -> bool {
         let Some(kind) = tunnel_kind(config).filter(|_| port.0 < MAX_PORTS) else { return false };
+        // Packets from such a tunnel have fields that the words must carry.
+        let has_room = || self.flows.add_option(options::ERSPAN).is_ok();
+        let kind = match kind {
+            TunnelKind::Erspan if !has_room() => TunnelKind::Pushed,
+            kind => kind,
+        };
         ports::put_tunnel(self.maps(), port.0, kind, config, self.upcall_limit);
-        true
+        kind != TunnelKind::Pushed
+    }
+
+    /// Returns the sequence numbers of a tunnel port that was added; `None`: programs do not number its
+    /// packets.
+    pub fn sequence(&self, port: PortNo) -> Option<Arc<dyn SequenceNumbers>> {
+        let is_known = ports::is_tunnel(self.maps(), port.0);
+        is_known.then(|| Arc::new(Sequence::new(self.flows.shared_maps(), port.0)) as _)
     }
 
     /// Detaches a port and forgets its user's program. Packets that are sent to the port are

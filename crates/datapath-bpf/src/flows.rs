@@ -24,7 +24,7 @@
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering, fence};
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use clock::{Clock, Millis};
 use datapath::{Action, FlowStats, Megaflow, PortNo, Refusal, Ufid, Userdata};
@@ -139,7 +139,7 @@ struct Inner {
 
 /// The flow table. Any thread may call the methods.
 pub struct Flows {
-    maps: Maps,
+    maps: Arc<Maps>,
     factors: Factors,
     grace: Grace,
     clock: Clock,
@@ -161,12 +161,13 @@ impl Flows {
     /// Returns a table over empty arrays. `devmaps` has the maps of [`sets::NAMES`] in their order;
     /// it is empty where no program uses them.
     pub fn new(
-        maps: Maps,
+        maps: impl Into<Arc<Maps>>,
         devmaps: Vec<OwnedFd>,
         factors: Factors,
         grace: Grace,
         clock: Clock,
     ) -> Flows {
+        let maps = maps.into();
         let most = maps.sizes.flows as usize;
         let inner = Inner {
             // Neither is ever moved; memory is taken when it is touched.
@@ -206,6 +207,11 @@ impl Flows {
     /// Returns the shared arrays.
     pub fn maps(&self) -> &Maps {
         &self.maps
+    }
+
+    /// Returns the same for an owner that may outlive the table.
+    pub(crate) fn shared_maps(&self) -> Arc<Maps> {
+        self.maps.clone()
     }
 
     /// A panic of a caller's closure cannot leave the tables half changed: none runs under it.
@@ -329,7 +335,12 @@ impl Flows {
         }
     }
 
-    fn add_option(&self, header: [u8; 4]) -> Result<(), Refusal> {
+    /// Gives an option, or fields that have their form, a place in the words.
+    ///
+    /// # Errors
+    ///
+    /// Returns `UnsupportedKey` when there is no room.
+    pub(crate) fn add_option(&self, header: [u8; 4]) -> Result<(), Refusal> {
         let _inner = self.lock(); // one at a time
         let options = self.maps.options();
         if options.has(header) {

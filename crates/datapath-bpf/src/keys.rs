@@ -72,7 +72,7 @@ const PIECES: [Piece; 37] = [
 
 /// Fields that the tables do not have: those of the OpenFlow pipeline, those of tunnels that programs
 /// do not pop, and the packet type, which is always Ethernet. A match on one of them is refused, except
-/// on packet type 0. The options of Geneve have a form of their own ([`crate::options`]).
+/// on packet type 0. The options of Geneve and the fields of ERSPAN have a form of their own ([`crate::options`]).
 const LEFT_OUT: [Field; 20] = [
     Field::ActsetOutput,
     Field::ConjId,
@@ -414,6 +414,10 @@ impl Matching {
         // Their words stand for all of them.
         (back.0.tunnel.options, back.0.tunnel.options_len) =
             (tunnel_mask.options, tunnel_mask.options_len);
+        (back.0.tunnel.erspan_ver, back.0.tunnel.erspan_idx) =
+            (tunnel_mask.erspan_ver, tunnel_mask.erspan_idx);
+        (back.0.tunnel.erspan_dir, back.0.tunnel.erspan_hwid) =
+            (tunnel_mask.erspan_dir, tunnel_mask.erspan_hwid);
         if back == *mask { Ok(made) } else { Err(KeyError::Field) }
     }
 
@@ -539,7 +543,8 @@ mod tests {
         assert_eq!(with(&|m, _| m.0.conj_id.set(1)), None);
         assert_eq!(with(&|m, _| m.0.in_port.set(1)), None);
         assert_eq!(with(&|_, k| k.in_port.set(0x1_0003)), None);
-        assert_eq!(with(&|m, _| m.0.tunnel.erspan_ver = 1), None);
+        assert_eq!(with(&|m, _| m.0.tunnel.erspan_ver = 1), None, "it has no place yet");
+        assert_eq!(with(&|m, _| m.0.tunnel.gtpu_msgtype = 1), None);
         assert_eq!(with(&|m, _| m.0.tunnel.present.set(1)), None);
         let wide = |m: &mut Mask, k: &mut Key| {
             m.0.tunnel.id.set(u64::MAX);

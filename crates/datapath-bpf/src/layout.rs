@@ -7,7 +7,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 /// Value of `config.magic`: "slipswch".
 pub const MAGIC: u64 = 0x736c_6970_7377_6368;
 /// Value of `config.version`; each change of the layout raises it.
-pub const VERSION: u32 = 17;
+pub const VERSION: u32 = 18;
 
 /// Size in bytes of `struct state`, which one program leaves to the next. The daemon does not read
 /// it.
@@ -228,6 +228,18 @@ pub const TUNNEL_WHOLE: u16 = 8;
 pub const TUNNEL_BARE: u16 = 16;
 /// Flag of a header: GTP-U, which has a length of its own.
 pub const TUNNEL_GTPU: u16 = 32;
+/// Bit of `tunnel_header.flags`: each packet has a sequence number.
+pub const TUNNEL_NUMBERED: u16 = 64;
+/// Bit of `tunnel_header.flags`: ERSPAN of version 2, each of whose packets has the time.
+pub const TUNNEL_STAMPED: u16 = 128;
+/// Bit of `tunnel_header.flags`: a segment routing header, which has the packet's protocol.
+pub const TUNNEL_ROUTE: u16 = 256;
+/// Bit of `tunnel_header.flags`: the flow label is that of an inner IPv6 header.
+pub const TUNNEL_LABEL_COPY: u16 = 512;
+/// Bit of `tunnel_header.flags`: the flow label is 0.
+pub const TUNNEL_LABEL_ZERO: u16 = 1024;
+/// Bit of `tunnel_header.flags`: the flow label is the packet's hash.
+pub const TUNNEL_LABEL_HASH: u16 = 2048;
 /// Flag of [`Op::Output`]: the output goes to a bond.
 pub const OUTPUT_BOND: u32 = 1 << 31;
 /// Bit of the operand of [`Op::Output`]: the rest is the number of a sample of the flow.
@@ -519,7 +531,7 @@ pub struct TunnelHeader {
     pub first_port: u16,
     pub last_port: u16,
     pub path_mtu: u16,
-    pub pad: u16,
+    pub number_at: u16,
     pub more_pad: [u32; 10],
 }
 
@@ -565,6 +577,8 @@ pub enum TunnelKind {
     VxlanGbp,
     Geneve,
     Gre,
+    Erspan,
+    Pushed,
 }
 
 /// A Geneve option whose data is in words: `struct tunnel_option`.

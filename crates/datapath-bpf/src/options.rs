@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Geneve options in the words of the shared tables.
+//! Geneve options and fields of ERSPAN in the words of the shared tables.
 //!
 //! A datapath's key has options as they are in a header. The words have the data of at most
 //! [`TUNNEL_OPTIONS`] known options at fixed places, and a bit for each that is there. The table of
 //! known options follows the flows: the first flow that matches on an option adds it. An entry stays
 //! as it is, so the words of flows keep their meaning.
+//!
+//! The fields of ERSPAN have an entry as well, with a header that no option has. Its bit is never set: fields that a
+//! packet lacks are zero.
 //!
 //! A match on options is exact about the options that a packet has (`flow::TlvTable::encode_mask`):
 //! their classes, types and lengths. Their order decides nothing. A packet with an option that the
@@ -12,6 +15,7 @@
 
 use flow::Tunnel;
 use tunnel::{Tlv, Tlvs};
+use zerocopy::network_endian::U32;
 use zerocopy::{FromBytes, IntoBytes};
 
 use crate::layout::{OPTION_BYTES, TUNNEL_OPTIONS, TunnelOption, word};
@@ -25,6 +29,10 @@ const _: () = assert!(FIRST_DATA + OPTION_BYTES == OPTION_WORDS * 8);
 const HEADER: usize = 4;
 /// Mask of a header in a match: the upper three bits of the length are reserved.
 const HEADER_MASK: [u8; HEADER] = [0xff, 0xff, 0xff, 0x1f];
+
+/// The entry of ERSPAN's fields: version, direction, hardware id, zero, and the index. No option of Geneve has
+/// this header, whose reserved bits are not zero.
+pub(crate) const ERSPAN: [u8; HEADER] = [0, 0, 0, 0xe2];
 
 /// The words of options.
 pub(crate) type OptionWords = [u64; OPTION_WORDS];
@@ -131,6 +139,7 @@ impl OptionTable {
         mask: &Tunnel,
     ) -> Result<(OptionWords, OptionWords), OptionError> {
         let (mut words, mut masks) = ([0; OPTION_WORDS], [0; OPTION_WORDS]);
+        self.put_erspan(key, mask, (&mut words, &mut masks))?;
         match mask.options_len {
             0 if mask.options == Tunnel::NONE.options => return Ok((words, masks)),
             u8::MAX => {}
@@ -152,6 +161,38 @@ impl OptionTable {
         Ok((words, masks))
     }
 
+    fn put_erspan(
+        &self,
+        key: &Tunnel,
+        mask: &Tunnel,
+        (words, masks): (&mut OptionWords, &mut OptionWords),
+    ) -> Result<(), OptionError> {
+        let of = |t: &Tunnel| {
+            let [a, b, c, d] = t.erspan_idx.to_bytes();
+            [t.erspan_ver, t.erspan_dir, t.erspan_hwid, 0, a, b, c, d]
+        };
+        let mask = of(mask);
+        if mask == [0; _] {
+            return Ok(());
+        }
+        let (_, entry) = self.find(ERSPAN).ok_or(OptionError::Unknown(ERSPAN))?;
+        let place = usize::from(entry.at)..usize::from(entry.at) + mask.len();
+        words.as_mut_bytes()[place.clone()].copy_from_slice(&of(key));
+        masks.as_mut_bytes()[place].copy_from_slice(&mask);
+        Ok(())
+    }
+
+    fn take_erspan(&self, words: &OptionWords, to: &mut Tunnel) {
+        let place = self.find(ERSPAN).and_then(|(_, e)| words.as_bytes().get(usize::from(e.at)..));
+        let Some([version, direction, hardware_id, _, index @ ..]) =
+            place.and_then(|bytes| bytes.first_chunk::<8>())
+        else {
+            return;
+        };
+        (to.erspan_ver, to.erspan_dir, to.erspan_hwid) = (*version, *direction, *hardware_id);
+        to.erspan_idx = U32::from_bytes(*index);
+    }
+
     /// Stores the options of words in the fields of a datapath's key, in the order of the table.
     /// `mask` becomes the mask of a match on them, if `masks` is that of one.
     pub(crate) fn store(
@@ -160,6 +201,8 @@ impl OptionTable {
         key: &mut Tunnel,
         mask: &mut Tunnel,
     ) {
+        self.take_erspan(words, key);
+        self.take_erspan(masks, mask);
         if masks.as_bytes()[0] == 0 {
             return;
         }
@@ -258,6 +301,27 @@ mod tests {
         assert_eq!(table.words(&tunnel(&[1, 2, 3, 1]), &cut), Err(OptionError::Form));
         cut.options_len = 1;
         assert_eq!(table.words(&Tunnel::NONE, &cut), Err(OptionError::Form));
+    }
+
+    #[test]
+    fn fields_of_erspan_have_a_place_when_a_flow_or_a_port_needs_them() {
+        let (mut key, mut mask) = (Tunnel::NONE, Tunnel::NONE);
+        (key.erspan_ver, key.erspan_dir, key.erspan_hwid) = (2, 1, 0x2a);
+        key.erspan_idx.set(0xa_bcde);
+        mask.erspan_hwid = 0x3f;
+        assert_eq!(with(&[A]).words(&key, &mask), Err(OptionError::Unknown(ERSPAN)));
+        let table = with(&[A, ERSPAN, B]);
+        for whole in [false, true] {
+            if whole {
+                (mask.erspan_ver, mask.erspan_dir) = (0xff, 0xff);
+                mask.erspan_idx.set(u32::MAX);
+            }
+            let (words, masks) = table.words(&key, &mask).unwrap();
+            let (mut to, mut to_mask) = (Tunnel::NONE, Tunnel::NONE);
+            table.store((&words, &masks), &mut to, &mut to_mask);
+            assert_eq!((to, to_mask), (key, mask));
+            assert_eq!(masks.as_bytes()[..4], [0; 4], "the match is not about options");
+        }
     }
 
     proptest::proptest! {

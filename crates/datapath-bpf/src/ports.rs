@@ -3,6 +3,7 @@
 //! checks that.
 
 use std::mem::offset_of;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::attachment::{AttachError, Attachment, RxOwner};
@@ -14,7 +15,7 @@ use crate::layout::{
 use crate::maps::Maps;
 use crate::meters;
 use datapath::offload::{TunnelHelperCounts, UpcallAccount};
-use datapath::{AdoptedPort, PortCounts, PortNo, Side};
+use datapath::{AdoptedPort, PortCounts, PortNo, SequenceNumbers, Side};
 use netdev::Policing;
 use packet::Mac;
 use tunnel::{Kind, PortConfig};
@@ -159,9 +160,33 @@ pub(crate) fn has_device(maps: &Maps, number: u32) -> bool {
     number < MAX_PORTS && maps.ports.load_half(number as usize, offset_of!(Port, ifindex)) != 0
 }
 
-/// Returns true when a port is of a tunnel that programs pop.
+/// Returns true when a port is of a tunnel that programs know.
 pub(crate) fn is_tunnel(maps: &Maps, number: u32) -> bool {
     number < MAX_PORTS && maps.ports.load_half(number as usize, offset_of!(Port, tunnel)) != 0
+}
+
+/// Offset of the next sequence number of a tunnel port, in the low half of the word.
+const SEQUENCE: usize = offset_of!(Port, peer_mac);
+
+/// The sequence numbers of a tunnel port, which programs take as well. They are in the shared table, so they
+/// go on when a daemon adopts it.
+pub(crate) struct Sequence {
+    maps: Arc<Maps>,
+    port: u32,
+}
+
+impl Sequence {
+    /// Returns the numbers of a port of the table.
+    pub(crate) fn new(maps: Arc<Maps>, port: u32) -> Sequence {
+        Sequence { maps, port }
+    }
+}
+
+impl SequenceNumbers for Sequence {
+    fn take(&self, count: u32) -> u32 {
+        let word = self.maps.ports.word(self.port as usize, SEQUENCE);
+        word.fetch_add(count.into(), Ordering::Relaxed) as u32 // the low half
+    }
 }
 
 /// Position of the number of the kind in [`Port::mtu`] of a tunnel port, after the UDP port.
@@ -178,6 +203,7 @@ pub(crate) fn put_tunnel(
     let at = number as usize;
     if !is_tunnel(maps, number) {
         clear(maps, number);
+        maps.ports.store(at, SEQUENCE, 0);
         mark_all_taken(maps, number);
         for account in UpcallAccount::ALL {
             hold_back(maps, number, account, 0);
@@ -379,6 +405,25 @@ mod tests {
     use super::*;
     use crate::attachment::{Config, Hooks};
     use crate::maps::Sizes;
+
+    #[test]
+    fn sequence_numbers_stay_with_a_tunnels_port() {
+        let config = Config { max_flows: 1024, ..Config::default() };
+        let maps = Arc::new(Maps::private(Sizes::new(&config, 1)));
+        let gre = PortConfig::new(Kind::Gre);
+        let put = || put_tunnel(&maps, 5, TunnelKind::Gre, &gre, 4);
+        // Another port had an address there.
+        set_peer(&maps, 5, Some(Mac([2; 6])));
+        put();
+        let numbers = Sequence::new(maps.clone(), 5);
+        assert_eq!([1, 3, 1].map(|count| numbers.take(count)), [0, 1, 4]);
+        put(); // as the next daemon does
+        assert_eq!(Sequence::new(maps.clone(), 5).take(1), 5);
+        assert_eq!(tunnel(&maps, 5), Some(gre));
+        clear(&maps, 5);
+        put();
+        assert_eq!(numbers.take(1), 0);
+    }
 
     #[test]
     fn an_interface_keeps_its_owner_when_it_is_attached_again() {

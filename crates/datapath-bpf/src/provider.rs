@@ -17,8 +17,8 @@ use datapath::offload::{
 };
 use datapath::{
     Actions, AdoptedPort, BondTable, BucketBytes, DropReason, EgressQos, FlowStats, LookupStats,
-    Megaflow, MeterConfig, MeterStats, MissOrigin, PortCounts, PortNo, Refusal, Side, Tier,
-    TierSet, TunnelEndpoint, Ufid, Verdict,
+    Megaflow, MeterConfig, MeterStats, MissOrigin, PortCounts, PortNo, Refusal, SequenceNumbers,
+    Side, Tier, TierSet, TunnelEndpoint, Ufid, Verdict,
 };
 use netdev::{Endpoint, Kind};
 use packet::{Mac, Packet};
@@ -617,6 +617,10 @@ impl<B: Backend> OffloadProvider for BpfProvider<B> {
 
     fn add_tunnel(&self, port: PortNo, config: &tunnel::PortConfig) -> TierSet {
         if self.backend.add_tunnel(port, config) { self.tiers() } else { TierSet::NONE }
+    }
+
+    fn sequence_numbers(&self, port: PortNo) -> Option<Arc<dyn SequenceNumbers>> {
+        self.backend.sequence(port)
     }
 
     fn finish_removal(&self) -> bool {

@@ -5,12 +5,13 @@
 //! again when no packet can run such a flow any more, as those of slots are.
 
 use packet::checksum::Sum;
-use tunnel::{Encapsulation, Header, Kind, OuterIp, SourcePorts, Udp, UdpChoice};
+use tunnel::{Choice, Encapsulation, FlowLabel, Header, Kind, OuterIp, SourcePorts, Udp};
 
 use crate::interned::Interned;
 use crate::layout::{
-    TUNNEL_BARE, TUNNEL_BYTES, TUNNEL_CHECKSUM, TUNNEL_GTPU, TUNNEL_IPV6, TUNNEL_UDP, TUNNEL_WHOLE,
-    TunnelHeader,
+    TUNNEL_BARE, TUNNEL_BYTES, TUNNEL_CHECKSUM, TUNNEL_GTPU, TUNNEL_IPV6, TUNNEL_LABEL_COPY,
+    TUNNEL_LABEL_HASH, TUNNEL_LABEL_ZERO, TUNNEL_NUMBERED, TUNNEL_ROUTE, TUNNEL_STAMPED,
+    TUNNEL_UDP, TUNNEL_WHOLE, TunnelHeader,
 };
 use crate::shared::Shared;
 
@@ -32,11 +33,11 @@ fn sum(parts: &[&[u8]]) -> u32 {
 
 /// Returns the choices that the bytes of a header do not show, and the flags of what follows IP; `None`
 /// for headers that programs do not push.
-fn choices(encapsulation: &Encapsulation) -> Option<(UdpChoice, u16)> {
+fn choices(encapsulation: &Encapsulation) -> Option<(Choice, u16)> {
     let flag = |is_set, flag| if is_set { flag } else { 0 };
     let bare = flag(!encapsulation.carries_ethernet(), TUNNEL_BARE);
     let over_udp = |udp: &Udp, has_checksum| {
-        let choice = UdpChoice { has_checksum, sources: udp.sources };
+        let choice = Choice { has_checksum, sources: udp.sources, ..Choice::default() };
         Some((choice, bare | TUNNEL_UDP | flag(has_checksum, TUNNEL_CHECKSUM)))
     };
     match encapsulation {
@@ -47,20 +48,37 @@ fn choices(encapsulation: &Encapsulation) -> Option<(UdpChoice, u16)> {
             over_udp(udp, true).map(|(choice, flags)| (choice, flags | TUNNEL_GTPU))
         }
         Encapsulation::Gre { has_checksum, .. } => {
-            Some((UdpChoice::default(), bare | flag(*has_checksum, TUNNEL_CHECKSUM)))
+            Some((Choice::default(), bare | flag(*has_checksum, TUNNEL_CHECKSUM)))
         }
-        Encapsulation::Erspan { .. } | Encapsulation::Srv6 { .. } => None,
+        Encapsulation::Erspan { .. } => Some((Choice::default(), 0)),
+        Encapsulation::Srv6 { flow_label, .. } => {
+            let choice = Choice { flow_label: *flow_label, ..Choice::default() };
+            Some((choice, bare | TUNNEL_ROUTE | label_rule(*flow_label)))
+        }
+    }
+}
+
+/// Returns the flag of a rule for flow labels.
+fn label_rule(rule: FlowLabel) -> u16 {
+    match rule {
+        FlowLabel::Copy => TUNNEL_LABEL_COPY,
+        FlowLabel::Zero => TUNNEL_LABEL_ZERO,
+        FlowLabel::Compute => TUNNEL_LABEL_HASH,
     }
 }
 
 impl TunnelHeader {
     /// Returns the header in the form that programs push. `None`: they cannot push it.
     pub fn new(header: &Header) -> Option<TunnelHeader> {
-        if header.has_sequence() {
-            return None;
-        }
         let parts = header.parts();
         let (choice, mut flags) = choices(&parts.encapsulation)?;
+        let number_at = header.sequence_at();
+        if number_at.is_some() {
+            flags |= TUNNEL_NUMBERED;
+        }
+        if header.has_timestamp() {
+            flags |= TUNNEL_STAMPED;
+        }
         let sent = header.bytes();
         let mut bytes = [0; TUNNEL_BYTES];
         bytes.get_mut(..sent.len())?.copy_from_slice(sent);
@@ -98,7 +116,7 @@ impl TunnelHeader {
             first_port: if is_udp { first } else { 0 },
             last_port: if is_udp { last } else { 0 },
             path_mtu: header.path_mtu().unwrap_or(0),
-            pad: 0,
+            number_at: number_at.map_or(0, |at| at as u16), // at most 16
             more_pad: [0; 10],
         })
     }
@@ -106,9 +124,13 @@ impl TunnelHeader {
     /// Returns the header. `None`: [`TunnelHeader::new`] did not make it. Total.
     pub fn header(&self) -> Option<Header> {
         let kind = Kind::from_number(self.kind.into())?;
-        let choice = UdpChoice {
+        let choice = Choice {
             has_checksum: self.flags & TUNNEL_CHECKSUM != 0,
             sources: SourcePorts { first: self.first_port, last: self.last_port },
+            flow_label: [FlowLabel::Zero, FlowLabel::Compute]
+                .into_iter()
+                .find(|rule| self.flags & label_rule(*rule) != 0)
+                .unwrap_or_default(),
         };
         let bytes = self.bytes.get(..usize::from(self.length))?;
         let path_mtu = Some(self.path_mtu).filter(|mtu| *mtu != 0);

@@ -39,7 +39,17 @@ struct Site {
 
 impl Site {
     fn new(hook: Hook) -> Site {
-        Site { hook, bed: Bed::new(hook) }
+        let bed = Bed::new(hook);
+        tunnels::put_port(&bed.maps, u32::MAX - 700); // numbers begin again at 0
+        Site { hook, bed }
+    }
+
+    /// Returns the model whose packets have the numbers of those that programs have sent last.
+    fn model(&self) -> Arc<Model> {
+        let model = crate::model();
+        let numbers = Arc::new(tunnels::LastNumbers(self.bed.maps.clone()));
+        model.share_sequence(PortNo(tunnels::TUNNEL_PORT), numbers);
+        model
     }
 }
 
@@ -104,11 +114,12 @@ fn model_fate(model: &Model, frame: &[u8], actions: &[Action]) -> Fate {
     Err(REASONS.into_iter().zip(before.iter().zip(after)).find(|(_, (b, a))| *b != a).unwrap().0)
 }
 
-const REASONS: [DropReason; 4] = [
+const REASONS: [DropReason; 5] = [
     DropReason::Malformed,
     DropReason::Meter,
     DropReason::OutputTooLong,
     DropReason::RecirculationLimit,
+    DropReason::TunnelPush,
 ];
 
 /// Installs `actions` for the key of `frame`; false where this hook does not run them.
@@ -341,7 +352,8 @@ fn random_lists_on_mangled_frames() {
 
 /// Pushes headers after edits, and edits the outer frame.
 fn pushes(hook: Hook, seed: u64, make: fn(&mut Rng) -> Vec<u8>, has_checksum: bool) {
-    let (bed, model) = (Site::new(hook), model());
+    let bed = Site::new(hook);
+    let model = bed.model();
     let mut rng = Rng::with_seed(seed);
     let mut ran = 0;
     for _ in 0..6_000 {
@@ -398,9 +410,34 @@ fn headers_of_tunnels_are_pushed_as_the_model_pushes_them() {
     }
 }
 
+#[test]
+fn packets_of_a_tunnel_are_numbered() {
+    if without_root() {
+        return;
+    }
+    for hook in [Hook::Tc, Hook::Xdp] {
+        let bed = Site::new(hook);
+        tunnels::put_port(&bed.maps, 0xffff_fffe);
+        let actions = [tunnels::push(tunnels::numbered_gre()), Action::Output(PortNo(OUT_PORT))];
+        let frame = udp(60);
+        assert!(install(&bed, &frame, &actions));
+        for number in [0xffff_fffe, 0xffff_ffff, 0, 1u32] {
+            let outcome = bed.run(&frame);
+            assert_eq!(outcome.verdict, REDIRECT[usize::from(hook == Hook::Xdp)]);
+            assert_eq!(outcome.frame[38..42], number.to_be_bytes());
+        }
+        // The daemon judges packets of a tunnel that is not there.
+        bed.maps.ports.zero(tunnels::TUNNEL_PORT as usize);
+        let outcome = bed.run(&frame);
+        assert_eq!(outcome.verdict, if hook == Hook::Xdp { PASS } else { DROP[0] });
+        assert_eq!(outcome.frame, frame);
+    }
+}
+
 /// Pushes headers without an Ethernet header inside.
 fn bare_pushes(hook: Hook, seed: u64, make: fn(&mut Rng) -> Vec<u8>, with_checksum: bool) {
-    let (bed, model) = (Site::new(hook), model());
+    let bed = Site::new(hook);
+    let model = bed.model();
     let (mut rng, mut ran) = (Rng::with_seed(seed), 0);
     for _ in 0..6_000 {
         let frame = make(&mut rng);
@@ -412,13 +449,14 @@ fn bare_pushes(hook: Hook, seed: u64, make: fn(&mut Rng) -> Vec<u8>, with_checks
         actions.push(Action::PopEth);
         actions.push(tunnels::push(tunnels::bare_header(&mut rng, has_checksum)));
         actions.push(Action::Output(PortNo(OUT_PORT)));
-        let mut expected = model_fate(&model, &frame, &actions);
+        let of_model = actions.clone();
         if hook == Hook::Tc {
             // As in bpf_fate().
             actions.insert(actions.len() - 1, Action::PushVlan { tpid: 0x8100, tci: 1 });
         }
         assert!(install(&bed, &frame, &actions));
         let Ok((outcome, _)) = bed.repeat(&frame, 1) else { continue };
+        let mut expected = model_fate(&model, &frame, &of_model);
         if outcome.verdict != REDIRECT[usize::from(hook == Hook::Xdp)] {
             // The packet is for the next hook or the daemon.
             assert!(hook == Hook::Tc || outcome.frame == frame || expected.is_err());
@@ -463,7 +501,8 @@ fn a_packet_that_the_cache_knows_gets_the_same_headers() {
         return;
     }
     for hook in [Hook::Tc, Hook::Xdp] {
-        let (bed, model) = (Site::new(hook), model());
+        let bed = Site::new(hook);
+        let model = bed.model();
         let (mut rng, mask) = (Rng::with_seed(21), memorable());
         for round in 0..400 {
             let mut frame = udp(rng.usize(..200));
@@ -476,7 +515,7 @@ fn a_packet_that_the_cache_knows_gets_the_same_headers() {
             if rng.bool() {
                 actions.insert(1, Action::PushVlan { tpid: 0x8100, tci: 0x1005 });
             }
-            let mut expected = model_fate(&model, &frame, &actions).unwrap();
+            let of_model = actions.clone();
             if hook == Hook::Tc {
                 // As in bpf_fate().
                 actions.insert(actions.len() - 1, Action::PushVlan { tpid: 0x8100, tci: 1 });
@@ -490,6 +529,7 @@ fn a_packet_that_the_cache_knows_gets_the_same_headers() {
             for packets in 1..=3 {
                 let outcome = bed.run(&frame);
                 assert_eq!(outcome.verdict, REDIRECT[usize::from(hook == Hook::Xdp)], "{round}");
+                let mut expected = model_fate(&model, &frame, &of_model).unwrap();
                 let tag = if expected[12..14] == [0x81, 0] { 4 } else { 0 };
                 tunnels::take_identification(&mut expected[tag..], &outcome.frame[tag..]);
                 assert_eq!(hex(&outcome.frame), hex(&expected), "{hook:?} {round} {actions:?}");

@@ -80,7 +80,7 @@ fn structures_are_the_same_in_c_and_here() {
                 first_port,
                 last_port,
                 path_mtu,
-                pad,
+                number_at,
                 more_pad
             }
         );
@@ -280,6 +280,8 @@ fn enumerations_are_the_same_in_c_and_here() {
         TunnelKind::VxlanGbp,
         TunnelKind::Geneve,
         TunnelKind::Gre,
+        TunnelKind::Erspan,
+        TunnelKind::Pushed,
     ];
     assert_eq!(names_in("tunnel_kind", "TUNNEL_"), kinds.map(|kind| c_name("TUNNEL", &kind)));
     assert_eq!(kinds.map(|kind| kind as usize), std::array::from_fn(|n| n));
@@ -353,6 +355,12 @@ fn constants_are_the_same_in_c_and_here() {
         ("TUNNEL_WHOLE", TUNNEL_WHOLE.into()),
         ("TUNNEL_BARE", TUNNEL_BARE.into()),
         ("TUNNEL_GTPU", TUNNEL_GTPU.into()),
+        ("TUNNEL_NUMBERED", TUNNEL_NUMBERED.into()),
+        ("TUNNEL_STAMPED", TUNNEL_STAMPED.into()),
+        ("TUNNEL_ROUTE", TUNNEL_ROUTE.into()),
+        ("TUNNEL_LABEL_COPY", TUNNEL_LABEL_COPY.into()),
+        ("TUNNEL_LABEL_ZERO", TUNNEL_LABEL_ZERO.into()),
+        ("TUNNEL_LABEL_HASH", TUNNEL_LABEL_HASH.into()),
         ("MAX_METERS", MAX_METERS.into()),
         ("METER_BANDS", METER_BANDS as u64),
         ("MISS_ETHERTYPE", MISS_ETHERTYPE.into()),

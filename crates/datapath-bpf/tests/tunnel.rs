@@ -29,24 +29,28 @@ const REDIRECT: [u32; 2] = [7, 4];
 const LEFT: [u32; 2] = [2, 2];
 
 /// The tunnels of programs, with the configuration of their port.
-fn tunnels() -> [(TunnelKind, PortConfig); 4] {
+fn tunnels() -> [(TunnelKind, PortConfig); 5] {
     let with_policy = PortConfig { has_group_policy: true, ..PortConfig::new(Kind::Vxlan) };
     [
         (TunnelKind::Vxlan, PortConfig::new(Kind::Vxlan)),
         (TunnelKind::VxlanGbp, with_policy),
         (TunnelKind::Geneve, PortConfig::new(Kind::Geneve)),
         (TunnelKind::Gre, PortConfig::new(Kind::Gre)),
+        (TunnelKind::Erspan, PortConfig::new(Kind::Erspan)),
     ]
 }
 
 /// Known options: class, type and words of data.
-const OPTIONS: [[u8; 4]; 4] = [[1, 2, 0x80, 1], [1, 3, 1, 3], [1, 2, 5, 0], [0, 0, 0, 2]];
+const OPTIONS: [[u8; 4]; 4] = [[1, 2, 0x80, 1], [1, 3, 1, 2], [1, 2, 5, 0], [0, 0, 0, 2]];
+/// The entry of ERSPAN's fields, after them.
+const ERSPAN: [u8; 4] = [0, 0, 0, 0xe2];
 
 fn option_table() -> [TunnelOption; TUNNEL_OPTIONS] {
     let mut at = 4;
     std::array::from_fn(|n| {
-        let Some(header) = OPTIONS.get(n) else { return TunnelOption::default() };
-        let bytes = header[3] * 4;
+        let known = OPTIONS.get(n).or_else(|| (n == OPTIONS.len()).then_some(&ERSPAN));
+        let Some(header) = known else { return TunnelOption::default() };
+        let bytes = (header[3] & 0x1f) * 4;
         let header = u32::from_ne_bytes(*header);
         let option = TunnelOption { header, at, bytes, in_use: 1, pad: 0 };
         at += bytes;
@@ -87,6 +91,17 @@ fn words_of(key: &Key, metadata: &Metadata) -> Option<[u64; WORDS]> {
         bytes[0] |= 1 << bit;
         let at = usize::from(option_table()[bit].at);
         bytes[at..at + tlv.data.len()].copy_from_slice(tlv.data);
+    }
+    let tunnel = &key.tunnel;
+    if tunnel.erspan_ver != 0 {
+        bytes[1] = 1;
+        let at = usize::from(option_table()[OPTIONS.len()].at);
+        bytes[at..at + 3].copy_from_slice(&[
+            tunnel.erspan_ver,
+            tunnel.erspan_dir,
+            tunnel.erspan_hwid,
+        ]);
+        bytes[at + 4..at + 8].copy_from_slice(&tunnel.erspan_idx.get().to_be_bytes());
     }
     for (n, chunk) in bytes.chunks_exact(8).enumerate() {
         words[word::OPT0 + n] = u64::from_ne_bytes(chunk.try_into().unwrap());
@@ -132,6 +147,19 @@ fn transport(rng: &mut Rng, kind: TunnelKind, inner: &[u8]) -> (u8, Vec<u8>) {
             if bits & 0x80 != 0 {
                 let sum = checksum::internet(&all);
                 all[4..6].copy_from_slice(&sum.to_be_bytes());
+            }
+            return (47, all);
+        }
+        TunnelKind::Erspan => {
+            let version = rng.u8(1..3);
+            let protocol = if version == 1 { [0x88, 0xbe] } else { [0x22, 0xeb] };
+            let first = [version << 4 | rng.u8(..16), rng.u8(..)];
+            let rest = if version == 1 { 4 } else { 8 };
+            let rest: Vec<u8> = (0..2 + rest).map(|_| rng.u8(..)).collect();
+            let gre = [0x10, 0, protocol[0], protocol[1], 0, 0, 0, 7];
+            let mut all = [&gre[..], &first, &rest, inner].concat();
+            if rng.u8(..8) == 0 {
+                all[rng.usize(..12)] ^= 1 << rng.u8(..8);
             }
             return (47, all);
         }

@@ -6,8 +6,8 @@ use conntrack::Flush;
 use datapath::{
     Action, Actions, BondTable, Bonds, BucketBytes, Connections, Counters, Datapath, DropReason,
     FlowDump, FlowStats, Flows, LookupStats, Megaflow, MeterConfig, MeterStats, Meters, Packets,
-    PortError, PortInfo, PortNo, PortSpec, Ports, QueueNumbering, Refusal, TunnelEndpoint, Ufid,
-    UpcallFactory,
+    PortError, PortInfo, PortNo, PortSpec, Ports, QueueNumbering, Refusal, SequenceNumbers,
+    TunnelEndpoint, Ufid, UpcallFactory,
 };
 use flow::{Key, Mask};
 use netdev::{Device, Policing, QosRequest};
@@ -184,6 +184,10 @@ impl Ports for CoupledDatapath {
 
     fn set_qos(&self, port: PortNo, qos: Option<&QosRequest>) -> Result<Vec<String>, PortError> {
         self.of(port).set_qos(port, qos)
+    }
+
+    fn share_sequence(&self, port: PortNo, numbers: Arc<dyn SequenceNumbers>) {
+        self.of(port).share_sequence(port, numbers);
     }
 
     fn set_tunnel_endpoints(&self, endpoints: &[TunnelEndpoint]) {

@@ -19,7 +19,7 @@
 use datapath::{
     Action, Actions, Counters, Datapath, DropReason, FlowDump, FlowStats, Flows, LookupStats,
     Megaflow, MeterConfig, MeterStats, Meters, Packets, PortError, PortInfo, PortNo, PortSpec,
-    Ports, Refusal, Ufid, Upcall, UpcallFactory, Upcaller,
+    Ports, Refusal, SequenceNumbers, Ufid, Upcall, UpcallFactory, Upcaller,
 };
 use flow::Key;
 use netdev::{Device, Policing};
@@ -205,6 +205,9 @@ impl Ports for Chaos {
     }
     fn upcalls(&self, port: PortNo) -> Option<u64> {
         self.inner.upcalls(port)
+    }
+    fn share_sequence(&self, port: PortNo, numbers: Arc<dyn SequenceNumbers>) {
+        self.inner.share_sequence(port, numbers);
     }
     fn set_policing(&self, port: PortNo, policing: Policing) -> Result<(), PortError> {
         self.inner.set_policing(port, policing)

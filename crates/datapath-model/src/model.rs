@@ -10,8 +10,8 @@ use datapath::{
     ACTION_DEPTH_LIMIT, Action, Actions, BOND_BUCKETS, BondTable, Bonds, BucketBytes, Counters,
     Datapath, DropReason, FlowDump, FlowStats, Flows, LookupStats, Megaflow, MeterConfig,
     MeterStats, Meters, Packets, PortError, PortInfo, PortKind, PortNo, PortSpec, Ports,
-    RECIRCULATION_LIMIT, Refusal, Set, Tier, TierRefusals, Ufid, Upcall, UpcallFactory, UpcallKind,
-    Upcaller, hash,
+    RECIRCULATION_LIMIT, Refusal, SequenceNumbers, Set, Tier, TierRefusals, Ufid, Upcall,
+    UpcallFactory, UpcallKind, Upcaller, hash,
 };
 use flow::Key;
 use flow::extract::{extract, extract_layer3, key_of, vlan_limit};
@@ -61,6 +61,8 @@ struct ModelPort {
     sent: Vec<Packet>,
     /// Configuration of a tunnel port, and the number of its next packet.
     tunnel: Option<(PortConfig, u32)>,
+    /// Where the sequence numbers of a tunnel port come from, if another tier gives some of them.
+    numbers: Option<Arc<dyn SequenceNumbers>>,
 }
 
 /// A packet with its metadata and the state of its processing.
@@ -497,8 +499,9 @@ impl Model {
         let frames = netdev::finish::finish(&p.packet).map_err(|_| DropReason::TunnelPush)?;
         let now = Duration::from_millis(self.clock.now().0.unsigned_abs());
         let mut state = lock(&self.state);
-        let tunnel = state.ports.get_mut(&tunnel_port).and_then(|port| port.tunnel.as_mut());
-        let (_, next) = tunnel.ok_or(DropReason::InvalidTunnelPort)?;
+        let port = state.ports.get_mut(&tunnel_port).ok_or(DropReason::InvalidTunnelPort)?;
+        let numbers = port.numbers.clone().filter(|_| header.has_sequence());
+        let (_, next) = port.tunnel.as_mut().ok_or(DropReason::InvalidTunnelPort)?;
         let mut pushed = Vec::new();
         let mut packets = frames;
         if bare.is_some() {
@@ -510,7 +513,8 @@ impl Model {
         }
         for mut frame in packets {
             let hash = hash::five_tuple(&key, false, 0);
-            let each = PerPacket { payload, hash, sequence: *next, id: *next as u16, now };
+            let sequence = numbers.as_ref().map_or(*next, |numbers| numbers.take(1));
+            let each = PerPacket { payload, hash, sequence, id: *next as u16, now };
             *next += 1;
             header.push(&mut frame, &each).map_err(|_| DropReason::TunnelPush)?;
             let mut outer = Key::ZERO;
@@ -713,7 +717,8 @@ impl Ports for Model {
             _ => None,
         };
         let mtu = spec.mtu.unwrap_or(1500) as usize;
-        state.ports.insert(number, ModelPort { info, mtu, sent: Vec::new(), tunnel });
+        let port = ModelPort { info, mtu, sent: Vec::new(), tunnel, numbers: None };
+        state.ports.insert(number, port);
         Ok(number)
     }
 
@@ -728,6 +733,12 @@ impl Ports for Model {
 
     fn device(&self, _port: PortNo) -> Option<Arc<dyn Device>> {
         None
+    }
+
+    fn share_sequence(&self, port: PortNo, numbers: Arc<dyn SequenceNumbers>) {
+        if let Some(port) = lock(&self.state).ports.get_mut(&port) {
+            port.numbers.get_or_insert(numbers);
+        }
     }
 
     fn set_policing(&self, port: PortNo, policing: Policing) -> Result<(), PortError> {

@@ -22,8 +22,8 @@ use datapath::scratch::Scratch;
 use datapath::{
     ACTION_DEPTH_LIMIT, Action, Actions, BondTable, Bonds, BucketBytes, Counters, Datapath,
     DropReason, FlowDump, FlowStats, Flows, LookupStats, Megaflow, MeterConfig, MeterStats, Meters,
-    Packets, PortError, PortInfo, PortKind, PortNo, PortSpec, Ports, Refusal, TunnelEndpoint, Ufid,
-    UpcallFactory,
+    Packets, PortError, PortInfo, PortKind, PortNo, PortSpec, Ports, Refusal, SequenceNumbers,
+    TunnelEndpoint, Ufid, UpcallFactory,
 };
 use flow::Key;
 use netdev::{Device, Kind, Policing, Reception, dummy};
@@ -490,6 +490,12 @@ impl Ports for UserspaceDatapath {
 
     fn device(&self, port: PortNo) -> Option<Arc<dyn Device>> {
         self.shared.ports().get(&port).and_then(|p| p.device().cloned())
+    }
+
+    fn share_sequence(&self, port: PortNo, numbers: Arc<dyn SequenceNumbers>) {
+        if let Some(tunnel) = self.shared.ports().get(&port).and_then(|port| port.tunnel()) {
+            tunnel.share_sequence(numbers);
+        }
     }
 
     fn set_tunnel_endpoints(&self, endpoints: &[TunnelEndpoint]) {

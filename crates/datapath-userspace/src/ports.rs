@@ -6,12 +6,12 @@ use crate::load::RxLoad;
 use crate::miss_queue::MissSource;
 use crate::upcall_limiter::TokenBucket;
 use datapath::offload::UpcallAccount;
-use datapath::{PortError, PortInfo, PortKind, PortNo, PortSpec};
+use datapath::{PortError, PortInfo, PortKind, PortNo, PortSpec, SequenceNumbers};
 use netdev::{Device, Kind, OpenError, OpenSpec, Opened, Queue, Sender};
 use std::collections::BTreeMap;
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use tunnel::PortConfig;
 
 /// The ports by number. Each change replaces the whole map.
@@ -36,16 +36,36 @@ enum Medium {
 /// A tunnel port. Actions bring packets to it and take packets from it.
 pub(crate) struct Tunnel {
     pub(crate) config: PortConfig,
-    /// The next sequence number.
-    sequence: AtomicU32,
+    numbers: RwLock<Numbers>,
     /// The next IPv4 identification of packets that may be fragmented.
     id: AtomicU32,
+}
+
+/// The sequence numbers of a tunnel port's packets.
+enum Numbers {
+    /// This datapath gives them. The value is the next one.
+    Own(AtomicU32),
+    /// A faster tier gives some of them.
+    Shared(Arc<dyn SequenceNumbers>),
 }
 
 impl Tunnel {
     /// Returns the next sequence number; the first is 0.
     pub(crate) fn next_sequence(&self) -> u32 {
-        self.sequence.fetch_add(1, Ordering::Relaxed)
+        match &*self.numbers.read().unwrap_or_else(PoisonError::into_inner) {
+            Numbers::Own(next) => next.fetch_add(1, Ordering::Relaxed),
+            Numbers::Shared(numbers) => numbers.take(1),
+        }
+    }
+
+    /// Takes numbers from `shared` from now on. The numbers that were given before are skipped there.
+    pub(crate) fn share_sequence(&self, shared: Arc<dyn SequenceNumbers>) {
+        // No thread takes a number meanwhile.
+        let mut numbers = self.numbers.write().unwrap_or_else(PoisonError::into_inner);
+        if let Numbers::Own(next) = &mut *numbers {
+            shared.take(*next.get_mut());
+            *numbers = Numbers::Shared(shared);
+        }
     }
 
     /// Returns the next IPv4 identification.
@@ -300,7 +320,8 @@ impl Port {
 
     /// Creates a tunnel port.
     pub(crate) fn of_tunnel(info: PortInfo, config: PortConfig) -> Port {
-        let tunnel = Tunnel { config, sequence: AtomicU32::new(0), id: AtomicU32::new(0) };
+        let numbers = RwLock::new(Numbers::Own(AtomicU32::new(0)));
+        let tunnel = Tunnel { config, numbers, id: AtomicU32::new(0) };
         Port {
             queues: Vec::new(),
             info,
@@ -308,5 +329,36 @@ impl Port {
             upcall_buckets: Default::default(),
             upcalls: AtomicU64::new(0),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tunnel::Kind;
+
+    struct Counter(AtomicU32);
+
+    impl SequenceNumbers for Counter {
+        fn take(&self, count: u32) -> u32 {
+            self.0.fetch_add(count, Ordering::Relaxed)
+        }
+    }
+
+    #[test]
+    fn sequence_numbers_go_on_where_a_faster_tier_gives_them() {
+        let kind = PortKind::Tunnel(datapath::TunnelKind::Gre);
+        let info = PortInfo { number: PortNo(1), name: "gre_sys".to_owned(), kind };
+        let port = Port::of_tunnel(info, PortConfig::new(Kind::Gre));
+        let tunnel = port.tunnel().expect("a tunnel port");
+        assert_eq!([0; 3].map(|_| tunnel.next_sequence()), [0, 1, 2]);
+        let counter = Arc::new(Counter(AtomicU32::new(100)));
+        tunnel.share_sequence(counter.clone());
+        assert_eq!(tunnel.next_sequence(), 103, "3 were given");
+        assert_eq!(counter.take(1), 104);
+        assert_eq!(tunnel.next_sequence(), 105);
+        // Once is enough.
+        tunnel.share_sequence(counter.clone());
+        assert_eq!(tunnel.next_sequence(), 106);
     }
 }

@@ -10,6 +10,7 @@ use datapath::{DropReason, PortNo, RECIRCULATION_LIMIT, hash};
 use flow::Key;
 use netdev::finish;
 use packet::Packet;
+use rustix::time::{ClockId, clock_gettime};
 use std::time::Duration;
 use tunnel::{Checks, Decoded, Header, Payload, PerPacket, PushError};
 
@@ -27,7 +28,10 @@ impl Engine {
         let Some(tunnel) = ports.get(&tunnel_port).and_then(|port| port.tunnel()) else {
             return self.give_up(shared, std::mem::take(batch), DropReason::InvalidTunnelPort);
         };
-        let now = Duration::from_millis(self.now.0.unsigned_abs());
+        let now = match header.has_timestamp() && !shared.clock.is_stopped() {
+            true => since_boot(), // as programs, which may push the same header
+            false => Duration::from_millis(self.now.0.unsigned_abs()),
+        };
         for mut work in std::mem::take(batch) {
             cut(&mut work);
             work.refresh();
@@ -86,6 +90,12 @@ impl Engine {
         shared.drops.add(reason, works.len() as u64);
         works.into_iter().for_each(|work| self.pool.give(work.packet));
     }
+}
+
+/// Returns the time since the host's start.
+fn since_boot() -> Duration {
+    let now = clock_gettime(ClockId::Monotonic);
+    Duration::new(now.tv_sec.unsigned_abs(), u32::try_from(now.tv_nsec).unwrap_or(0))
 }
 
 /// Carries out a `trunc`.

@@ -60,6 +60,20 @@ pub trait Ports: Send + Sync {
     fn set_tunnel_endpoints(&self, endpoints: &[TunnelEndpoint]) {
         let _ = endpoints;
     }
+
+    /// Takes the sequence numbers of a tunnel port's packets from `numbers` from now on, after it has
+    /// skipped as many there as it gave itself. Only the first call for a port counts.
+    fn share_sequence(&self, port: PortNo, numbers: Arc<dyn SequenceNumbers>) {
+        let _ = (port, numbers);
+    }
+}
+
+/// The sequence numbers of the packets of a tunnel port (RFC 2890, 2.2), for all tiers that push its headers. Any
+/// thread may call it.
+pub trait SequenceNumbers: Send + Sync {
+    /// Takes `count` numbers, which nobody else gets, and returns the first one. They begin at 0, and again
+    /// after `u32::MAX`.
+    fn take(&self, count: u32) -> u32;
 }
 
 /// Returns true when the error has more than its kind.

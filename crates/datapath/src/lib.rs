@@ -58,7 +58,9 @@ pub const ACTION_DEPTH_LIMIT: usize = text::MAX_DEPTH;
 
 pub use action::{Action, Actions, Masked, SampleDirection, SampleOrigin, Set, Userdata};
 pub use bond::{BOND_BUCKETS, BondTable, Bonds, BucketBytes};
-pub use contract::{Connections, Counters, Datapath, Flows, Meters, Packets, Ports};
+pub use contract::{
+    Connections, Counters, Datapath, Flows, Meters, Packets, Ports, SequenceNumbers,
+};
 pub use counters::{DropReason, LookupStats};
 pub use joined::{AdoptedPort, MissOrigin, PortCounts, Side, Tracked};
 pub use megaflow::{FlowDump, FlowStats, Megaflow, Offloaded, Ufid, exact_mask, is_exact};

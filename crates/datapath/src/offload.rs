@@ -63,14 +63,15 @@
 
 use crate::{
     Actions, AdoptedPort, BondTable, BucketBytes, DropReason, EgressQos, FlowStats, LookupStats,
-    Megaflow, MeterConfig, MeterStats, MissOrigin, PortCounts, PortNo, PortSpec, Refusal, Side,
-    Tier, TierSet, TunnelEndpoint, Ufid, Verdict,
+    Megaflow, MeterConfig, MeterStats, MissOrigin, PortCounts, PortNo, PortSpec, Refusal,
+    SequenceNumbers, Side, Tier, TierSet, TunnelEndpoint, Ufid, Verdict,
 };
 use flow::Match;
 use netdev::{Endpoint, Kind, Policing, Reception};
 use packet::Packet;
 use std::collections::BTreeMap;
 use std::os::fd::BorrowedFd;
+use std::sync::Arc;
 
 /// Why a tier does not take a port, for counters and for people.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -427,6 +428,13 @@ pub trait OffloadProvider: Send + Sync {
     fn add_tunnel(&self, port: PortNo, config: &tunnel::PortConfig) -> TierSet {
         let _ = (port, config);
         TierSet::NONE
+    }
+
+    /// Returns the sequence numbers of a tunnel port that was added, if the provider's programs give some of
+    /// them. They go on when the port was adopted.
+    fn sequence_numbers(&self, port: PortNo) -> Option<Arc<dyn SequenceNumbers>> {
+        let _ = port;
+        None
     }
 
     /// Follows a change of an attached port's MTU, or of whether packets may be sent to it.

@@ -203,7 +203,7 @@ impl Refusal {
             }
             Refusal::CtTable => "the tier does not share the table of connections",
             Refusal::TunnelHeader => {
-                "the tier pushes headers of vxlan, geneve and gre with Ethernet frames, without sequence numbers, up to 192 bytes"
+                "the tier does not push headers of this kind of tunnel, or none of this length"
             }
             Refusal::TunnelPlace => "the flow sends another copy after one in a tunnel",
             Refusal::TunnelHeadersFull => "the tier holds as many headers of tunnels as it can",

@@ -415,6 +415,9 @@ impl PlacedDatapath {
             let Some(provider) = slot.provider() else { continue };
             let tiers = provider.add_tunnel(number, &tunnel.config);
             provider.follow_tunnel_device(number, tunnel.device);
+            if let Some(numbers) = provider.sequence_numbers(number) {
+                self.base.share_sequence(number, numbers);
+            }
             match blockers.check() {
                 Ok(()) => eligibility.add_popping(tiers),
                 Err(reason) => eligibility.close(tiers, reason.refusal),
@@ -444,8 +447,7 @@ impl PlacedDatapath {
             .filter(|r| control.ports.get(&r.number).is_none_or(|p| p.ifindex != Some(r.ifindex)))
             .map(|r| r.number)
             .collect();
-        let present = self.eligibility();
-        let is_gone = |number: &PortNo| !present.ports.contains_key(number);
+        let is_gone = |number: &PortNo| !control.tunnels.contains_key(number);
         let tunnels = control.reserved_tunnels.iter().map(|(number, _)| *number).filter(is_gone);
         let gone: Vec<PortNo> = gone.into_iter().chain(tunnels).collect();
         for number in gone.iter().filter(|number| !control.ports.contains_key(number)) {
@@ -553,9 +555,8 @@ impl Ports for PlacedDatapath {
 
     fn remove_port(&self, number: PortNo) -> Result<(), PortError> {
         let mut control = self.control();
-        let is_tunnel = control.ports.remove(&number).is_none();
-        control.tunnels.remove(&number);
-        if is_tunnel && !self.eligibility().ports.contains_key(&number) {
+        let is_placed = control.ports.remove(&number).is_some();
+        if control.tunnels.remove(&number).is_none() && !is_placed {
             return self.base.remove_port(number);
         }
         control.reserved.retain(|r| r.number != number);

@@ -334,8 +334,7 @@ fn erspan(outer: &Outer<'_>) -> Result<Decoded, DecodeError> {
         }
         (2, encode::ERSPAN_V2) => {
             let word = u16::from_be_bytes(*outer.bytes(at + 10)?);
-            let hardware_id = (word >> 4 & 0x3f) as u8; // 6 bits
-            (Erspan::V2 { is_egress: word & encode::ERSPAN_EGRESS != 0, hardware_id }, 12)
+            (Erspan::v2_of(word), 12)
         }
         _ => return Err(DecodeError::Version),
     };

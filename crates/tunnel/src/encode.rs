@@ -37,6 +37,8 @@ pub(crate) const ERSPAN_V2: u16 = 0x22eb;
 pub(crate) const ERSPAN_SESSION: u32 = 0x3ff;
 /// The index in the second word of type II.
 pub(crate) const ERSPAN_INDEX: u32 = 0xf_ffff;
+/// Offset of the timestamp of type III, after the outer IP header.
+pub(crate) const ERSPAN_TIMESTAMP_AT: usize = 12;
 /// The direction in the last 16 bits of type III.
 pub(crate) const ERSPAN_EGRESS: u16 = 0x0008;
 
@@ -46,6 +48,8 @@ pub(crate) const GTPU_PROTOCOL_TYPE: u8 = 0x10;
 pub(crate) const GTPU_EXTENSION: u8 = 0x04;
 pub(crate) const GTPU_SEQUENCE: u8 = 0x02;
 pub(crate) const GTPU_OPTIONAL: u8 = 0x07;
+/// GTP-U: offset of the sequence number.
+pub(crate) const GTPU_SEQUENCE_AT: usize = 8;
 /// GTP-U: the message type of user data.
 pub(crate) const GTPU_USER_DATA: u8 = 255;
 

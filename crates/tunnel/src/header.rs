@@ -4,7 +4,7 @@
 use crate::encode::{self, encode};
 use crate::metadata::{Erspan, Extension, Gbp, Gtpu, Metadata, Payload, flags};
 use crate::{ETHERTYPE_TEB, Kind, Options};
-use packet::{Ipv4Header, ip_proto};
+use packet::{Ipv4Header, UdpHeader, ip_proto};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// Most segments of a route: the length of a routing header is one octet, in units of 8.
@@ -368,15 +368,31 @@ impl Header {
 
     /// Returns true when each packet takes a sequence number.
     pub fn has_sequence(&self) -> bool {
+        self.sequence_at().is_some()
+    }
+
+    /// Returns the place of a packet's sequence number, in bytes after the outer IP header; `None`: packets take
+    /// none. It has 32 bits, and 16 in GTP-U.
+    pub fn sequence_at(&self) -> Option<usize> {
         match self.parts.encapsulation {
-            Encapsulation::Gtpu { flags, .. } => flags & encode::GTPU_OPTIONAL != 0,
-            Encapsulation::Gre { has_sequence, .. } => has_sequence,
-            Encapsulation::Erspan { .. } => true,
+            Encapsulation::Gtpu { flags, .. } => (flags & encode::GTPU_OPTIONAL != 0)
+                .then_some(size_of::<UdpHeader>() + encode::GTPU_SEQUENCE_AT),
+            Encapsulation::Gre { has_sequence, has_checksum, key, .. } => {
+                let fields = usize::from(has_checksum) + usize::from(key.is_some());
+                has_sequence.then_some(4 + 4 * fields)
+            }
+            Encapsulation::Erspan { .. } => Some(4),
             Encapsulation::Vxlan { .. }
             | Encapsulation::Geneve { .. }
             | Encapsulation::Bareudp { .. }
-            | Encapsulation::Srv6 { .. } => false,
+            | Encapsulation::Srv6 { .. } => None,
         }
+    }
+
+    /// Returns true when each packet takes the time.
+    pub fn has_timestamp(&self) -> bool {
+        let is_v2 = |erspan: &Erspan| matches!(erspan, Erspan::V2 { .. });
+        matches!(&self.parts.encapsulation, Encapsulation::Erspan { erspan, .. } if is_v2(erspan))
     }
 
     /// Returns true when each packet takes an IPv4 identification: it may be fragmented.

@@ -53,7 +53,7 @@ pub use options::{Options, Tlv, TlvError, Tlvs};
 pub use outer::Checks;
 pub use port::PortConfig;
 pub use push::{PerPacket, PushError};
-pub use read::UdpChoice;
+pub use read::Choice;
 pub use too_big::too_big;
 
 /// Ethernet type of Ethernet frames in a tunnel (IEEE 802: Transparent Ethernet Bridging).

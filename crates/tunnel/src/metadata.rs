@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The fields of a tunnel that belong to a packet, in place of its outer headers.
 
+use crate::encode;
 use crate::options::Options;
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -40,6 +41,14 @@ pub enum Erspan {
         /// Hardware id, 6 bits.
         hardware_id: u8,
     },
+}
+
+impl Erspan {
+    /// Returns the fields in the last 16 bits of a header of type III.
+    pub(crate) fn v2_of(word: u16) -> Erspan {
+        let hardware_id = (word >> 4 & 0x3f) as u8; // 6 bits
+        Erspan::V2 { is_egress: word & encode::ERSPAN_EGRESS != 0, hardware_id }
+    }
 }
 
 /// Fields of a GTP-U header (3GPP TS 29.281, 5.1).

@@ -118,34 +118,30 @@ impl Header {
         };
         /// Bytes of a UDP header; the tunnel's header follows.
         const UDP: usize = size_of::<UdpHeader>();
+        let sequence = each.sequence.to_be_bytes();
+        let mut number = &sequence[..];
         match &self.parts().encapsulation {
             Encapsulation::Gtpu { flags, .. } => {
-                let has_optional = flags & encode::GTPU_OPTIONAL != 0;
-                let optional = if has_optional { 4 } else { 0 };
+                let optional = if flags & encode::GTPU_OPTIONAL != 0 { 4 } else { 0 };
                 // The IP length is larger, and fits.
                 let len = u16::try_from(payload_len + optional).unwrap_or(u16::MAX);
                 put(UDP + 2, &len.to_be_bytes());
-                if has_optional {
-                    put(UDP + 8, &(each.sequence as u16).to_be_bytes());
-                }
+                number = &sequence[2..]; // the low 16 bits
             }
-            Encapsulation::Gre { has_checksum, key, has_sequence: true, .. } => {
-                let fields = usize::from(*has_checksum) + usize::from(key.is_some());
-                put(4 + 4 * fields, &each.sequence.to_be_bytes());
+            Encapsulation::Erspan { erspan: Erspan::V2 { .. }, .. } => {
+                // Units of 100 microseconds, of which the low 32 bits are sent.
+                let timestamp = (each.now.as_micros() / 100) as u32;
+                put(encode::ERSPAN_TIMESTAMP_AT, &timestamp.to_be_bytes());
             }
-            Encapsulation::Erspan { erspan, .. } => {
-                put(4, &each.sequence.to_be_bytes());
-                if let Erspan::V2 { .. } = erspan {
-                    // Units of 100 microseconds, of which the low 32 bits are sent.
-                    let timestamp = (each.now.as_micros() / 100) as u32;
-                    put(12, &timestamp.to_be_bytes());
-                }
-            }
-            Encapsulation::Gre { has_sequence: false, .. }
+            Encapsulation::Erspan { .. }
+            | Encapsulation::Gre { .. }
             | Encapsulation::Vxlan { .. }
             | Encapsulation::Geneve { .. }
             | Encapsulation::Bareudp { .. }
             | Encapsulation::Srv6 { .. } => {}
+        }
+        if let Some(at) = self.sequence_at() {
+            put(at, number);
         }
         if let Some(udp) = self.udp() {
             let len = u16::try_from(data.len()).unwrap_or(u16::MAX);

@@ -2,18 +2,21 @@
 //! Headers from their bytes.
 
 use crate::encode::{self, L3};
-use crate::header::{Encapsulation, Header, HeaderParts, OuterIp, SourcePorts, Udp};
+use crate::header::{Encapsulation, FlowLabel, Header, HeaderParts, OuterIp, SourcePorts, Udp};
+use crate::metadata::Erspan;
 use crate::{Kind, Options};
 use packet::{Ipv4Header, Ipv6Header, UdpHeader, ethertype};
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-/// The part of a UDP header that the bytes of a [`Header`] do not show.
+/// The values that the bytes of a [`Header`] do not show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub struct UdpChoice {
-    /// Each packet gets a checksum.
+pub struct Choice {
+    /// UDP: each packet gets a checksum.
     pub has_checksum: bool,
-    /// Source ports.
+    /// UDP: source ports.
     pub sources: SourcePorts,
+    /// SRv6: the flow label.
+    pub flow_label: FlowLabel,
 }
 
 /// Bytes by their offsets.
@@ -64,13 +67,13 @@ impl Reader<'_> {
         }
     }
 
-    fn udp(&self, l4: usize, choice: UdpChoice) -> Option<Udp> {
-        let UdpChoice { has_checksum, sources } = choice;
+    fn udp(&self, l4: usize, choice: Choice) -> Option<Udp> {
+        let Choice { has_checksum, sources, .. } = choice;
         Some(Udp { dst: self.short(l4 + 2)?, has_checksum, sources })
     }
 
     /// Returns the headers from `l4` on.
-    fn encapsulation(&self, kind: Kind, l4: usize, choice: UdpChoice) -> Option<Encapsulation> {
+    fn encapsulation(&self, kind: Kind, l4: usize, choice: Choice) -> Option<Encapsulation> {
         let tunnel = l4 + size_of::<UdpHeader>();
         Some(match kind {
             Kind::Vxlan => Encapsulation::Vxlan {
@@ -107,15 +110,32 @@ impl Reader<'_> {
                 msgtype: self.octet(tunnel + 1)?,
                 teid: self.long(tunnel + 4)?,
             },
-            Kind::Erspan | Kind::Ip6Erspan | Kind::Lisp | Kind::Srv6 | Kind::Stt => return None,
+            Kind::Erspan | Kind::Ip6Erspan => {
+                let first = self.long(l4 + 8)?;
+                let erspan = match first >> 28 {
+                    1 => Erspan::V1 { index: self.long(l4 + 12)? & encode::ERSPAN_INDEX },
+                    _ => Erspan::v2_of(self.short(l4 + 18)?),
+                };
+                Encapsulation::Erspan { session: (first & encode::ERSPAN_SESSION) as u16, erspan }
+            }
+            Kind::Srv6 => {
+                let route = self.0.get(l4 + 8..)?.chunks_exact(16).rev();
+                let segment = |bytes: &[u8]| bytes.first_chunk::<16>().copied().map(Ipv6Addr::from);
+                Encapsulation::Srv6 {
+                    segments_left: self.octet(l4 + 3)?,
+                    segments: route.filter_map(segment).collect(),
+                    flow_label: choice.flow_label,
+                }
+            }
+            Kind::Lisp | Kind::Stt => return None,
         })
     }
 }
 
 impl Header {
-    /// Returns the header that has these bytes ([`Header::bytes`]); not for ERSPAN and segment routes.
-    /// `choice` is for kinds over UDP. `None`: no header of this kind has them. Total.
-    pub fn from_bytes(kind: Kind, bytes: &[u8], choice: UdpChoice) -> Option<Header> {
+    /// Returns the header that has these bytes ([`Header::bytes`]). `None`: no header of this kind has them.
+    /// Total.
+    pub fn from_bytes(kind: Kind, bytes: &[u8], choice: Choice) -> Option<Header> {
         let reader = Reader(bytes);
         let (ip, l4) = reader.ip()?;
         let encapsulation = reader.encapsulation(kind, l4, choice)?;

@@ -153,10 +153,14 @@ const EXCEPTIONS: &[Exception] = &[
     but("ended_connections_are_removed", Not::Holding, BOTH, HOURS),
     but("fragments_without_their_packet_go_on_as_invalid", Not::Holding, BOTH, HOURS),
     but("fields_of_a_tunnel_can_be_set", Not::InBpf, BOTH, TUNNEL),
-    but("segments_have_numbers_of_their_own", Not::InBpf, BOTH, TUNNEL),
     but("tunnel_ports_that_are_gone_drop", Not::InBpf, BOTH, TUNNEL),
     but("lengths_and_cuts_with_outer_headers", Not::AtXdp, XDP, UNEQUAL),
     but("tunnels_in_tunnels_end", Not::AtXdp, XDP, POPPED_ABOVE),
+    but("tunnels_in_tunnels_end", Not::AllInBpf, BOTH, POPPED_ABOVE),
+    but("pushed_headers_come_off_again", Not::AllInBpf, BOTH, POPPED_ABOVE),
+    but("headers_that_are_not_the_tunnel_s_drop", Not::AllInBpf, BOTH, POPPED_ABOVE),
+    but("packets_without_an_ethernet_header", Not::AllInBpf, BOTH, POPPED_ABOVE),
+    but("flows_match_the_fields_of_erspan", Not::AllInBpf, BOTH, UP),
 ];
 
 fn exception(case: &str, tier: Tier, not: Not) -> Option<&'static str> {

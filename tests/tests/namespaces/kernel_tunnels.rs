@@ -4,7 +4,7 @@
 
 mod gtp;
 
-use crate::overlay::{Site, drops_nothing, inner, is_made, outer, sites, talk};
+use crate::overlay::{PUSHES, Site, drops_nothing, inner, is_made, outer, sites, talk};
 use crate::tools::{SOON, is_possible, sees, tcp_to, udp_segments};
 use packet::checksum::{Sum, internet};
 use packet::{Offload, ip_proto};
@@ -292,13 +292,37 @@ fn layer_3_tunnels_between_two_switches() {
     }
 }
 
+/// The same of a segment route, over IPv6.
+#[test]
+fn segment_routes_between_two_switches() {
+    let kinds = [Daemon::under_test(), Daemon::under_test()];
+    let Some(both) = sites(kinds, "type=gre options:key=100") else { return };
+    for (site, number, other) in [(&both[0], 1, 2), (&both[1], 2, 1)] {
+        site.switch.netns().sh(&format!(
+            "for d in all phy; do echo 0 >/proc/sys/net/ipv6/conf/$d/disable_ipv6; done; \
+             ip addr add fd09::{number}/64 nodad dev phy"
+        ));
+        site.switch.vsctl("del-port t1");
+        site.switch.vsctl(&format!(
+            "add-port br0 t1 -- set interface t1 type=srv6 options:remote_ip=fd09::{other}"
+        ));
+        assert_eq!(site.switch.vsctl("get interface t1 error"), "[]\n");
+        enter_layer3(site, &inner(other));
+    }
+    let [a, b] = both;
+    talk(&a.host, &b.host);
+    for site in [&a, &b] {
+        sees(&site.switch, &BARE_PUSHES);
+        drops_nothing(&site.switch);
+    }
+}
+
 /// Runs a tunnel's test.
 fn meets(tunnel: &Tunnel) {
     let Some(ends) = Ends::new(tunnel) else { return };
     ends.talk();
-    if tunnel.is_layer3 {
-        sees(&ends.site.switch, &BARE_PUSHES);
-    }
+    let pushes: &[&str] = if tunnel.is_layer3 { &BARE_PUSHES } else { &PUSHES };
+    sees(&ends.site.switch, pushes);
     ends.have_right_checksums(tunnel);
 }
 

@@ -19,7 +19,7 @@ const PUSHES: [&str; 4] = ["in_port(h1)", "eth_type(0x0800)", "tnl_push(tnl_port
 fn line(switch: &Switch) -> String {
     let text = switch.appctl("slipswitch/tunnel-helpers");
     let found =
-        text.lines().find_map(|line| line.strip_prefix("large packets with outer checksums: "));
+        text.lines().find_map(|line| line.strip_prefix("large packets that are segmented first: "));
     found.unwrap_or_default().to_owned()
 }
 

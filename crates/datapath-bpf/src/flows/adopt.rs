@@ -26,7 +26,7 @@ impl Flows {
     ///
     /// Fails when the kernel does not wait ([`Grace::wait`]).
     pub fn adopt(
-        maps: Maps,
+        maps: impl Into<Arc<Maps>>,
         devmaps: Vec<OwnedFd>,
         factors: Factors,
         grace: Grace,

@@ -448,7 +448,7 @@ fn removed_slots_leave_the_cache() {
     assert_eq!(left, [0, hash::entry(5, 1), 0, 0]);
 }
 
-fn adopt(maps: Maps) -> (Flows, adopt::Adopted) {
+fn adopt(maps: Arc<Maps>) -> (Flows, adopt::Adopted) {
     let factors = maps.config.read(0).factors;
     Flows::adopt(maps, Vec::new(), factors, Grace::Nobody, Clock::new()).unwrap()
 }
@@ -503,7 +503,7 @@ proptest! {
         fill_with(&maps.cache, &words, seed >> 24);
         fill_with(&maps.programs, &words, seed >> 32);
         maps.configure(&hash::factors());
-        let (flows, _) = adopt(maps);
+        let (flows, _) = adopt(Arc::new(maps));
         for id in 0..50 {
             let _ = install(&flows, &megaflow(id, &[out(2), out(3)]));
         }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 use super::*;
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, Ipv6Addr};
 use tunnel::{ETHERTYPE_TEB, Erspan, HeaderParts, Options};
 
 fn header(encapsulation: Encapsulation, fragment: u16) -> Header {
@@ -31,6 +31,12 @@ fn gtpu(flags: u8) -> Header {
     header(Encapsulation::Gtpu { udp, flags, msgtype: 255, teid: 0x1234_5678 }, 0x4000)
 }
 
+fn erspan(erspan: Erspan) -> Header {
+    header(Encapsulation::Erspan { session: 0x3fe, erspan }, 0)
+}
+
+const GTPU: u16 = TUNNEL_UDP | TUNNEL_CHECKSUM | TUNNEL_WHOLE | TUNNEL_BARE | TUNNEL_GTPU;
+
 #[test]
 fn a_header_is_read_back_from_its_entry() {
     for (header, flags) in [
@@ -39,10 +45,39 @@ fn a_header_is_read_back_from_its_entry() {
         (vxlan(8, false).with_path_mtu(Some(1400)), TUNNEL_UDP | TUNNEL_WHOLE),
         (gre(false, ETHERTYPE_TEB), TUNNEL_CHECKSUM),
         (gre(false, 0x800), TUNNEL_CHECKSUM | TUNNEL_BARE),
-        (gtpu(0x30), TUNNEL_UDP | TUNNEL_CHECKSUM | TUNNEL_WHOLE | TUNNEL_BARE | TUNNEL_GTPU),
+        (gre(true, ETHERTYPE_TEB), TUNNEL_CHECKSUM | TUNNEL_NUMBERED),
+        (gtpu(0x32), GTPU | TUNNEL_NUMBERED),
+        (gtpu(0x30), GTPU),
+        (erspan(Erspan::V1 { index: 0xf_fff2 }), TUNNEL_NUMBERED),
+        (
+            erspan(Erspan::V2 { is_egress: true, hardware_id: 0x2a }),
+            TUNNEL_NUMBERED | TUNNEL_STAMPED,
+        ),
     ] {
         let entry = TunnelHeader::new(&header).unwrap();
         assert_eq!((entry.flags, entry.header()), (flags, Some(header)));
+    }
+}
+
+#[test]
+fn segment_routes_are_read_back_with_their_rule_for_flow_labels() {
+    let route = |count: u16, flow_label| {
+        let segments = (0..count).map(|n| Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, n)).collect();
+        let encapsulation = Encapsulation::Srv6 { segments_left: 0, segments, flow_label };
+        let (src, dst) = (Ipv6Addr::LOCALHOST, Ipv6Addr::LOCALHOST);
+        let ip = OuterIp::V6 { src, dst, label: 5, traffic_class: 4, hop_limit: 64 };
+        Header::new(HeaderParts { eth_dst: [1; 6], eth_src: [2; 6], ip, encapsulation }).unwrap()
+    };
+    for (flow_label, flag) in [
+        (FlowLabel::Copy, TUNNEL_LABEL_COPY),
+        (FlowLabel::Zero, TUNNEL_LABEL_ZERO),
+        (FlowLabel::Compute, TUNNEL_LABEL_HASH),
+    ] {
+        let header = route(8, flow_label);
+        let entry = TunnelHeader::new(&header).unwrap();
+        let flags = TUNNEL_IPV6 | TUNNEL_BARE | TUNNEL_ROUTE | flag;
+        assert_eq!((entry.flags, entry.header()), (flags, Some(header)));
+        assert_eq!(TunnelHeader::new(&route(9, flow_label)), None, "it is too long");
     }
 }
 
@@ -74,10 +109,6 @@ fn other_entries_are_none() {
 
 #[test]
 fn headers_that_programs_cannot_push_have_no_entry() {
-    assert_eq!(TunnelHeader::new(&gre(true, ETHERTYPE_TEB)), None, "a sequence number");
-    assert_eq!(TunnelHeader::new(&gtpu(0x32)), None, "a sequence number");
-    let erspan = Encapsulation::Erspan { session: 1, erspan: Erspan::V1 { index: 2 } };
-    assert_eq!(TunnelHeader::new(&header(erspan, 0)), None);
     let geneve = |bytes: usize| {
         let udp = Udp { dst: 6081, has_checksum: false, sources: SourcePorts::default() };
         let options = Options::new(&vec![0; bytes]).unwrap();

@@ -5,6 +5,7 @@
 use std::collections::HashMap;
 use std::mem::offset_of;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use datapath::Action;
@@ -49,7 +50,7 @@ pub struct Outcome {
 
 /// The shard that everything is counted on: the thread stays on one CPU.
 pub struct Bed {
-    pub maps: Maps,
+    pub maps: Arc<Maps>,
     fds: HashMap<String, OwnedFd>,
     entry: OwnedFd,
     factors: hash::Factors,
@@ -161,7 +162,7 @@ impl Bed {
         let full = VariantSettings::full(&sizes, &factors, 1, load::have_frags());
         let loaded = load::load(hook, None, &full, &sizes, have).unwrap_or_else(|e| panic!("{e}"));
         let fds: HashMap<String, OwnedFd> = loaded.maps().into_iter().collect();
-        let maps = Maps::map(&fds, sizes).unwrap();
+        let maps = Arc::new(Maps::map(&fds, sizes).unwrap());
         maps.configure(&factors);
         for (tail, name) in hook.tails() {
             let program = loaded.program(name).unwrap();

@@ -171,6 +171,28 @@ fn tunnels_keep_their_numbers() {
     assert!(b.fast.has(4) && !b.fast.has(5), "the other tunnel is gone");
 }
 
+/// Sequence numbers go on, also those of a tunnel that programs do not pop.
+#[test]
+fn tunnels_keep_their_sequence_numbers() {
+    let fast = earlier_fast_path();
+    let [gre, gtpu] = [tunnel::Kind::Gre, tunnel::Kind::Gtpu].map(tunnel::PortConfig::new);
+    *fast.adopted_tunnels.lock().unwrap() = vec![(PortNo(2), gre), (PortNo(3), gtpu)];
+    let held = FakeFlow {
+        flow: flow(4, 3, &[output(6)]),
+        tiers: TierSet::TCX,
+        stats: FlowStats::default(),
+        reported: None,
+    };
+    fast.flows.lock().unwrap().insert(Ufid(4), held);
+    let b = Bench::with(fast);
+    assert_eq!(b.add("gtpu_sys_2152", "gtpu", None), 3);
+    assert_eq!(b.add("gre_sys", "gre", None), 2);
+    b.add("vxlan_sys_4789", "vxlan", None);
+    assert_eq!(*b.base.shared_sequences.lock().unwrap(), [(PortNo(3), 30), (PortNo(2), 20)]);
+    b.placed.finish_adoption();
+    assert!(b.fast.has(4), "the port of GTP-U is there");
+}
+
 #[test]
 fn flows_of_tunnels_are_not_adopted_next_to_other_tunnels() {
     let fast = earlier_fast_path();

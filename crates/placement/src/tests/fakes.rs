@@ -10,7 +10,7 @@ use datapath::{
     Action, Actions, AdoptedPort, BOND_BUCKETS, BondTable, Bonds, BucketBytes, Counters, Datapath,
     DropReason, FlowDump, FlowStats, Flows, LookupStats, Megaflow, MeterConfig, MeterStats, Meters,
     MissOrigin, Packets, PortCounts, PortError, PortInfo, PortKind, PortNo, PortSpec, Ports,
-    Refusal, Tier, Ufid, UpcallFactory,
+    Refusal, SequenceNumbers, Tier, Ufid, UpcallFactory,
 };
 use datapath_bpf::fit::{PeerLink, XdpFacts};
 use datapath_bpf::{Attachment, Backend, BpfProvider, Held, HookSet, Prober, RxOwner};
@@ -103,6 +103,8 @@ pub(super) struct FakeBase {
     given_back: Mutex<Vec<PortNo>>,
     /// Runs when the next sweep has read all counts.
     pub(super) after_sweep: Mutex<Option<Meanwhile>>,
+    /// Tunnel ports whose sequence numbers another tier gives, in the order of the calls, with the next one.
+    pub(super) shared_sequences: Mutex<Vec<(PortNo, u32)>>,
 }
 
 impl Base for FakeBase {
@@ -160,6 +162,9 @@ impl Ports for FakeBase {
         };
         let kind = info.kind.device()?;
         Some(Arc::new(FakeDevice { name: info.name, kind, status }))
+    }
+    fn share_sequence(&self, port: PortNo, numbers: Arc<dyn SequenceNumbers>) {
+        lock(&self.shared_sequences).push((port, numbers.take(0)));
     }
     fn set_policing(&self, _port: PortNo, _policing: Policing) -> Result<(), PortError> {
         Ok(())
@@ -242,6 +247,15 @@ impl Datapath for FakeBase {
     }
     fn shutdown(&self) {
         self.model.shutdown();
+    }
+}
+
+/// Numbers that stay at one.
+struct Constant(u32);
+
+impl SequenceNumbers for Constant {
+    fn take(&self, _count: u32) -> u32 {
+        self.0
     }
 }
 
@@ -389,9 +403,14 @@ impl Backend for FakeFast {
     fn adopted_tunnels(&self) -> Vec<(PortNo, tunnel::PortConfig)> {
         lock(&self.adopted_tunnels).clone()
     }
-    /// The programs pop those that they had before.
+    /// The programs pop those that they had before, but not GTP-U.
     fn add_tunnel(&self, port: PortNo, config: &tunnel::PortConfig) -> bool {
-        lock(&self.adopted_tunnels).contains(&(port, *config))
+        let is_popped = config.kind != tunnel::Kind::Gtpu;
+        is_popped && lock(&self.adopted_tunnels).contains(&(port, *config))
+    }
+    fn sequence(&self, port: PortNo) -> Option<Arc<dyn SequenceNumbers>> {
+        let is_known = lock(&self.adopted_tunnels).iter().any(|(known, _)| *known == port);
+        is_known.then(|| Arc::new(Constant(port.0 * 10)) as _)
     }
     fn attach(&self, port: PortNo, attachment: &Attachment) -> Result<(), Reason> {
         for (tier, reason) in &*lock(&self.attach_errors) {
@@ -696,6 +715,7 @@ impl Bench {
             shift: AtomicUsize::new(0),
             given_back: Mutex::default(),
             after_sweep: Mutex::default(),
+            shared_sequences: Mutex::default(),
         });
         list.push(datapath_bpf::provider_slot());
         list.sort_by_key(|spec| spec.tiers.fastest());

@@ -130,6 +130,8 @@ macro_rules! behaviour_cases {
                 segments_have_numbers_of_their_own,
                 headers_that_are_not_the_tunnel_s_drop,
                 flows_match_the_fields_of_a_tunnel,
+                flows_match_the_fields_of_erspan,
+                packets_of_a_tunnel_are_numbered,
                 tunnel_ports_that_are_gone_drop,
                 tunnels_in_tunnels_end,
                 packets_without_an_ethernet_header,

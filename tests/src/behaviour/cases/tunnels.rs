@@ -18,7 +18,7 @@ const OUTER_IP: usize = 34;
 /// Bytes of the outer headers of VXLAN.
 const VXLAN: usize = 50;
 /// The number of the tunnel port.
-const TUNNEL: u32 = 4789;
+const TUNNEL: u32 = 1000;
 
 fn add_tunnel(w: &World, kind: TunnelKind) {
     let spec = PortSpec {
@@ -261,6 +261,84 @@ pub fn flows_match_the_fields_of_a_tunnel(w: &World) {
         assert_eq!((w.stats(3).packets, w.stats(4).packets), (n, n));
         assert_eq!(w.stats(4).bytes, n * frame.len() as u64);
     }
+}
+
+/// A match on packets of the tunnel port with fields of ERSPAN, under another lookup's number.
+fn with_erspan(recirc_id: u32, fields: &[(Field, u128)]) -> Match {
+    let matching = in_tunnel();
+    let (mut key, mut mask) = (*matching.key(), *matching.mask());
+    key.recirc_id.set(recirc_id);
+    mask.0.recirc_id.set(u32::MAX);
+    for (field, value) in fields {
+        field.store(&mut key, *value);
+        mask.set_exact(*field);
+    }
+    Match::new(&key, &mask)
+}
+
+pub fn flows_match_the_fields_of_erspan(w: &World) {
+    add_tunnel(w, TunnelKind::Erspan);
+    let frame = udp(100);
+    let outer = |rest: &str, size| {
+        w.dp().flush();
+        let rest = format!("erspan({rest})");
+        let out =
+            w.through(&format!("{},2", push(107, size, 47, &rest)), Packet::from_slice(&frame));
+        out[0].clone()
+    };
+    let first = outer("ver=1,sid=0x7b,idx=0xabcde", 50);
+    let second = outer("ver=2,sid=0x7b,dir=1,hwid=0x2a", 54);
+    let third = outer("ver=2,sid=0x7b,dir=0,hwid=0x2a", 54);
+    w.dp().flush();
+    w.install(1, on(1), &format!("tnl_pop({TUNNEL})"));
+    let (version, index) = (Field::TunErspanVer, Field::TunErspanIdx);
+    let (direction, hardware) = (Field::TunErspanDir, Field::TunErspanHwid);
+    let again = "set(eth(src=02:00:00:00:00:07)),recirc(0x5)";
+    w.install(2, with_erspan(0, &[(version, 1), (index, 0xa_bcde)]), again);
+    w.install(3, with_erspan(5, &[(index, 0xa_bcde)]), "2");
+    w.install(4, with_erspan(0, &[(version, 2), (direction, 1), (hardware, 0x2a)]), "3");
+    w.upcalls();
+    let mut edited = frame.clone();
+    edited[6..12].copy_from_slice(&[2, 0, 0, 0, 0, 7]);
+    for n in 1..4 {
+        w.inject(1, &first);
+        assert_eq!(w.out(2), std::slice::from_ref(&edited));
+        w.inject(1, &second);
+        assert_eq!(w.out(3), std::slice::from_ref(&frame));
+        w.inject(1, &third);
+        let seen = w.upcalls();
+        assert_eq!(seen.len(), 1, "no flow has this direction");
+        let tunnel = &seen[0].key.tunnel;
+        assert_eq!((tunnel.erspan_ver, tunnel.erspan_dir, tunnel.erspan_hwid), (2, 0, 0x2a));
+        assert_eq!(tunnel.id.get(), 0x7b);
+        assert_eq!((w.stats(1).packets, w.stats(2).packets), (3 * n, n));
+        assert_eq!((w.stats(3).packets, w.stats(4).packets), (n, n));
+    }
+}
+
+/// The number in a frame's GRE header without other fields.
+fn sequence_number(frame: &[u8]) -> u32 {
+    frame[38..42].try_into().map(u32::from_be_bytes).expect("four bytes")
+}
+
+pub fn packets_of_a_tunnel_are_numbered(w: &World) {
+    add_tunnel(w, TunnelKind::Gre);
+    let header = push(3, 42, 47, "gre((flags=0x1000,proto=0x6558),seq=0x0)");
+    let mut numbers = Vec::new();
+    let mut send = |port, actions: &str| {
+        w.dp().flush();
+        w.install(1, on(port), actions);
+        for _ in 0..3 {
+            w.inject(port, &udp(9));
+            numbers.extend(w.out(2).iter().map(|frame| sequence_number(frame)));
+        }
+    };
+    send(1, &format!("{header},2"));
+    // Another flow, and one that the fastest tier may leave to another.
+    send(3, &format!("{header},2"));
+    send(1, &format!("set(skb_mark(0x5)),{header},2"));
+    assert_eq!(numbers.len(), 9);
+    assert!(numbers.windows(2).all(|pair| pair[1] == pair[0] + 1), "{numbers:?}");
 }
 
 pub fn tunnel_ports_that_are_gone_drop(w: &World) {

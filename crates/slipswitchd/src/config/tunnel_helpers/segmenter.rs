@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Devices that segment packets for tunnels whose headers have a checksum. Without them such packets go up.
+//! Devices that segment packets for tunnels whose headers differ between segments. Without them such packets go
+//! up.
 
 use super::{Absent, RETRY, Report};
 use crate::config::context::Context;
 use crate::config::state::Remarks;
 use bridge::tunnel::{Config, OrFlow};
-use datapath::offload;
+use datapath::{TunnelKind, offload};
 use netdev::SegmenterDevices;
 use placement::PlacedDatapath;
 use std::net::IpAddr;
 use std::time::Instant;
 
 /// Name of the packets, for people.
-const TITLE: &str = "large packets with outer checksums";
+const TITLE: &str = "large packets that are segmented first";
 
 /// The devices, or the reason why there are none.
 #[derive(Debug, Default)]
@@ -24,18 +25,20 @@ pub(super) enum Segmenter {
     Absent(Absent),
 }
 
-/// Returns true when packets of some tunnel have outer checksums.
+/// Returns true when each segment of packets of some tunnel needs a header of its own.
 pub(super) fn is_wanted(context: &Context<'_>) -> bool {
     let mut ports = context.switch.bridges().flat_map(|bridge| bridge.ports.values());
     ports.any(|port| {
-        port.dp_port.is_some()
-            && port.tunnel.as_ref().is_some_and(|t| !t.is_kernel && has_checksums(t))
+        port.dp_port.is_some() && port.tunnel.as_ref().is_some_and(|t| !t.is_kernel && differs(t))
     })
 }
 
-/// Returns true when packets of a tunnel may have outer checksums: over IPv6 they have.
-fn has_checksums(tunnel: &Config) -> bool {
-    tunnel.checksum || !matches!(tunnel.remote, OrFlow::Fixed(IpAddr::V4(_)))
+/// Returns true when headers of a tunnel may have checksums, which they have over IPv6, or sequence numbers.
+fn differs(tunnel: &Config) -> bool {
+    let has_checksum = tunnel.checksum || !matches!(tunnel.remote, OrFlow::Fixed(IpAddr::V4(_)));
+    let is_numbered = tunnel.sequence
+        || matches!(tunnel.kind, TunnelKind::Erspan | TunnelKind::Ip6Erspan | TunnelKind::Gtpu);
+    has_checksum || is_numbered
 }
 
 /// Deletes the devices that an earlier daemon has left.
@@ -115,16 +118,17 @@ impl Segmenter {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use datapath::TunnelKind;
 
     #[test]
-    fn tunnels_with_checksums() {
+    fn tunnels_whose_segments_differ() {
         let over = |remote: &str| {
             Config::new(TunnelKind::Geneve, OrFlow::Fixed(remote.parse().expect("an address")))
         };
-        assert!(!has_checksums(&over("192.0.2.1")));
-        assert!(has_checksums(&Config { checksum: true, ..over("192.0.2.1") }));
-        assert!(has_checksums(&over("2001:db8::1")));
-        assert!(has_checksums(&Config { remote: OrFlow::Flow, ..over("192.0.2.1") }));
+        assert!(!differs(&over("192.0.2.1")));
+        assert!(differs(&Config { checksum: true, ..over("192.0.2.1") }));
+        assert!(differs(&over("2001:db8::1")));
+        assert!(differs(&Config { sequence: true, ..over("192.0.2.1") }));
+        assert!(differs(&Config { kind: TunnelKind::Erspan, ..over("192.0.2.1") }));
+        assert!(differs(&Config { remote: OrFlow::Flow, ..over("192.0.2.1") }));
     }
 }
