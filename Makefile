@@ -12,7 +12,7 @@
 PACKAGES := openvswitch-switch openvswitch-common openvswitch-pki openvswitch-testcontroller \
 	iproute2 iputils-ping fping iperf3 tcpdump nftables ethtool procps util-linux openssl ca-certificates gcc libc6-dev make \
 	busybox-static curl ovn-central ovn-host vsftpd lftp tftpd-hpa tftp-hpa \
-	nfdump nfdump-sflow \
+	nfdump nfdump-sflow python3-os-ken \
 	clang libbpf-dev linux-libc-dev libelf-dev zlib1g-dev pkg-config
 
 # The switches that Slipswitch is compared with. openvswitch-switch-dpdk leaves the alternative

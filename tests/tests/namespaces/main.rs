@@ -6,6 +6,7 @@ mod bfd;
 mod bonds;
 mod connectivity;
 mod conntrack;
+mod controllers;
 mod explanations;
 mod export;
 mod fastpath;
