@@ -5,10 +5,11 @@
 //! that the megaflow matches.
 
 use crate::numbering::Numbering;
-use crate::{Refused, cookie, keys};
+use crate::{Refused, cookie, keys, nsh};
 use conntrack::{Commit, Helper, Manip, Nat, NatRange, Request, Selection};
-use datapath::{Action, Masked, Refusal, Set};
+use datapath::{Action, Masked, PushedNsh, Refusal, Set};
 use netlink::attribute::{array, find, nest, put, read};
+use packet::NshHeader;
 use std::net::IpAddr;
 
 /// Kinds of actions.
@@ -26,10 +27,15 @@ mod attr {
     pub const SET_MASKED: u16 = 11;
     pub const CT: u16 = 12;
     pub const TRUNC: u16 = 13;
+    pub const PUSH_ETH: u16 = 14;
+    pub const POP_ETH: u16 = 15;
     pub const CT_CLEAR: u16 = 16;
+    pub const PUSH_NSH: u16 = 17;
+    pub const POP_NSH: u16 = 18;
     pub const METER: u16 = 19;
     pub const CLONE: u16 = 20;
     pub const CHECK_PKT_LEN: u16 = 21;
+    pub const ADD_MPLS: u16 = 22;
 }
 
 /// Kinds of keys that are set.
@@ -44,6 +50,7 @@ mod key {
     pub const TUNNEL: u16 = 16;
     pub const SCTP: u16 = 17;
     pub const MPLS: u16 = 21;
+    pub const NSH: u16 = 28;
 }
 
 /// `OVS_CT_ATTR_*`
@@ -164,17 +171,41 @@ fn write(bytes: &mut Vec<u8>, action: &Action, numbering: Numbering) -> Result<(
             let fields = keys::encode_tunnel(fields)?;
             nest(bytes, attr::SET, |to| put(to, key::TUNNEL, &fields));
         }
-        Action::PushEth { .. } | Action::PopEth => {
-            return Err(Refused::action("packets without an Ethernet header are not encoded"));
+        Action::PushEth { src, dst } => put(bytes, attr::PUSH_ETH, &[*src, *dst].concat()),
+        Action::PopEth => put(bytes, attr::POP_ETH, &[]),
+        // In front of the whole packet: without `OVS_MPLS_L3_TUNNEL_FLAG_MASK`.
+        Action::AddMpls { lse, ethertype } => {
+            let mut value = [0; 8];
+            value[..4].copy_from_slice(&lse.to_be_bytes());
+            value[4..6].copy_from_slice(&ethertype.to_be_bytes());
+            put(bytes, attr::ADD_MPLS, &value);
         }
-        Action::AddMpls { .. } => {
-            return Err(Refused::action("labels in front of a frame are not encoded"));
-        }
-        Action::PushNsh(_) | Action::PopNsh => {
-            return Err(Refused::action("NSH is not encoded"));
-        }
+        Action::PushNsh(header) => write_nsh(bytes, header)?,
+        Action::PopNsh => put(bytes, attr::POP_NSH, &[]),
     }
     Ok(())
+}
+
+/// A header to push. The kernel requires metadata. It takes type 2, too, but Linux 6.1 warns of an
+/// overrun when it copies that, which ends a host with `panic_on_warn`.
+fn write_nsh(bytes: &mut Vec<u8>, header: &PushedNsh) -> Result<(), Refused> {
+    let fields = &header.fields;
+    if fields.mdtype != NshHeader::MD_TYPE_1 {
+        return Err(Refused::action("NSH is pushed with metadata of type 1 alone"));
+    }
+    nest(bytes, attr::PUSH_NSH, |to| {
+        nest(to, key::NSH, |to| {
+            put(to, nsh::BASE, &nsh::base(fields));
+            put(to, nsh::MD1, &nsh::context(fields));
+        });
+    });
+    Ok(())
+}
+
+fn parse_nsh(bytes: &[u8]) -> Option<PushedNsh> {
+    let bytes = find(bytes, key::NSH)?;
+    let fields = nsh::decode(bytes).filter(|fields| fields.mdtype == NshHeader::MD_TYPE_1)?;
+    Some(PushedNsh { fields, metadata: Vec::new() })
 }
 
 fn words<const N: usize>(words: [u32; N]) -> Vec<u8> {
@@ -246,7 +277,8 @@ fn write_set(bytes: &mut Vec<u8>, set: &Set) -> Result<(), Refused> {
         }
         Set::Icmp { .. } => return Err(Refused::action("the kernel does not set fields of ICMP")),
         Set::Arp { .. } => return Err(Refused::action("the kernel does not set fields of ARP")),
-        Set::Nsh { .. } => return Err(Refused::action("NSH is not encoded")),
+        // Linux 6.18 has removed an action for that, which no earlier kernel took.
+        Set::Nsh { .. } => return Err(Refused::action("the kernel does not set fields of NSH")),
         Set::Nd { .. } | Set::NdExtensions { .. } => {
             return Err(Refused::action("the kernel does not set fields of neighbour messages"));
         }
@@ -372,6 +404,18 @@ fn parse(kind: u16, value: &[u8], numbering: Numbering) -> Option<Action> {
         },
         attr::CT => Action::Ct(Box::new(parse_ct(value)?)),
         attr::CT_CLEAR => Action::CtClear,
+        attr::PUSH_ETH => Action::PushEth { src: array(value)?, dst: array(value.get(6..)?)? },
+        attr::POP_ETH => Action::PopEth,
+        attr::ADD_MPLS => {
+            // The flag of labels after the Ethernet header is clear.
+            (value.get(6..)? == [0; 2]).then_some(())?;
+            Action::AddMpls {
+                lse: u32::from_be_bytes(array(value)?),
+                ethertype: u16::from_be_bytes(array(value.get(4..)?)?),
+            }
+        }
+        attr::PUSH_NSH => Action::PushNsh(Box::new(parse_nsh(value)?)),
+        attr::POP_NSH => Action::PopNsh,
         _ => return None,
     })
 }

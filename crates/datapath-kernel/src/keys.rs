@@ -7,11 +7,12 @@
 //! VLAN headers always: without an attribute, a packet must have none. So the kernel's megaflow may
 //! match fewer packets than ours, and never more.
 
-use crate::Refused;
+use crate::{Refused, nsh};
 use datapath::Refusal;
 use flow::extract::{FRAG_ANY, FRAG_LATER};
-use flow::{Key, Mask, Match, Tunnel, VLAN_CFI};
+use flow::{Field, Key, Mask, Match, NAMESPACE_ETHERTYPE, Nsh, Tunnel, VLAN_CFI};
 use netlink::attribute::{array, nest, put, read};
+use packet::NshHeader;
 
 /// Kinds of attributes.
 mod attr {
@@ -42,6 +43,7 @@ mod attr {
     pub const CT_LABELS: u16 = 25;
     pub const CT_TUPLE_IPV4: u16 = 26;
     pub const CT_TUPLE_IPV6: u16 = 27;
+    pub const NSH: u16 = 28;
     pub const PACKET_TYPE: u16 = 29;
     /// The kinds of extension headers of IPv6. Since Linux 5.17, in each key of IPv6.
     pub const IPV6_EXTENSIONS: u16 = 32;
@@ -74,6 +76,7 @@ mod ethertype {
     pub const RARP: u16 = 0x8035;
     pub const IPV6: u16 = 0x86dd;
     pub const MPLS: [u16; 2] = [0x8847, 0x8848];
+    pub const NSH: u16 = 0x894f;
     pub const VLAN: [u16; 2] = [0x8100, 0x88a8];
     /// Below are lengths: the kernel has no attribute for frames of 802.2 without a type.
     pub const FIRST: u16 = 0x0600;
@@ -127,11 +130,21 @@ pub fn encode_metadata(key: &Key) -> Vec<u8> {
             _ => {}
         }
     }
+    // A packet of this type begins without an Ethernet header.
+    if let Some(ethertype) = type_of_layer3(key) {
+        put(&mut bytes, attr::ETHERTYPE, &ethertype.to_be_bytes());
+    }
     if key.tunnel.is_some() {
         let (fields, is_v4) = (key.tunnel, key.tunnel.dst.get() != 0);
         nest(&mut bytes, attr::TUNNEL, |to| put_tunnel(to, &fields, is_v4, &fields));
     }
     bytes
+}
+
+/// Returns the Ethernet type of a packet without an Ethernet header; `None` of a frame.
+fn type_of_layer3(key: &Key) -> Option<u16> {
+    let packet_type = key.packet_type.get();
+    (packet_type >> 16 == NAMESPACE_ETHERTYPE).then_some(packet_type as u16) // the lower half
 }
 
 /// Labels of the kernel are one integer.
@@ -179,8 +192,14 @@ fn check_headers(fields: &Tunnel) -> Result<(), Refused> {
 /// # Errors
 /// When the kernel cannot match a field, or not in part.
 pub fn encode(matching: &Match) -> Result<Encoded, Refused> {
-    let (key, mask) = (matching.key(), matching.mask());
-    let mut writer = Writer { key, mask, rest: *mask, out: Encoded { key: vec![], mask: vec![] } };
+    let (mut key, mut mask) = (*matching.key(), *matching.mask());
+    // A packet that begins without Ethernet has the Ethernet type of its packet type, which is exact.
+    if let Some(ethertype) = type_of_layer3(&key) {
+        key.dl_type = ethertype.into();
+        mask.set_exact(Field::EthType);
+    }
+    let out = Encoded { key: vec![], mask: vec![] };
+    let mut writer = Writer { key: &key, mask: &mask, rest: mask, out };
     writer.metadata()?;
     writer.link()?;
     if writer.rest != Mask::WILDCARD {
@@ -213,9 +232,6 @@ impl Writer<'_> {
 
     fn metadata(&mut self) -> Result<(), Refused> {
         let (key, mask) = (self.key, &self.mask.0);
-        if key.packet_type.get() != 0 {
-            return Err(Refused::key("packets without an Ethernet header are not encoded"));
-        }
         let word = |word: u32| word.to_ne_bytes();
         self.put_matched(
             attr::PRIORITY,
@@ -303,6 +319,9 @@ impl Writer<'_> {
     /// Ethernet and VLAN headers, and what is behind.
     fn link(&mut self) -> Result<(), Refused> {
         let (key, mask) = (self.key, &self.mask.0);
+        if type_of_layer3(key).is_some() {
+            return self.layer3();
+        }
         let addresses = |key: &Key| {
             let mut bytes = [0; 12];
             bytes[..6].copy_from_slice(&key.dl_src);
@@ -329,6 +348,17 @@ impl Writer<'_> {
         self.out.key.extend(inner.key);
         self.out.mask.extend(inner.mask);
         Ok(())
+    }
+
+    /// The headers of a packet that begins without Ethernet. The kernel takes the absence of addresses
+    /// for that, and compares the Ethernet type always.
+    fn layer3(&mut self) -> Result<(), Refused> {
+        let rest = &mut self.rest.0;
+        // Such a packet has neither addresses nor VLAN headers, so all of these match.
+        rest.dl_src = [0; 6];
+        rest.dl_dst = [0; 6];
+        rest.vlans = Default::default();
+        self.network()
     }
 
     /// Returns the number of VLAN headers that the flow requires. The kernel compares which there
@@ -405,6 +435,10 @@ impl Writer<'_> {
                 self.mpls();
                 Ok(())
             }
+            ethertype::NSH => {
+                self.nsh();
+                Ok(())
+            }
             _ => Ok(()),
         }
     }
@@ -424,6 +458,23 @@ impl Writer<'_> {
         put(&mut self.out.key, attr::MPLS, &labels);
         put(&mut self.out.mask, attr::MPLS, &masks);
         self.rest.0.mpls = Default::default();
+    }
+
+    fn nsh(&mut self) {
+        let (key, mask) = (&self.key.nsh, &self.mask.0.nsh);
+        for (to, fields) in [(&mut self.out.key, key), (&mut self.out.mask, mask)] {
+            nest(to, attr::NSH, |to| {
+                put(to, nsh::BASE, &nsh::base(fields));
+                if key.mdtype == NshHeader::MD_TYPE_1 {
+                    put(to, nsh::MD1, &nsh::context(fields));
+                }
+            });
+        }
+        // Packets with another type of metadata have no context. Where the type is open, the kernel has
+        // no attribute for it.
+        let is_open = key.mdtype != NshHeader::MD_TYPE_1 && mask.mdtype != u8::MAX;
+        let context = if is_open { mask.context } else { Default::default() };
+        self.rest.0.nsh = Nsh { context, ..Nsh::default() };
     }
 
     fn transport(&mut self) -> Result<(), Refused> {
@@ -653,7 +704,9 @@ impl Reader {
     /// Reads the attributes of a packet, or of what is behind `tags` VLAN headers.
     fn layer(&mut self, bytes: &[u8], tags: usize) -> Option<()> {
         let (mut ethertype, mut tci, mut encapsulated) = (None, None, None);
+        let mut has_addresses = tags != 0;
         for (kind, value) in read(bytes) {
+            has_addresses |= kind == attr::ETHERNET;
             match kind {
                 attr::ETHERTYPE => ethertype = Some(u16::from_be_bytes(whole(value)?)),
                 attr::VLAN => tci = Some(u16::from_be_bytes(whole(value)?)),
@@ -669,6 +722,9 @@ impl Reader {
             vlan.tpid = ethertype?.into();
             vlan.tci = tci.into();
             return self.layer(inner, tags + 1);
+        }
+        if let (false, false, Some(ethertype)) = (self.is_mask, has_addresses, ethertype) {
+            self.key.packet_type = (NAMESPACE_ETHERTYPE << 16 | u32::from(ethertype)).into();
         }
         let none = if self.is_mask { 0 } else { ethertype::NONE };
         self.key.dl_type = ethertype.unwrap_or(none).into();
@@ -750,6 +806,7 @@ impl Reader {
                     *to = u32::from_be_bytes(*label).into();
                 }
             }
+            attr::NSH => key.nsh = nsh::decode(value)?,
             attr::PACKET_TYPE => key.packet_type = u32::from_be_bytes(whole(value)?).into(),
             attr::IPV6_EXTENSIONS if !is_mask => {}
             _ if is_mask && value.iter().all(|byte| *byte == 0) => {}

@@ -38,6 +38,7 @@ pub mod instance;
 mod kernel_datapath;
 pub mod keys;
 mod meter;
+mod nsh;
 mod numbering;
 pub mod packet_message;
 mod port;

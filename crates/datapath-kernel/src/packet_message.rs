@@ -73,7 +73,7 @@ pub fn decode(payload: &[u8], numbering: Numbering) -> Option<Received> {
     let frame = body.attribute(attr::PACKET)?;
     let (metadata, _) = keys::decode(body.attribute(attr::KEY)?)?;
     let port = numbering.to_switch(metadata.in_port.get());
-    let mut key = flow::extract::key_of(frame, port.0);
+    let mut key = flow::extract::key_of_type(frame, port.0, metadata.packet_type.get());
     key.set_metadata(&metadata);
     key.in_port = port.0.into();
     let half = |kind| Some(u16::from_ne_bytes(array(body.attribute(kind)?)?));

@@ -7,10 +7,10 @@ use crate::keys::{self, Fitness};
 use crate::{Numbering, actions, cookie, flow_message, instance, meter, packet_message};
 use conntrack::{Commit, Helper, Manip, Nat, NatRange, Request, Selection};
 use datapath::{
-    Action, Masked, PortNo, Refusal, SampleDirection, SampleOrigin, Set, Ufid, Userdata,
+    Action, Masked, PortNo, PushedNsh, Refusal, SampleDirection, SampleOrigin, Set, Ufid, Userdata,
 };
 use flow::{Field, Key, Mask, Match};
-use random::random_packet;
+use random::{bytes_of, random_packet};
 
 #[path = "../tests/support/packet.rs"]
 mod random;
@@ -22,6 +22,16 @@ fn packet(rng: &mut fastrand::Rng) -> Key {
     key.ct_zone = rng.u16(..2).into();
     key.skb_priority = rng.u32(..2).into();
     key
+}
+
+/// False for a key that no packet has: contexts of NSH without their metadata type, or headers in front
+/// of a packet that begins without Ethernet.
+fn is_possible(key: &Key) -> bool {
+    let has_context = key.nsh.context != flow::Nsh::default().context;
+    let is_frame = key.packet_type.get() == 0;
+    let link = (key.dl_src, key.dl_dst, key.vlans) == Default::default()
+        && key.packet_type.get() as u16 == key.dl_type.get();
+    (is_frame || link) && (key.nsh.mdtype == 1 || !has_context)
 }
 
 /// A match on some fields of a packet.
@@ -63,6 +73,9 @@ fn the_kernel_matches_no_more_than_the_megaflow() {
                     *word = *other;
                 }
             }
+            if !is_possible(&other) {
+                continue;
+            }
             others += u32::from(kernel.matches(&other));
             assert!(
                 !kernel.matches(&other) || matching.matches(&other),
@@ -80,7 +93,11 @@ fn keys_of_packets_are_read_back() {
         let packet = packet(&mut rng);
         let exact = Match::new(&packet, &datapath::exact_mask(&packet));
         let Ok(encoded) = keys::encode(&exact) else { continue };
-        assert_eq!(keys::decode(&encoded.key), Some((*exact.key(), Fitness::Perfect)));
+        let mut expected = *exact.key();
+        if expected.packet_type.get() != 0 {
+            expected.dl_type = packet.dl_type; // which the packet type has
+        }
+        assert_eq!(keys::decode(&encoded.key), Some((expected, Fitness::Perfect)));
     }
 }
 
@@ -104,6 +121,9 @@ fn a_megaflow_with_open_tags_is_refused_and_its_closed_mask_is_taken() {
         let packet = packet(&mut rng);
         if [0x8100, 0x88a8].contains(&packet.dl_type.get()) {
             continue; // more headers than vlan-limit
+        }
+        if packet.packet_type.get() != 0 {
+            continue; // none at all
         }
         let mut mask = Mask::WILDCARD;
         for field in [Field::InPortOxm, Field::RecircId, Field::PacketType, Field::EthType] {
@@ -174,6 +194,9 @@ fn upcall(key: &Key, frame: &[u8]) -> Vec<u8> {
     let mut bytes = vec![1, 1, 0, 0, 9, 0, 0, 0];
     let mut metadata = keys::encode_metadata(key);
     netlink::attribute::put(&mut metadata, 3, &key.in_port.get().to_ne_bytes());
+    if key.packet_type.get() == 0 {
+        netlink::attribute::put(&mut metadata, 4, &[0; 12]);
+    }
     netlink::attribute::put(&mut bytes, 2, &metadata);
     netlink::attribute::put(&mut bytes, 1, frame);
     netlink::attribute::put(&mut bytes, 9, &1400u16.to_ne_bytes());
@@ -188,15 +211,16 @@ fn an_upcall_has_the_metadata_of_the_kernel_and_the_headers_of_the_packet() {
         if of_packet.ct_state == 0 {
             of_packet.ct_zone = 0.into(); // as of every packet that was not tracked
         }
-        let frame = flow::compose(&of_packet, &flow::PAYLOAD);
-        let received = packet_message::decode(&upcall(&of_packet, frame.data()), NUMBERING);
+        let frame = bytes_of(&of_packet);
+        let received = packet_message::decode(&upcall(&of_packet, &frame), NUMBERING);
         let received = received.unwrap();
-        let mut expected = flow::extract::key_of(frame.data(), 1007);
+        let packet_type = of_packet.packet_type.get();
+        let mut expected = flow::extract::key_of_type(&frame, 1007, packet_type);
         expected.set_metadata(&of_packet);
         expected.in_port = 1007.into();
         assert_eq!(received.key, expected);
         assert_eq!(received.remainder.longest_fragment, Some(1400));
-        assert_eq!(received.packet.data(), frame.data());
+        assert_eq!(received.packet.data(), frame);
     }
 }
 
@@ -205,8 +229,7 @@ fn messages_of_any_bytes_are_read_without_a_panic() {
     let mut rng = fastrand::Rng::with_seed(44);
     for _ in 0..20_000 {
         let of_packet = packet(&mut rng);
-        let frame = flow::compose(&of_packet, &flow::PAYLOAD);
-        let mut bytes = upcall(&of_packet, frame.data());
+        let mut bytes = upcall(&of_packet, &bytes_of(&of_packet));
         bytes.truncate(rng.usize(..=bytes.len()));
         for _ in 0..rng.usize(..4) {
             if let Some(byte) = rng.choice(bytes.iter_mut()) {
@@ -297,7 +320,37 @@ fn actions() -> Vec<Action> {
         Action::Ct(Box::new(request)),
         Action::Ct(Box::new(Request { nat: Some(Nat::Existing), ..Request::default() })),
         Action::CtClear,
+        Action::PopEth,
+        Action::PushNsh(pushed_nsh(1, vec![])),
+        Action::PopNsh,
+        Action::AddMpls { lse: 0x1234_5140, ethertype: 0x8848 },
+        Action::PushEth { src: [1; 6], dst: [2; 6] },
     ]
+}
+
+fn pushed_nsh(mdtype: u8, metadata: Vec<u8>) -> Box<PushedNsh> {
+    let context = if mdtype == 1 { [1, 2, 3, 4] } else { [0; 4] }.map(Into::into);
+    let fields = flow::Nsh { flags: 2, ttl: 63, mdtype, np: 3, path: 0x1234_56ff.into(), context };
+    Box::new(PushedNsh { fields, metadata })
+}
+
+#[test]
+fn headers_that_the_kernel_does_not_push_are_refused() {
+    let set = Set::Nsh {
+        flags: Masked::default(),
+        ttl: Masked { value: 1, mask: 63 },
+        path: Masked::default(),
+        context: [Masked::default(); 4],
+    };
+    for action in [
+        Action::PushNsh(pushed_nsh(2, vec![])),
+        Action::PushNsh(pushed_nsh(2, vec![1, 2, 3, 4, 5, 6, 7, 8])),
+        Action::PushNsh(pushed_nsh(3, vec![])),
+        Action::Set(set),
+    ] {
+        let refused = actions::encode(&[action], NUMBERING).unwrap_err();
+        assert_eq!(refused.refusal, Refusal::UnsupportedAction);
+    }
 }
 
 #[test]

@@ -249,7 +249,7 @@ fn random_mask(key: &Key, rng: &mut fastrand::Rng) -> Mask {
 }
 
 /// The match without the bits that a dump does not have: those that are zero where there is no VLAN
-/// header, and the tuple of a packet that has none.
+/// header, the tuple of a packet that has none, and contexts of NSH with other metadata.
 fn as_dumped(matching: &Match) -> Match {
     let mut mask = *matching.mask();
     for (vlan, bits) in matching.key().vlans.iter().zip(&mut mask.0.vlans) {
@@ -262,6 +262,9 @@ fn as_dumped(matching: &Match) -> Match {
         (mask.0.ct_tp_src, mask.0.ct_tp_dst) = Default::default();
         (mask.0.ct_ipv6_src, mask.0.ct_ipv6_dst) = Default::default();
         mask.0.ct_nw_proto = 0;
+    }
+    if matching.key().nsh.mdtype != 1 {
+        mask.0.nsh.context = Default::default();
     }
     Match::new(matching.key(), &mask)
 }

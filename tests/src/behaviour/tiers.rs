@@ -69,6 +69,8 @@ const EXCEPTIONS: &[Exception] = &[
     ),
     but("labels_in_front_of_a_frame_come_off_again", Not::InBpf, BOTH, NO_FRONT),
     but("labels_without_an_ethernet_header_suit_their_packets_only", Not::InBpf, BOTH, NO_FRONT),
+    but("metadata_of_type_two_is_pushed", Not::InBpf, BOTH, NO_NSH),
+    but("several_nsh_come_off_in_one_list", Not::InBpf, BOTH, NO_NSH),
     but("nsh_fields_can_be_set", Not::InBpf, BOTH, NO_NSH),
     but("nsh_suits_its_packets_only", Not::InBpf, BOTH, NO_NSH),
     but("flows_match_the_fields_of_nsh", Not::InBpf, BOTH, NO_NSH),

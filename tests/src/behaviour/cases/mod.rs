@@ -141,7 +141,8 @@ macro_rules! behaviour_cases {
                 labels_in_front_of_a_frame_come_off_again,
                 labels_without_an_ethernet_header_suit_their_packets_only;
             nsh:
-                nsh_comes_off_again, nsh_fields_can_be_set, nsh_suits_its_packets_only,
+                nsh_comes_off_again, metadata_of_type_two_is_pushed,
+                several_nsh_come_off_in_one_list, nsh_fields_can_be_set, nsh_suits_its_packets_only,
                 flows_match_the_fields_of_nsh;
             ports:
                 ports_are_listed_added_and_removed,

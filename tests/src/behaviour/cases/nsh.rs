@@ -36,24 +36,8 @@ pub fn nsh_comes_off_again(w: &World) {
     assert_eq!(out[0][38..], frame[14..]);
     let twice = w.through(&format!("{PUSH},{PUSH},{ETH},2"), Packet::from_slice(&frame));
     assert_eq!((twice[0][17], twice[0][14 + 24 + 3]), (4, 3));
-    // Metadata of type 2.
-    let md2 = "push_nsh(flags=0,ttl=63,mdtype=2,np=3,spi=0x1,si=2,md2=0x10000a0412345678)";
-    let out = w.through(&format!("{md2},{ETH},2"), Packet::from_slice(&frame));
-    assert_eq!(out[0][14..18], [0x0f, 0xc4, 2, 3]);
-    assert_eq!(out[0][22..30], [0x10, 0, 0x0a, 4, 0x12, 0x34, 0x56, 0x78]);
-    assert_eq!(out[0][30..], frame);
-    for (actions, packet) in [
-        (format!("{PUSH},pop_nsh(),2"), frame.clone()),
-        (format!("{PUSH},{PUSH},pop_nsh(),pop_nsh(),2"), frame.clone()),
-        ("pop_eth,pop_nsh(),2".to_owned(), framed(&HEADER, &frame)),
-        (
-            "pop_eth,pop_nsh(),pop_nsh(),2".to_owned(),
-            framed(&[&[0x0f, 0xc2, 2, 4, 0, 0, 0, 0], &HEADER[..]].concat(), &frame),
-        ),
-    ] {
-        let out = w.through(&actions, Packet::from_slice(&packet));
-        assert_eq!(out.as_slice(), std::slice::from_ref(&frame), "{actions}");
-    }
+    let out = w.through("pop_eth,pop_nsh(),2", Packet::from_slice(&framed(&HEADER, &frame)));
+    assert_eq!(out.as_slice(), std::slice::from_ref(&frame));
     // A packet without an Ethernet header below it.
     let bare = framed(&[0x0f, 0xc2, 2, 1, 0, 0, 0, 0], &frame[14..]);
     let out = w.through(&format!("pop_eth,pop_nsh(),{ETH},2"), Packet::from_slice(&bare));
@@ -70,6 +54,30 @@ pub fn nsh_comes_off_again(w: &World) {
     w.install(2, inner, "2");
     w.inject(1, &framed(&HEADER, &frame));
     assert_eq!(w.out(2), [frame]);
+}
+
+pub fn metadata_of_type_two_is_pushed(w: &World) {
+    let frame = udp(33);
+    let md2 = "push_nsh(flags=0,ttl=63,mdtype=2,np=3,spi=0x1,si=2,md2=0x10000a0412345678)";
+    let out = w.through(&format!("{md2},{ETH},2"), Packet::from_slice(&frame));
+    assert_eq!(out[0][14..18], [0x0f, 0xc4, 2, 3]);
+    assert_eq!(out[0][22..30], [0x10, 0, 0x0a, 4, 0x12, 0x34, 0x56, 0x78]);
+    assert_eq!(out[0][30..], frame);
+}
+
+pub fn several_nsh_come_off_in_one_list(w: &World) {
+    let frame = udp(33);
+    for (actions, packet) in [
+        (format!("{PUSH},pop_nsh(),2"), frame.clone()),
+        (format!("{PUSH},{PUSH},pop_nsh(),pop_nsh(),2"), frame.clone()),
+        (
+            "pop_eth,pop_nsh(),pop_nsh(),2".to_owned(),
+            framed(&[&[0x0f, 0xc2, 2, 4, 0, 0, 0, 0], &HEADER[..]].concat(), &frame),
+        ),
+    ] {
+        let out = w.through(&actions, Packet::from_slice(&packet));
+        assert_eq!(out.as_slice(), std::slice::from_ref(&frame), "{actions}");
+    }
 }
 
 pub fn nsh_fields_can_be_set(w: &World) {
