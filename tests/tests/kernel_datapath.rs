@@ -150,6 +150,62 @@ fn megaflows_outlive_the_daemon_and_are_adopted() {
 }
 
 #[test]
+fn open_vswitch_takes_the_datapath_over_and_gives_it_back() {
+    let Some((mut switch, a, _b)) = pair() else { return };
+    if testing::without_tool(&["ovs-vswitchd"]) {
+        return;
+    }
+    let ports = |switch: &Switch| -> Vec<String> {
+        let shown = switch.netns().sh("ovs-dpctl show");
+        let lines = shown.lines().map(str::trim).filter(|line| line.starts_with("port "));
+        lines.map(str::to_owned).collect()
+    };
+    assert!(a.reaches("10.0.0.2", patient(SOON)), "{}", switch.story());
+    let before = ports(&switch);
+    for kind in [Kind::RealOvs, Kind::Slipswitch] {
+        switch.appctl("exit");
+        switch.wait_for_end();
+        let flows = kernel_flows(&switch);
+        assert!(flows.contains("in_port(h1)"), "they are left: {flows}");
+        assert_eq!(a.ping("10.0.0.2", 3), 3, "no daemon runs: {flows}");
+        switch.set_kind(kind);
+        switch.start_daemon();
+        let program = switch.run("readlink /proc/$(cat ovs-vswitchd.pid)/exe");
+        assert_eq!(program.contains("slipswitchd"), kind == Kind::Slipswitch, "{program}");
+        assert!(a.reaches("10.0.0.2", patient(SOON)), "{}", switch.story());
+        assert_eq!(a.ping("10.0.0.2", 3), 3, "{}", switch.story());
+        assert_eq!(ports(&switch), before, "{}", switch.story());
+        assert_eq!(switch.vsctl("get interface h1 error"), "[]\n", "{}", switch.story());
+    }
+    // The rules of this daemon are those that count.
+    switch.flows("br0", "priority=5,icmp actions=drop\npriority=1 actions=normal\n");
+    assert_eq!(a.ping("10.0.0.2", 2), 0, "all are lost: {}", kernel_flows(&switch));
+}
+
+#[test]
+fn what_others_delete_comes_back() {
+    let Some((switch, a, _b)) = pair() else { return };
+    assert!(a.reaches("10.0.0.2", patient(SOON)), "{}", switch.story());
+    let here = switch.netns();
+    for deletion in ["del-if system@ovs-system h2", "del-dp system@ovs-system"] {
+        here.sh(&format!("ovs-dpctl {deletion}"));
+        assert!(a.reaches("10.0.0.2", patient(SOON)), "{deletion}: {}", switch.story());
+        assert_eq!(a.ping("10.0.0.2", 3), 3, "{deletion}: {}", switch.story());
+    }
+    here.sh("ip addr add 10.0.0.9/24 dev br0 && ip link set br0 up");
+    assert!(a.reaches("10.0.0.9", patient(SOON)), "{}", switch.story());
+    let warnings = switch.warnings();
+    for words in ["has removed port h2", "has deleted the datapath"] {
+        assert!(warnings.iter().any(|line| line.contains(words)), "{words}: {warnings:#?}");
+    }
+    // The bridge may look for its own port while there is no datapath.
+    let is_of_these = |line: &String| {
+        line.contains("another program has") || line.contains("could not open network device br0")
+    };
+    assert!(warnings.iter().all(is_of_these), "{warnings:#?}");
+}
+
+#[test]
 fn a_bridge_moves_between_the_datapaths() {
     let Some((switch, a, _b)) = pair() else { return };
     assert!(a.reaches("10.0.0.2", patient(SOON)), "{}", switch.story());

@@ -440,7 +440,7 @@ impl Datapath for CoupledDatapath {
     }
 
     fn maintain(&self) {
-        self.own.maintain();
+        self.all().for_each(Datapath::maintain);
     }
 
     fn shutdown(&self) {

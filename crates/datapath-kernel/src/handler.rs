@@ -11,6 +11,7 @@ use netlink::socket::Events;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 
@@ -23,6 +24,16 @@ const RECEIVE_BUFFER: usize = 4 << 20;
 pub(crate) struct Handlers {
     stop: OwnedFd,
     threads: Vec<JoinHandle<()>>,
+    /// The sockets from which they receive.
+    sockets: Vec<OwnedFd>,
+    batches: Arc<Batches>,
+}
+
+/// The numbers of batches that all threads have begun to receive, and that they have answered.
+#[derive(Default)]
+struct Batches {
+    begun: AtomicU64,
+    done: AtomicU64,
 }
 
 /// Opens a socket for upcalls, and returns it with its number.
@@ -40,18 +51,46 @@ pub(crate) fn open_socket() -> io::Result<(Socket, u32)> {
 impl Handlers {
     /// Starts a thread for each socket.
     pub(crate) fn start(shared: &Arc<Shared>, sockets: Vec<Socket>) -> io::Result<Handlers> {
-        let mut handlers =
-            Handlers { stop: eventfd(0, EventfdFlags::CLOEXEC)?, threads: Vec::new() };
+        let mut handlers = Handlers {
+            stop: eventfd(0, EventfdFlags::CLOEXEC)?,
+            threads: Vec::new(),
+            sockets: Vec::new(),
+            batches: Arc::default(),
+        };
         for (n, upcalls) in sockets.into_iter().enumerate() {
             let stop = handlers.stop.try_clone()?;
+            handlers.sockets.push(upcalls.as_fd().try_clone_to_owned()?);
+            let batches = handlers.batches.clone();
             let requests = crate::family::open_socket()?;
             let shared = Arc::downgrade(shared);
-            let handler = Handler { shared, upcalls, requests, stop, upcaller: None };
+            let handler = Handler { shared, upcalls, requests, stop, batches, upcaller: None };
             let thread =
                 std::thread::Builder::new().name(format!("handler{n}")).spawn(|| handler.run())?;
             handlers.threads.push(thread);
         }
         Ok(handlers)
+    }
+
+    /// Returns true when no upcall waits for a thread, and none is being answered.
+    pub(crate) fn are_idle(&self) -> bool {
+        let begun = || self.batches.begun.load(Ordering::SeqCst);
+        let before = begun();
+        // While no batch is being answered, none of them can cause an upcall.
+        if self.batches.done.load(Ordering::SeqCst) != before {
+            return false;
+        }
+        let mut sockets: Vec<_> = self
+            .sockets
+            .iter()
+            .map(|fd| PollFd::from_borrowed_fd(fd.as_fd(), PollFlags::IN))
+            .collect();
+        let none = rustix::time::Timespec::default();
+        poll(&mut sockets, Some(&none)) == Ok(0) && begun() == before
+    }
+
+    /// Returns true after [`Handlers::stop`].
+    pub(crate) fn are_stopped(&self) -> bool {
+        self.threads.is_empty()
     }
 
     /// Stops the threads and waits for them, unless the caller is one.
@@ -72,6 +111,7 @@ struct Handler {
     upcalls: Socket,
     requests: Socket,
     stop: OwnedFd,
+    batches: Arc<Batches>,
     upcaller: Option<Box<dyn Upcaller>>,
 }
 
@@ -91,9 +131,15 @@ impl Handler {
             }
             let Some(shared) = self.shared.upgrade() else { return };
             let mut batch = Vec::new();
-            match receive(&mut self.upcalls, &shared, &mut batch) {
-                Ok(()) => self.answer(&shared, &batch),
-                Err(error) => return fail(&error),
+            // Before the socket is empty.
+            self.batches.begun.fetch_add(1, Ordering::SeqCst);
+            let received = receive(&mut self.upcalls, &shared, &mut batch);
+            if received.is_ok() {
+                self.answer(&shared, &batch);
+            }
+            self.batches.done.fetch_add(1, Ordering::SeqCst);
+            if let Err(error) = received {
+                return fail(&error);
             }
         }
     }

@@ -27,7 +27,7 @@ use rustix::io::Errno;
 use rustix::time::{ClockId, clock_gettime};
 use std::collections::BTreeMap;
 use std::io;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
 use std::time::Duration;
@@ -36,6 +36,8 @@ use std::time::Duration;
 const MOST_THREADS: usize = 16;
 /// Time between two log lines about megaflows that other programs removed.
 const COMPLAINT: Duration = Duration::from_secs(60);
+/// Time between two inspections of the datapath and its ports.
+const INSPECTION: Duration = Duration::from_secs(1);
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -44,14 +46,17 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// The parts that threads share.
 pub(crate) struct Shared {
     pub(crate) families: Families,
-    pub(crate) instance: Instance,
+    /// The index of the datapath's interface. A datapath that was deleted is made again.
+    datapath: AtomicI32,
+    /// The numbers of the sockets of upcalls, by CPU.
+    pub(crate) by_cpu: Vec<u32>,
     pub(crate) numbering: Numbering,
     pub(crate) clock: Clock,
     factory: OnceLock<Arc<dyn UpcallFactory>>,
     /// Sockets for requests that no thread uses at present.
     sockets: Mutex<Vec<Socket>>,
     drops: [AtomicU64; DropReason::ALL.len()],
-    meters_since: Mutex<meter::Since>,
+    meters: Mutex<meter::Known>,
 }
 
 impl Shared {
@@ -59,8 +64,8 @@ impl Shared {
         self.factory.get()
     }
 
-    pub(crate) fn meters_since(&self) -> MutexGuard<'_, meter::Since> {
-        lock(&self.meters_since)
+    pub(crate) fn meters(&self) -> MutexGuard<'_, meter::Known> {
+        lock(&self.meters)
     }
 
     pub(crate) fn count_drops(&self, reason: DropReason, n: usize) {
@@ -85,7 +90,21 @@ impl Shared {
     }
 
     fn flows(&self) -> FlowMessages<'_> {
-        FlowMessages { families: &self.families, datapath: self.instance.ifindex }
+        FlowMessages { families: &self.families, datapath: self.datapath() }
+    }
+
+    /// Returns the index of the datapath's interface.
+    pub(crate) fn datapath(&self) -> i32 {
+        self.datapath.load(Ordering::Relaxed)
+    }
+
+    /// Sets it, after the datapath was made again.
+    pub(crate) fn set_datapath(&self, index: i32) {
+        self.datapath.store(index, Ordering::Relaxed);
+    }
+
+    fn instance(&self) -> Instance {
+        Instance { ifindex: self.datapath(), is_new: false }
     }
 
     /// Returns by how many milliseconds the switch's clock is ahead of `CLOCK_MONOTONIC`.
@@ -117,7 +136,7 @@ impl Shared {
         for frame in frames {
             let request = packet_message::execute(
                 &self.families,
-                self.instance.ifindex,
+                self.datapath(),
                 self.numbering,
                 frame.data(),
                 key,
@@ -139,8 +158,8 @@ impl Shared {
     }
 }
 
-struct PortTable {
-    open: BTreeMap<PortNo, Port>,
+pub(crate) struct PortTable {
+    pub(crate) open: BTreeMap<PortNo, Port>,
     /// Ports that an earlier daemon left, by name, until they are claimed or removed.
     found: BTreeMap<String, Vport>,
     /// The kernel's number after the one that was given last.
@@ -171,6 +190,7 @@ pub struct KernelDatapath {
     /// The number of the last sweep.
     sweeps: AtomicU64,
     complaint: OncePer,
+    pub(crate) inspection: OncePer,
     handlers: Mutex<Handlers>,
     /// `None` until the first ones are set.
     zone_limits: Mutex<Option<ZoneLimits>>,
@@ -202,13 +222,14 @@ impl KernelDatapath {
             .map_err(Unavailable::at("reading the ports"))?;
         let shared = Arc::new(Shared {
             families,
-            instance,
+            datapath: AtomicI32::new(instance.ifindex),
+            by_cpu,
             numbering,
             clock,
             factory: OnceLock::new(),
             sockets: Mutex::new(vec![socket]),
             drops: [const { AtomicU64::new(0) }; DropReason::ALL.len()],
-            meters_since: Mutex::default(),
+            meters: Mutex::default(),
         });
         let handlers = Handlers::start(&shared, sockets)
             .map_err(Unavailable::at("starting a thread of upcalls"))?;
@@ -224,6 +245,7 @@ impl KernelDatapath {
             table: Table::default(),
             sweeps: AtomicU64::new(0),
             complaint: OncePer::new(COMPLAINT),
+            inspection: OncePer::new(INSPECTION),
             handlers: Mutex::new(handlers),
             zone_limits: Mutex::new(None),
         };
@@ -237,6 +259,10 @@ impl KernelDatapath {
 
     pub(crate) fn shared(&self) -> &Shared {
         &self.shared
+    }
+
+    pub(crate) fn port_table(&self) -> MutexGuard<'_, PortTable> {
+        lock(&self.ports)
     }
 
     /// Returns the numbers of the ports.
@@ -313,7 +339,7 @@ impl KernelDatapath {
     fn remove_vport(&self, number: u32, name: &str) {
         let shared = &self.shared;
         let removed = shared.with_socket(|socket| {
-            Vport::remove(socket, &shared.families, shared.instance.ifindex, number)
+            Vport::remove(socket, &shared.families, shared.datapath(), number)
         });
         match removed {
             Err(error) if error.errno() != Some(Errno::NODEV.raw_os_error()) => {
@@ -332,8 +358,10 @@ impl KernelDatapath {
     pub fn cleanup(&self) {
         self.shutdown();
         let shared = &self.shared;
-        let deleted = shared.with_socket(|socket| shared.instance.delete(socket, &shared.families));
+        // An inspection that comes later finds the threads stopped.
         let ports = lock(&self.ports);
+        let deleted =
+            shared.with_socket(|socket| shared.instance().delete(socket, &shared.families));
         let open = ports.open.values().map(|port| &port.info.name);
         for name in open.chain(ports.found.keys()) {
             self.remove_tunnel_device(name);
@@ -366,8 +394,8 @@ impl KernelDatapath {
                     .ok_or_else(|| PortError::Full(spec.name.clone()))?,
             };
             let vport = Vport { number, name: spec.name.clone(), kind };
-            let added = shared
-                .with_socket(|socket| vport.add(socket, &shared.families, shared.instance.ifindex));
+            let added =
+                shared.with_socket(|socket| vport.add(socket, &shared.families, shared.datapath()));
             let Err(error) = added else { return Ok(number) };
             let busy = error.errno() == Some(Errno::BUSY.raw_os_error());
             // The number is taken by another program, or the device has another owner.
@@ -380,8 +408,8 @@ impl KernelDatapath {
 
     fn is_taken(&self, number: u32) -> bool {
         let shared = &self.shared;
-        let all = shared
-            .with_socket(|socket| Vport::all(socket, &shared.families, shared.instance.ifindex));
+        let all =
+            shared.with_socket(|socket| Vport::all(socket, &shared.families, shared.datapath()));
         all.is_ok_and(|all| all.iter().any(|vport| vport.number == number))
     }
 
@@ -533,20 +561,21 @@ impl Ports for KernelDatapath {
         {
             tracing::debug!(target: "dpif_netlink", "{}: policing stays ({error})", spec.name);
         }
+        let info = PortInfo {
+            number: shared.numbering.to_switch(number),
+            name: spec.name.clone(),
+            kind: spec.kind,
+        };
+        let port = Port { info, device, mac: spec.mac, mtu: spec.mtu };
         if is_new
             && kind == Kind::Internal
-            && let Some(device) = &device
+            && let Err(error) = port.configure()
         {
-            let set = spec.mac.map_or(Ok(()), |mac| device.set_mac(mac));
-            let set = set.and_then(|()| spec.mtu.map_or(Ok(()), |mtu| device.set_mtu(mtu)));
-            if let Err(error) = set {
-                self.remove_vport(number, &spec.name);
-                return Err(PortError::Open { name: spec.name.clone(), cause: error.to_string() });
-            }
+            self.remove_vport(number, &spec.name);
+            return Err(PortError::Open { name: spec.name.clone(), cause: error.to_string() });
         }
-        let number = shared.numbering.to_switch(number);
-        let info = PortInfo { number, name: spec.name.clone(), kind: spec.kind };
-        ports.open.insert(number, Port { info, device });
+        let number = port.info.number;
+        ports.open.insert(number, port);
         Ok(number)
     }
 
@@ -722,7 +751,7 @@ impl Packets for KernelDatapath {
 impl Counters for KernelDatapath {
     fn lookups(&self) -> LookupStats {
         let shared = &self.shared;
-        let stats = shared.with_socket(|socket| shared.instance.stats(socket, &shared.families));
+        let stats = shared.with_socket(|socket| shared.instance().stats(socket, &shared.families));
         let stats = stats.unwrap_or_default();
         LookupStats {
             hits: stats.hits,
@@ -763,6 +792,10 @@ impl Datapath for KernelDatapath {
         actions::encode(std::slice::from_ref(action), Numbering::default()).is_ok()
     }
 
+    fn maintain(&self) {
+        self.inspect();
+    }
+
     fn shutdown(&self) {
         lock(&self.handlers).stop();
     }
@@ -778,6 +811,17 @@ impl KernelDatapath {
     /// Returns true when the megaflow is on the list.
     pub fn holds(&self, ufid: Ufid) -> bool {
         self.table.lock().contains_key(&ufid)
+    }
+
+    /// Returns true after [`Datapath::shutdown`].
+    pub(crate) fn is_stopped(&self) -> bool {
+        lock(&self.handlers).are_stopped()
+    }
+
+    /// Returns true when no upcall waits for a thread, and none is being answered. Packets that arrive
+    /// meanwhile may change that at once.
+    pub fn is_idle(&self) -> bool {
+        lock(&self.handlers).are_idle()
     }
 
     /// Returns true for kinds of ports that this datapath has.

@@ -11,12 +11,14 @@
 //! - [`CoupledDatapath`]: the switch's own datapath and the kernel's as one.
 //! - `handler`: threads that answer upcalls. The CPU that received a packet decides the thread.
 //! - `port`: the control side of the devices.
+//! - `inspection`: datapath and ports that another program deleted are made again.
 //!
 //! # Invariants
 //!
 //! - A megaflow in the kernel matches the same packets as the switch's. One that the kernel cannot
 //!   express is refused ([`datapath::Refusal`]); its packets call up, each by itself.
 //! - A megaflow that another program removed is put back by the next sweep, and its counts go on.
+//! - A port, or the whole datapath, that another program deleted is made again, with the same numbers.
 //! - No lock is held during an upcall.
 //! - All readers are total.
 //!
@@ -34,6 +36,7 @@ mod coupled;
 pub mod family;
 pub mod flow_message;
 mod handler;
+mod inspection;
 pub mod instance;
 mod kernel_datapath;
 pub mod keys;

@@ -37,11 +37,11 @@ mod band {
     pub const DROP: u32 = 1;
 }
 
-/// When each meter was set.
-pub(crate) type Since = BTreeMap<u32, clock::Millis>;
+/// The meters that are to be in the kernel, and when each was set.
+pub(crate) type Known = BTreeMap<u32, (clock::Millis, MeterConfig)>;
 
 fn request(shared: &Shared, command: u8) -> Request {
-    shared.families.request(Family::Meter, command, 0, shared.instance.ifindex)
+    shared.families.request(Family::Meter, command, 0, shared.datapath())
 }
 
 /// Returns the request that sets a meter, whose counters start at zero.
@@ -72,6 +72,19 @@ pub(crate) fn decode(body: &Body<'_>) -> MeterStats {
 }
 
 impl KernelDatapath {
+    /// Sets all meters again, in a datapath that was made again. Their counters start at zero.
+    pub(crate) fn set_meters(&self) {
+        let known = self.shared().meters().clone();
+        for (id, (_, config)) in known {
+            if let Err(refusal) = Meters::set(self, id, &config) {
+                tracing::warn!(
+                    target: "dpif_netlink",
+                    "meter {id} is not in the kernel ({refusal}): its packets pass",
+                );
+            }
+        }
+    }
+
     fn meter(&self, command: u8, id: u32) -> Option<MeterStats> {
         let shared = self.shared();
         let mut stats = None;
@@ -106,7 +119,7 @@ impl Meters for KernelDatapath {
         let request = set_request(shared, id, config);
         match shared.with_socket(|socket| socket.transact(request, |_, _| {})) {
             Ok(_) => {
-                shared.meters_since().insert(id, shared.clock.now());
+                shared.meters().insert(id, (shared.clock.now(), config.clone()));
                 Ok(())
             }
             Err(_) => Err(Refusal::TableFull),
@@ -114,12 +127,12 @@ impl Meters for KernelDatapath {
     }
 
     fn remove(&self, id: u32) -> Option<MeterStats> {
-        let since = self.shared().meters_since().remove(&id)?;
+        let (since, _) = self.shared().meters().remove(&id)?;
         Some(MeterStats { since, ..self.meter(command::DEL, id).unwrap_or_default() })
     }
 
     fn stats(&self, id: u32) -> Option<MeterStats> {
-        let since = *self.shared().meters_since().get(&id)?;
+        let since = self.shared().meters().get(&id).map(|(since, _)| *since)?;
         Some(MeterStats { since, ..self.meter(command::GET, id)? })
     }
 }

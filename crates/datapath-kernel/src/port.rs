@@ -17,6 +17,19 @@ pub(crate) struct Port {
     pub(crate) info: PortInfo,
     /// The control side of the device; `None` for a tunnel port.
     pub(crate) device: Option<Arc<dyn Device>>,
+    /// The address that an internal port gets when it is made.
+    pub(crate) mac: Option<[u8; 6]>,
+    /// Its MTU, too.
+    pub(crate) mtu: Option<u32>,
+}
+
+impl Port {
+    /// Gives the new device of an internal port its address and its MTU.
+    pub(crate) fn configure(&self) -> io::Result<()> {
+        let Some(device) = &self.device else { return Ok(()) };
+        self.mac.map_or(Ok(()), |mac| device.set_mac(mac))?;
+        self.mtu.map_or(Ok(()), |mtu| device.set_mtu(mtu))
+    }
 }
 
 /// Returns the kernel's kind of a port; `None`: the kernel's datapath has no such ports.

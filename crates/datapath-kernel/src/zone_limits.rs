@@ -76,7 +76,7 @@ pub(crate) fn decode(body: &Body<'_>) -> Vec<(i32, u32, u32)> {
 
 fn send(shared: &Shared, command: u8, list: Option<&[u8]>) -> Result<Vec<(i32, u32, u32)>, Error> {
     let mut answer = Vec::new();
-    let request = shared.families.request(Family::CtLimit, command, 0, shared.instance.ifindex);
+    let request = shared.families.request(Family::CtLimit, command, 0, shared.datapath());
     let request = match list {
         Some(list) => request.attribute(ZONE_LIMIT, list),
         None => request,

@@ -395,3 +395,106 @@ fn a_meter_limits_and_counts() {
         datapath.cleanup();
     });
 }
+
+/// Has the datapath inspect itself until `ovs-dpctl` shows the port.
+fn wait_for_port(datapath: &KernelDatapath, name: &str) {
+    let here = Netns::of_this_thread();
+    let found = wait_for(ARRIVAL, || {
+        datapath.maintain();
+        let shown = here.run("ovs-dpctl show system@ovs-test");
+        (shown.ok() && shown.stdout.contains(&format!(": {name}"))).then_some(())
+    });
+    assert!(found.is_some(), "{name} is not added again");
+}
+
+#[test]
+fn ports_and_datapaths_that_others_delete_are_made_again() {
+    with_datapath(|datapath| {
+        let (one, mut two) = (add_pair(&datapath, 1), add_pair(&datapath, 2));
+        if testing::without_tool(&["ovs-dpctl"]) {
+            return;
+        }
+        let mac = [2, 0, 0, 0, 9, 9];
+        let internal = PortSpec { mac: Some(mac), ..spec("in0", PortKind::InternalVport) };
+        assert_eq!(datapath.add_port(&internal).unwrap(), number(3));
+        let band = datapath::MeterBand { rate: 1000, burst: 1000 };
+        let config = datapath::MeterConfig { packets: true, bands: vec![band] };
+        datapath::Meters::set(&*datapath, 3, &config).unwrap();
+        let key = flow::extract::key_of(&udp(1), number(1).0);
+        let actions: Actions = vec![Action::Meter(3), Action::Output(number(2))].into();
+        let flow = Megaflow { ufid: Ufid(9), matching: broad(&key), actions };
+        datapath.install(&flow).unwrap();
+        one.send(&udp(1));
+        assert!(two.receive().is_some());
+        datapath.sweep(&mut |_, _| {});
+        let here = Netns::of_this_thread();
+
+        here.sh("ovs-dpctl del-if system@ovs-test p2");
+        wait_for_port(&datapath, "p2");
+        one.send(&udp(2));
+        assert!(two.receive().is_some(), "under the number that megaflows have");
+        datapath.sweep(&mut |_, _| {});
+
+        here.sh("ovs-dpctl del-dp system@ovs-test");
+        assert!(!here.run("ip link show in0").ok(), "the kernel's device");
+        wait_for_port(&datapath, "in0");
+        datapath.sweep(&mut |_, stats| assert_eq!(stats.packets, 2));
+        one.send(&udp(3));
+        assert!(two.receive().is_some(), "by the megaflow that was put back");
+        assert_eq!(Flows::remove(&*datapath, Ufid(9)).unwrap().packets, 3);
+        let device = datapath.device(number(3)).unwrap();
+        assert_eq!(device.status().unwrap().mac, mac);
+        assert_eq!(datapath::Meters::stats(&*datapath, 3).unwrap().packets, 1, "since then");
+        let ports = datapath.ports();
+        assert_eq!(ports.iter().map(|p| p.number).collect::<Vec<_>>(), [1, 2, 3].map(number));
+        let answers = Answers::begin(&datapath, |_| vec![Action::Output(number(2))]);
+        one.send(&udp(4));
+        assert!(two.receive().is_some(), "by an upcall");
+        assert_eq!(answers.seen().len(), 1);
+
+        datapath.cleanup();
+        datapath.maintain();
+        assert!(!here.run("ip link show ovs-test").ok(), "the datapath's own end is no deletion");
+    });
+}
+
+#[test]
+fn upcalls_without_room_are_counted_and_later_ones_are_answered() {
+    with_datapath(|datapath| {
+        let (one, mut two) = (add_pair(&datapath, 1), add_pair(&datapath, 2));
+        let gate = Arc::new(std::sync::RwLock::new(()));
+        let closed = gate.write().unwrap();
+        let of_answers = gate.clone();
+        let answers = Answers::begin(&datapath, move |_| {
+            drop(of_answers.read().unwrap());
+            vec![]
+        });
+        let frame = [udp(1), vec![0; 1400]].concat();
+        let batch: Vec<Packet> = (0..64).map(|_| Packet::from_slice(&frame)).collect();
+        // A socket takes 8 MiB.
+        let mut sent = 0;
+        while datapath.lookups().lost == 0 {
+            assert!(sent < 64 * 1024, "nothing was lost");
+            sent += one.0.sender.send(&batch).sent;
+        }
+        drop(closed);
+        let idle = wait_for(ARRIVAL * 10, || datapath.is_idle().then_some(()));
+        assert!(idle.is_some());
+        let lookups = datapath.lookups();
+        assert_eq!(lookups.misses, sent);
+        assert_eq!(answers.seen().len() as u64, sent - lookups.lost, "each is answered or lost");
+        assert_eq!(datapath.drops(datapath::DropReason::UpcallLimit), lookups.lost);
+
+        let key = flow::extract::key_of(&udp(1), number(1).0);
+        let actions: Actions = vec![Action::Output(number(2))].into();
+        datapath.install(&Megaflow { ufid: Ufid(9), matching: broad(&key), actions }).unwrap();
+        one.send(&udp(1));
+        assert!(two.receive().is_some());
+        Flows::remove(&*datapath, Ufid(9)).unwrap();
+        let before = answers.seen().len();
+        one.send(&udp(2));
+        let more = wait_for(ARRIVAL, || (answers.seen().len() > before).then_some(()));
+        assert!(more.is_some());
+        datapath.cleanup();
+    });
+}

@@ -197,6 +197,11 @@ impl Switch {
         self.daemon = Some(daemon);
     }
 
+    /// Has the daemon that is started next be one of this kind, over the same database.
+    pub fn set_kind(&mut self, kind: Kind) {
+        self.options.kind = kind;
+    }
+
     /// Kills the daemon at once, as a crash would.
     pub fn kill_daemon(&mut self) {
         self.daemon = None;
