@@ -7,7 +7,7 @@
 use crate::numbering::Numbering;
 use crate::{Refused, cookie, keys, nsh};
 use conntrack::{Commit, Helper, Manip, Nat, NatRange, Request, Selection};
-use datapath::{Action, Masked, PushedNsh, Refusal, Set};
+use datapath::{ACTION_DEPTH_LIMIT, Action, Masked, PushedNsh, Refusal, Set};
 use netlink::attribute::{array, find, nest, put, read};
 use packet::NshHeader;
 use std::net::IpAddr;
@@ -83,11 +83,23 @@ const BY_CPU: u32 = u32::MAX;
 /// Encodes a list: the contents of `OVS_FLOW_ATTR_ACTIONS`. A list that drops is empty.
 ///
 /// # Errors
-/// When the kernel has no such action.
+/// When the kernel has no such action, or lists are nested too deeply.
 pub fn encode(actions: &[Action], numbering: Numbering) -> Result<Vec<u8>, Refused> {
+    encode_nested(actions, numbering, 0)
+}
+
+/// Encodes a list inside `depth` others.
+fn encode_nested(
+    actions: &[Action],
+    numbering: Numbering,
+    depth: usize,
+) -> Result<Vec<u8>, Refused> {
+    if depth > ACTION_DEPTH_LIMIT {
+        return Err(Refused::action("lists are nested too deeply"));
+    }
     let mut bytes = Vec::new();
     for action in actions {
-        write(&mut bytes, action, numbering)?;
+        write(&mut bytes, action, numbering, depth)?;
     }
     Ok(bytes)
 }
@@ -103,8 +115,13 @@ fn try_nest(
     result
 }
 
-fn write(bytes: &mut Vec<u8>, action: &Action, numbering: Numbering) -> Result<(), Refused> {
-    let list = |actions: &[Action]| encode(actions, numbering);
+fn write(
+    bytes: &mut Vec<u8>,
+    action: &Action,
+    numbering: Numbering,
+    depth: usize,
+) -> Result<(), Refused> {
+    let list = |actions: &[Action]| encode_nested(actions, numbering, depth + 1);
     match action {
         Action::Output(port) => {
             let number = numbering.to_kernel(*port).ok_or(Refused {

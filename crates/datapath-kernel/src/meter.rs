@@ -115,6 +115,10 @@ impl Meters for KernelDatapath {
     }
 
     fn set(&self, id: u32, config: &MeterConfig) -> Result<(), Refusal> {
+        // The kernel limits their number alone.
+        if id >= self.limits().0 {
+            return Err(Refusal::TableFull);
+        }
         let shared = self.shared();
         let request = set_request(shared, id, config);
         match shared.with_socket(|socket| socket.transact(request, |_, _| {})) {

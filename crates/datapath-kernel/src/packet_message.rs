@@ -5,10 +5,10 @@ use crate::cookie;
 use crate::family::{Body, Families, Family, put_word};
 use crate::keys;
 use crate::numbering::Numbering;
-use datapath::Userdata;
+use datapath::{PortNo, Userdata};
 use flow::Key;
 use netlink::Request;
-use netlink::attribute::array;
+use netlink::attribute::{array, find};
 use packet::Packet;
 
 /// `OVS_PACKET_CMD_*`
@@ -71,8 +71,14 @@ pub fn decode(payload: &[u8], numbering: Numbering) -> Option<Received> {
         _ => return None,
     };
     let frame = body.attribute(attr::PACKET)?;
-    let (metadata, _) = keys::decode(body.attribute(attr::KEY)?)?;
-    let port = numbering.to_switch(metadata.in_port.get());
+    let attributes = body.attribute(attr::KEY)?;
+    let (metadata, _) = keys::decode(attributes)?;
+    // A packet of the switch's own came in on no port.
+    let has_port = find(attributes, keys::IN_PORT).is_some();
+    let port = match has_port {
+        true => numbering.to_switch(metadata.in_port.get()),
+        false => PortNo::NONE,
+    };
     let mut key = flow::extract::key_of_type(frame, port.0, metadata.packet_type.get());
     key.set_metadata(&metadata);
     key.in_port = port.0.into();
@@ -98,7 +104,7 @@ pub fn execute(
     }
     let mut metadata = keys::encode_metadata(key);
     // Without the attribute the packet comes from no port.
-    if let Some(number) = numbering.to_kernel(datapath::PortNo(key.in_port.get())) {
+    if let Some(number) = numbering.to_kernel(PortNo(key.in_port.get())) {
         put_word(&mut metadata, keys::IN_PORT, number);
     }
     let mut request = families

@@ -225,6 +225,29 @@ fn an_upcall_has_the_metadata_of_the_kernel_and_the_headers_of_the_packet() {
 }
 
 #[test]
+fn a_packet_of_the_switch_s_own_calls_up_from_no_port() {
+    let mut rng = fastrand::Rng::with_seed(45);
+    let of_packet = packet(&mut rng);
+    let mut bytes = vec![1, 1, 0, 0, 9, 0, 0, 0];
+    netlink::attribute::put(&mut bytes, 2, &keys::encode_metadata(&of_packet));
+    netlink::attribute::put(&mut bytes, 1, &bytes_of(&of_packet));
+    let received = packet_message::decode(&bytes, NUMBERING).unwrap();
+    assert_eq!(received.key.in_port.get(), PortNo::NONE.0);
+}
+
+#[test]
+fn lists_that_are_nested_too_deeply_are_refused() {
+    let nested = |n: usize| {
+        let output = Action::Output(PortNo(1001));
+        [(0..n).fold(output, |inner, _| Action::Clone(vec![inner]))]
+    };
+    let limit = datapath::ACTION_DEPTH_LIMIT;
+    assert!(actions::encode(&nested(limit), NUMBERING).is_ok());
+    let refused = actions::encode(&nested(limit + 1), NUMBERING).unwrap_err();
+    assert_eq!(refused.refusal, Refusal::UnsupportedAction);
+}
+
+#[test]
 fn messages_of_any_bytes_are_read_without_a_panic() {
     let mut rng = fastrand::Rng::with_seed(44);
     for _ in 0..20_000 {
