@@ -58,6 +58,16 @@ mod xdp {
     slipswitch_tests::behaviour_cases!();
 }
 
+mod kernel {
+    use slipswitch_tests::behaviour::{World, run_on_kernel};
+
+    fn run(name: &'static str, case: fn(&World)) {
+        run_on_kernel(name, case);
+    }
+
+    slipswitch_tests::behaviour_cases!();
+}
+
 mod card {
     mod userspace {
         use slipswitch_tests::behaviour::{UserspaceDummy, World};

@@ -171,7 +171,7 @@ fn uses_bpf(tier: Tier) -> bool {
     }
 }
 
-fn add_links(large_mtu: u32) {
+pub(super) fn add_links(large_mtu: u32) {
     // The kernel must not talk on the links by itself.
     std::fs::write("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1")
         .expect("root may set sysctls");
