@@ -166,6 +166,9 @@ pub struct Hooks {
     pub tc: bool,
     /// The mode at the XDP hook; `None`: not at XDP.
     pub xdp: Option<XdpMode>,
+    /// At the skb hook, the program is a filter of clsact, which packets meet after the filters of
+    /// other programs there. A tcx link would come before them.
+    pub after_filters: bool,
 }
 
 /// A port as the BPF datapath sees it.

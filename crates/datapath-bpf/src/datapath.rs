@@ -259,7 +259,7 @@ impl BpfDatapath {
         self.flows.refresh_port(port.0);
         let before = std::mem::replace(&mut entry.attachment, *to);
         let done = self
-            .attach_tc(port.0, to, entry)
+            .attach_tc(port.0, to, &before, entry)
             .and_then(|()| self.attach_xdp(port.0, to, &before, entry));
         if done.is_err() {
             self.detach_held(&mut held, port.0);
@@ -283,11 +283,16 @@ impl BpfDatapath {
         &self,
         port: u32,
         to: &Attachment,
+        before: &Attachment,
         entry: &mut Attachments,
     ) -> Result<(), AttachError> {
         let name = entry_name(to.side);
         if let Some(attached) = self.take_back(port, to.ifindex, to.side) {
             entry.programs.insert(Hook::Tc, attached);
+        }
+        let is_moved = to.hooks.after_filters != before.hooks.after_filters;
+        if to.hooks.tc && (is_moved || to.hooks.after_filters) {
+            return self.attach_anew(port, to, name, entry);
         }
         if !to.hooks.tc {
             self.leave_hook(Hook::Tc, port, entry);
@@ -299,6 +304,41 @@ impl BpfDatapath {
         let program = self.program(name).ok_or_else(|| missing(to.ifindex, "tc"))?;
         let pin = self.pins.as_ref().map(|pins| pins.link(port, Hook::Tc));
         let attached = AttachPoint { program, ifindex: to.ifindex, pin }.tc(to.side)?;
+        if self.was_adopted() && matches!(attached, Attached::Link { .. }) {
+            // An earlier daemon may have had the port after the filters of others.
+            attach::remove_filter(program, to.ifindex, to.side);
+        }
+        entry.programs.insert(Hook::Tc, attached);
+        Ok(())
+    }
+
+    /// Attaches to the other kind of place at the skb hook, or to the place after the filters of others,
+    /// where an earlier daemon may have left a link. Each packet meets one of the two programs in
+    /// between: the first one takes it.
+    fn attach_anew(
+        &self,
+        port: u32,
+        to: &Attachment,
+        name: &str,
+        entry: &mut Attachments,
+    ) -> Result<(), AttachError> {
+        let program = self.program(name).ok_or_else(|| missing(to.ifindex, "tc"))?;
+        let pin = self.pins.as_ref().map(|pins| pins.link(port, Hook::Tc));
+        let place = |pin| AttachPoint { program, ifindex: to.ifindex, pin };
+        let is_filter = matches!(entry.programs.get(&Hook::Tc), Some(Attached::Filter { .. }));
+        if to.hooks.after_filters {
+            let filter = place(None).filter(to.side)?;
+            match entry.programs.insert(Hook::Tc, filter) {
+                Some(Attached::Filter { .. }) => {} // the same one
+                Some(link) => link.detach(program),
+                None => pin.iter().for_each(|pin| attach::release_pin(pin)),
+            }
+            return Ok(());
+        }
+        let attached = place(pin).tc(to.side)?;
+        if is_filter && matches!(attached, Attached::Link { .. }) {
+            attach::remove_filter(program, to.ifindex, to.side);
+        }
         entry.programs.insert(Hook::Tc, attached);
         Ok(())
     }

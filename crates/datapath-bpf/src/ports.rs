@@ -473,7 +473,7 @@ mod tests {
     #[test]
     fn packets_that_are_taken_are_not_on_their_way() {
         let maps = Maps::private(Sizes::new(&Config { max_flows: 1024, ..Config::default() }, 1));
-        let hooks = Hooks { tc: true, xdp: None };
+        let hooks = Hooks { tc: true, ..Hooks::default() };
         let to = Attachment { ifindex: 7, side: Side::Device, hooks, mtu: 1500, up: true };
         put(&maps, 3, &to, 4);
         let sent = maps.ports.word(3, offset_of!(Port, sent_up));

@@ -339,8 +339,11 @@ impl<B: Backend> BpfProvider<B> {
     ) -> Vec<TierState> {
         let (number, mode) = (port.number, state.settings.mode);
         let attach = |tiers: TierSet| {
-            let hooks =
-                Hooks { tc: tiers.has(Tier::Tcx), xdp: tiers.has(Tier::Xdp).then_some(mode) };
+            let hooks = Hooks {
+                tc: tiers.has(Tier::Tcx),
+                xdp: tiers.has(Tier::Xdp).then_some(mode),
+                after_filters: tiers.has(Tier::Tcx) && port.is_after_filters,
+            };
             let (side, mtu, up) = (port.side, port.mtu, port.is_up);
             self.backend.attach(number, &Attachment { ifindex, side, hooks, mtu, up })
         };
@@ -377,6 +380,10 @@ impl<B: Backend> BpfProvider<B> {
 
     fn fits_xdp(&self, port: &OffloadPort<'_>, state: &PortState) -> Result<(), Reason> {
         let BpfSettings { mode, object, .. } = &state.settings;
+        if port.is_after_filters {
+            let detail = "filters of traffic control see the packets first, after XDP";
+            return Err(Reason::new(Refusal::TierSetting, detail));
+        }
         if port.policing.is_on() {
             let detail = "the skb hook limits the packets, also those that XDP would pass on";
             return Err(Reason::new(Refusal::Policing, detail));
@@ -573,7 +580,7 @@ impl<B: Backend> OffloadProvider for BpfProvider<B> {
         self.leave_peer(port.number, state);
         let (takes_receive, is_moving) = (!state.attached.is_empty(), state.moving.is_some());
         let affects_others = !was_at_xdp && is_at_xdp(&ports);
-        Attached { tiers, takes_receive, is_moving, affects_others }
+        Attached { tiers, takes_receive, is_moving, affects_others, needs_taker: false }
     }
 
     fn complete_moves(&self) {

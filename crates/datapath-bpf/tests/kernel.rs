@@ -63,7 +63,7 @@ fn attachment(ifindex: u32) -> Attachment {
     Attachment {
         ifindex,
         side: Side::Device,
-        hooks: Hooks { tc: true, xdp: None },
+        hooks: Hooks { tc: true, ..Hooks::default() },
         mtu: 1500,
         up: true,
     }
@@ -225,7 +225,8 @@ fn every_way_to_attach() {
         let bpf = open(small());
         let stack = Attachment { side: Side::Stack, ..attachment(a) };
         bpf.attach(PortNo(3), &stack).unwrap();
-        let xdp = |mode| Attachment { hooks: Hooks { tc: true, xdp: Some(mode) }, ..attachment(a) };
+        let hooks = |mode| Hooks { tc: true, xdp: Some(mode), after_filters: false };
+        let xdp = |mode| Attachment { hooks: hooks(mode), ..attachment(a) };
         assert!(
             bpf.attach(PortNo(3), &Attachment { side: Side::Stack, ..xdp(XdpMode::Driver) })
                 .is_err()
@@ -240,6 +241,48 @@ fn every_way_to_attach() {
         assert_eq!(bpf.states(Hook::Tc).unwrap().len(), sys::possible_cpus().unwrap());
         tool("ip", "link del va");
         bpf.detach(PortNo(3));
+    });
+}
+
+#[test]
+fn a_program_comes_after_the_filters_of_others_and_goes_before_them() {
+    in_namespace_as_root(|| {
+        let a = veth();
+        let bpffs = BpfFs::new().expect("root may mount");
+        let config = pinned(&bpffs);
+        let link = config.pins.clone().unwrap().join("link_1_tc");
+        // Whether there is a filter, and a tcx link.
+        let places = || {
+            let filters = tool("tc", "filter show dev va ingress");
+            (filters.contains("0x736c"), link.exists())
+        };
+        let bpf = open(config.clone());
+        let before = attachment(a);
+        let hooks = Hooks { tc: true, xdp: None, after_filters: true };
+        let after = Attachment { hooks, ..before };
+        bpf.attach(PortNo(1), &before).unwrap();
+        let first = places();
+        assert_ne!(first.0, first.1, "a link where the kernel has them");
+        for _ in 0..2 {
+            bpf.attach(PortNo(1), &after).unwrap();
+            bpf.attach(PortNo(1), &after).unwrap();
+            assert_eq!(places(), (true, false));
+            bpf.attach(PortNo(1), &before).unwrap();
+            assert_eq!(places(), first);
+        }
+        bpf.close(false);
+        drop(bpf);
+        // The next daemon finds one of the two, and wants the other one.
+        for (left, wanted, there) in [(&before, &after, (true, false)), (&after, &before, first)] {
+            let earlier = open(config.clone());
+            earlier.attach(PortNo(1), left).unwrap();
+            earlier.close(false);
+            drop(earlier);
+            let bpf = open(config.clone());
+            bpf.attach(PortNo(1), wanted).unwrap();
+            assert_eq!(places(), there);
+            bpf.close(false);
+        }
     });
 }
 

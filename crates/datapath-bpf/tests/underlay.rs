@@ -52,7 +52,7 @@ fn opened() -> BpfDatapath {
     let attachment = Attachment {
         ifindex: LOOPBACK,
         side: Side::Underlay,
-        hooks: Hooks { tc: true, xdp: None },
+        hooks: Hooks { tc: true, ..Hooks::default() },
         mtu: 1500,
         up: true,
     };

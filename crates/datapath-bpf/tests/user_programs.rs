@@ -62,7 +62,13 @@ fn open() -> BpfDatapath {
 }
 
 fn attachment(ifindex: u32, xdp: Option<XdpMode>) -> Attachment {
-    Attachment { ifindex, side: Side::Device, hooks: Hooks { tc: true, xdp }, mtu: 1500, up: true }
+    Attachment {
+        ifindex,
+        side: Side::Device,
+        hooks: Hooks { tc: true, xdp, after_filters: false },
+        mtu: 1500,
+        up: true,
+    }
 }
 
 /// Ports 1, the loopback device with the example's program to be run, and 2, a veth.

@@ -38,6 +38,7 @@ struct State {
     is_slow: bool,
     is_gone: bool,
     heeds_settings: bool,
+    needs_taker: bool,
     /// Tunnel ports, with their devices; `None` when the card pops no packets.
     tunnels: Option<BTreeMap<PortNo, Option<u32>>>,
     hits: u64,
@@ -89,6 +90,7 @@ impl Card {
             is_slow: false,
             is_gone: false,
             heeds_settings: true,
+            needs_taker: false,
             tunnels: None,
             hits: 0,
             closed: None,
@@ -115,6 +117,12 @@ impl Card {
     /// Makes the card run actions by `run`.
     pub fn run_by(&self, run: impl Fn(Packet, &Key, &[Action]) + Send + Sync + 'static) {
         self.state().run = Arc::new(run);
+    }
+
+    /// Makes the card one that takes packets after the socket saw them
+    /// ([`Attached::needs_taker`]).
+    pub fn need_taker(&self) {
+        self.state().needs_taker = true;
     }
 
     /// Gives the card room for this many flows.
@@ -257,6 +265,7 @@ impl OffloadProvider for Card {
             takes_receive: false,
             is_moving: false,
             affects_others: false,
+            needs_taker: self.state().needs_taker,
         }
     }
 

@@ -74,6 +74,12 @@ pub trait Switch {
 
     /// Connections are tracked by the kernel (`openvswitch.ko`), as `act_ct` does it.
     fn tracks_by_kernel(&self) -> bool;
+
+    /// The kernel may run the filter. Its packets may have a mark and a priority, and be aggregates; and
+    /// it reads headers in its own way.
+    fn runs_in_kernel(&self) -> bool {
+        false
+    }
 }
 
 /// A megaflow's filter, without its place.

@@ -25,6 +25,13 @@ pub struct Facts {
     pub switch: Vec<u8>,
 }
 
+impl Facts {
+    /// A device that is no port of a card.
+    pub fn none() -> Facts {
+        Facts { offload: Offload::Fixed, switch: Vec::new() }
+    }
+}
+
 /// Whether a filter may exist already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Existing {

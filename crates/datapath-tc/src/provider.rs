@@ -10,7 +10,7 @@ mod tests;
 mod tunnels;
 
 use crate::client::Client;
-use crate::filter::{Hook, Place, Shown};
+use crate::filter::{Hook, Place, Policy, Shown};
 use crate::kernel::TrafficControl;
 use clock::Clock;
 use datapath::offload::{
@@ -122,7 +122,8 @@ fn remove_unused_qdisc(
     Ok(())
 }
 
-/// Flows in cards, by the kernel's traffic control. Any thread may use it.
+/// Flows in cards, and of ports with `other_config:tier=tc` also in the kernel, by its traffic control.
+/// Any thread may use it.
 ///
 /// The lock of `kernel` is taken before that of `state`, and requests are sent without the latter.
 pub struct CardProvider {
@@ -143,6 +144,12 @@ impl CardProvider {
 
     pub(crate) fn new(kernel: Box<dyn TrafficControl>, clock: Clock) -> CardProvider {
         CardProvider { clock, kernel: Mutex::new(kernel), state: Mutex::default() }
+    }
+
+    /// Sets the places that run filters, by `other_config:tc-policy`. Afterwards ports are to be
+    /// attached again.
+    pub fn set_policy(&self, policy: Policy) {
+        self.state().policy = policy;
     }
 
     fn kernel(&self) -> MutexGuard<'_, Box<dyn TrafficControl>> {
@@ -199,6 +206,7 @@ impl OffloadProvider for CardProvider {
             takes_receive: false,
             is_moving: false,
             affects_others: false,
+            needs_taker: self.is_in_kernel(port.number),
         }
     }
 
@@ -219,7 +227,9 @@ impl OffloadProvider for CardProvider {
         self.set_tunnel_device(port, device);
     }
 
-    fn update_port(&self, _port: PortNo, _mtu: u32, _is_up: bool) {}
+    fn update_port(&self, _port: PortNo, _mtu: u32, _is_up: bool) {
+        // `examine` sees another MTU, and whether a device is up makes no difference to filters.
+    }
 
     fn examine(&self, port: &OffloadPort<'_>) -> bool {
         self.has_changed(port)
@@ -227,11 +237,11 @@ impl OffloadProvider for CardProvider {
 
     fn depends_on(&self, port: PortNo, ends: Ends<'_>) -> bool {
         // No event reports that a feature of a driver was switched.
-        matches!(ends, Ends::Poll | Ends::Lost) && self.state().ports.contains_key(&port)
+        matches!(ends, Ends::Poll | Ends::Lost) && self.is_examined(port)
     }
 
     fn about_port(&self, port: PortNo) -> Vec<String> {
-        self.state().ports.get(&port).map(|port| port.about()).into_iter().collect()
+        self.state().ports.get(&port).and_then(|port| port.about()).into_iter().collect()
     }
 
     fn installs_later(&self) -> bool {
@@ -293,6 +303,10 @@ impl OffloadProvider for CardProvider {
 
     fn actions(&self, ufid: Ufid) -> Option<Actions> {
         self.state().flows.get(&ufid).map(|held| held.flow.actions.clone())
+    }
+
+    fn is_in_hardware(&self, ufid: Ufid) -> bool {
+        self.state().flows.get(&ufid).is_some_and(|held| held.is_in_card)
     }
 
     fn does(&self, ufid: Ufid, actions: &Actions) -> bool {

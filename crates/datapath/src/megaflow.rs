@@ -81,7 +81,7 @@ pub struct FlowStats {
 /// How much of a megaflow's work a faster tier does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub enum Offloaded {
-    /// Nothing: it is in the base only.
+    /// Nothing: it is in the base only. At [`Tier::Tc`]: no hardware runs it.
     #[default]
     No,
     /// It runs in a faster tier, but a tier of its ingress port that is faster still, or another

@@ -217,6 +217,9 @@ pub struct OffloadPort<'a> {
     /// Whether tiers may take the port's packets. When not, flows of other ports may still output
     /// to it.
     pub ingress: Result<(), &'a Reason>,
+    /// A faster provider has the port whose filters of traffic control are to see its packets first:
+    /// this one takes them at the place after such filters, and not before it.
+    pub is_after_filters: bool,
 }
 
 /// The state of a port on one tier.
@@ -269,6 +272,10 @@ pub struct Attached {
     /// The provider may now decide otherwise about other ports: placement examines those for which
     /// [`OffloadProvider::depends_on`] holds.
     pub affects_others: bool,
+    /// The provider takes packets after the socket saw them. So it has the port only while a slower
+    /// provider takes all packets that it leaves ([`Attached::takes_receive`]). Where none does,
+    /// placement releases the port again, and attaches it when that has changed.
+    pub needs_taker: bool,
 }
 
 /// The userspace datapath's own socket at a port, while a provider attaches or releases the port.
@@ -582,6 +589,12 @@ pub trait OffloadProvider: Send + Sync {
 
     /// Returns a flow's actions; they may differ in form from the installed ones.
     fn actions(&self, ufid: Ufid) -> Option<Actions>;
+
+    /// True when hardware runs the flow. Asked about flows of [`Tier::Tc`] only.
+    fn is_in_hardware(&self, ufid: Ufid) -> bool {
+        let _ = ufid;
+        true
+    }
 
     /// True when the flow exists and has the effect of `actions`.
     fn does(&self, ufid: Ufid, actions: &Actions) -> bool;

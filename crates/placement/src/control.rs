@@ -27,8 +27,10 @@ pub struct PortTier {
 
 /// Returns the state of a port that is on no tier of a provider, for this reason. An optional
 /// provider that is off has no state: nothing mentions it.
-pub(crate) fn detached(slot: &Slot, reason: &Reason) -> Attached {
-    let is_off = slot.spec.is_optional && reason.refusal == Refusal::TierDisabled;
+/// A port whose setting names a tier of it does.
+pub(crate) fn detached(slot: &Slot, reason: &Reason, settings: &PortSettings) -> Attached {
+    let is_asked_for = settings.tier.is_some_and(|tier| slot.tiers().has(tier));
+    let is_off = slot.spec.is_optional && reason.refusal == Refusal::TierDisabled && !is_asked_for;
     let tiers = if is_off { TierSet::NONE } else { slot.tiers() };
     let state = |tier| TierState::refused(tier, reason.clone(), true);
     Attached {
@@ -36,6 +38,7 @@ pub(crate) fn detached(slot: &Slot, reason: &Reason) -> Attached {
         takes_receive: false,
         is_moving: false,
         affects_others: false,
+        needs_taker: false,
     }
 }
 
@@ -66,6 +69,13 @@ pub(crate) struct Port {
     pub(crate) postponed: Option<Postponed>,
     /// Its state at each provider, in the order of the list.
     pub(crate) at: Vec<Attached>,
+    /// At the last attachment, a provider's filters were to see its packets before slower providers.
+    pub(crate) is_after_filters: bool,
+}
+
+/// True when filters of a provider see the packets of a port with this state there.
+pub(crate) fn filters(attached: &Attached) -> bool {
+    attached.needs_taker && attached.tiers.iter().any(|state| state.ingress.is_ok())
 }
 
 /// The reason of a port that no provider has seen yet.
@@ -83,6 +93,7 @@ impl Port {
         slots: &Slots,
     ) -> Port {
         let reason = |slot: &Slot| slot.absent().cloned().unwrap_or_else(not_yet);
+        let at = slots.iter().map(|slot| detached(slot, &reason(slot), &settings)).collect();
         Port {
             name: name.to_owned(),
             device: name.to_owned(),
@@ -97,7 +108,8 @@ impl Port {
             is_up: false,
             socket: SocketState::default(),
             postponed: None,
-            at: slots.iter().map(|slot| detached(slot, &reason(slot))).collect(),
+            at,
+            is_after_filters: false,
         }
     }
 
@@ -116,6 +128,7 @@ impl Port {
         &'a self,
         number: PortNo,
         ingress: Result<(), &'a Reason>,
+        is_after_filters: bool,
     ) -> OffloadPort<'a> {
         OffloadPort {
             number,
@@ -130,7 +143,13 @@ impl Port {
             policing: self.policing,
             settings: &self.settings,
             ingress,
+            is_after_filters,
         }
+    }
+
+    /// True when what one provider does at the port depends on what others do there.
+    pub(crate) fn couples_providers(&self) -> bool {
+        self.is_after_filters || self.at.iter().any(|attached| attached.needs_taker)
     }
 
     /// Returns the port's state at the tiers of all providers, fastest first.

@@ -399,6 +399,12 @@ impl PlacedDatapath {
                 }
             }
             (dump.tier, dump.offloaded) = shown(place.tiers, place.refusals.of(shown_tiers));
+            if dump.tier == Tier::Tc {
+                let slot = self.slots.present().find(|(slot, _)| slot.tiers().has(Tier::Tc));
+                if slot.is_some_and(|(_, provider)| !provider.is_in_hardware(ufid)) {
+                    dump.offloaded = Offloaded::No;
+                }
+            }
         });
         dump
     }

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The contract's ports, and which tiers each is attached to.
 
-use crate::control::{Blockers, Control, Port, PortTier, Tunnel, detached, not_yet};
+use crate::control::{Blockers, Control, Port, PortTier, Tunnel, detached, filters, not_yet};
 use crate::device;
 use crate::eligibility::PortEligibility;
 use crate::placed::PlacedDatapath;
 use crate::postponed::Postponed;
-use crate::socket::Socket;
+use crate::socket::{Socket, SocketState};
 use crate::table::PlacementState;
-use datapath::offload::{Ends, PortSettings, PortSocket, Reason};
+use datapath::offload::{Attached, Ends, PortSettings, PortSocket, Reason};
 use datapath::{
     EgressQos, Flows, PortError, PortInfo, PortKind, PortNo, PortSpec, Ports, Refusal, Side, Tier,
     TierSet, TunnelEndpoint, Ufid,
@@ -41,7 +41,7 @@ impl PlacedDatapath {
             (port.mtu, port.is_up) = (status.mtu, status.admin_up);
             port.device.clone_from(&status.current_name);
         }
-        let seen = port.offload(number, Ok(()));
+        let seen = port.offload(number, Ok(()), port.is_after_filters);
         let mut changed = TierSet::NONE;
         for (slot, provider) in self.slots.present() {
             if among.meets(slot.tiers()) && provider.examine(&seen) {
@@ -149,6 +149,7 @@ impl PlacedDatapath {
         if tiers.is_empty() {
             return;
         }
+        let tiers = if port.couples_providers() { self.slots.tiers() } else { tiers };
         let before = port.eligibility().tiers.intersection(tiers);
         if port.in_use().meets(tiers) {
             self.close_port(number, port, blockers, tiers);
@@ -179,8 +180,21 @@ impl PlacedDatapath {
         self.review();
     }
 
-    /// Attaches a port, which no flow of these tiers uses, to the providers of `tiers`.
+    /// Attaches a port, which no flow of these tiers uses, to the providers of `tiers`. Where filters
+    /// of one are now to see the packets before others, or no more, to all providers.
     fn attach_port(&self, number: PortNo, port: &mut Port, blockers: &[Blockers], tiers: TierSet) {
+        self.attach_to(number, port, blockers, tiers);
+        if port.is_after_filters != port.at.iter().any(filters) {
+            self.close_port(number, port, blockers, self.slots.tiers());
+            self.attach_to(number, port, blockers, self.slots.tiers());
+        }
+        if !self.slots.are_empty() {
+            log_port(port);
+        }
+        self.note_eligibility(number, port);
+    }
+
+    fn attach_to(&self, number: PortNo, port: &mut Port, blockers: &[Blockers], tiers: TierSet) {
         let check = port.check();
         let postponed = port.postponed.take();
         let tiers = match postponed {
@@ -189,13 +203,15 @@ impl PlacedDatapath {
         };
         let mut state = port.socket;
         let mut at = std::mem::take(&mut port.at);
+        let mut is_after_filters = false;
         for ((slot, blockers), attached) in self.slots.iter().zip(blockers).zip(&mut at) {
             if !tiers.meets(slot.tiers()) {
+                is_after_filters |= filters(attached);
                 continue;
             }
             let Some(provider) = slot.provider() else {
                 let reason = slot.absent().cloned().unwrap_or_else(not_yet);
-                *attached = detached(slot, &reason);
+                *attached = detached(slot, &reason, &port.settings);
                 continue;
             };
             let policing = port.check_policing(&**provider);
@@ -203,20 +219,29 @@ impl PlacedDatapath {
             match blockers.check() {
                 Ok(()) => {
                     let ingress = check.as_ref().and(policing.as_ref()).copied();
-                    *attached = provider.attach(&port.offload(number, ingress), &mut socket);
+                    let offload = port.offload(number, ingress, is_after_filters);
+                    *attached = provider.attach(&offload, &mut socket);
                 }
                 Err(reason) => {
-                    provider.release(&port.offload(number, Err(reason)), &mut socket);
-                    *attached = detached(slot, reason);
+                    let offload = port.offload(number, Err(reason), is_after_filters);
+                    provider.release(&offload, &mut socket);
+                    *attached = detached(slot, reason, &port.settings);
                 }
             }
+            is_after_filters |= filters(attached);
         }
         if !self.slots.are_empty() {
             let is_taken = at.iter().any(|attached| attached.takes_receive);
+            if !is_taken {
+                self.release_without_taker(number, port, &mut at, &mut state);
+            }
             let is_moving =
                 at.iter_mut().fold(false, |is, a| is | std::mem::take(&mut a.is_moving));
-            // Without a filter the port loses packets until the move is complete.
-            let may_wait = postponed == Some(Postponed::Attachment) && state.has_filter;
+            // Without a filter the port loses packets until the move is complete. Before that, flows of
+            // a provider that needs a taker would take packets that the socket has, too.
+            let may_wait = postponed == Some(Postponed::Attachment)
+                && state.has_filter
+                && !at.iter().any(filters);
             if is_moving && may_wait {
                 port.postponed = Some(Postponed::Completion);
             } else {
@@ -227,11 +252,28 @@ impl PlacedDatapath {
                 self.socket(number, port, &mut state).set_receive(reception);
             }
         }
-        (port.at, port.socket) = (at, state);
-        if !self.slots.are_empty() {
-            log_port(port);
+        if tiers == self.slots.tiers() {
+            port.is_after_filters = at.iter().any(filters);
         }
-        self.note_eligibility(number, port);
+        (port.at, port.socket) = (at, state);
+    }
+
+    /// Releases a port from the providers that need another one to take its packets: none does.
+    fn release_without_taker(
+        &self,
+        number: PortNo,
+        port: &Port,
+        at: &mut [Attached],
+        state: &mut SocketState,
+    ) {
+        for (slot, attached) in self.slots.iter().zip(at) {
+            let Some(provider) = slot.provider().filter(|_| filters(attached)) else { continue };
+            let detail = "BPF does not take its packets, so the socket of userspace has them, too";
+            let reason = Reason::new(Refusal::TierUnavailable, detail);
+            let offload = port.offload(number, Err(&reason), false);
+            provider.release(&offload, &mut self.socket(number, port, state));
+            *attached = Attached { needs_taker: true, ..detached(slot, &reason, &port.settings) };
+        }
     }
 
     /// Records which tiers flows of a port may go to.
@@ -247,7 +289,7 @@ impl PlacedDatapath {
         &'a self,
         number: PortNo,
         port: &'a Port,
-        state: &'a mut crate::socket::SocketState,
+        state: &'a mut SocketState,
     ) -> Socket<'a> {
         Socket {
             base: &*self.base,
@@ -386,7 +428,10 @@ impl PlacedDatapath {
         let mut control = self.control();
         let Control { ports, blockers, .. } = &mut *control;
         for (number, port) in ports {
-            self.attach_port(*number, port, blockers, tiers);
+            match port.couples_providers() {
+                true => self.place_port(*number, port, blockers, tiers),
+                false => self.attach_port(*number, port, blockers, tiers),
+            }
         }
         for (number, tunnel) in &control.tunnels {
             self.attach_tunnel(*number, tunnel, &control.blockers);

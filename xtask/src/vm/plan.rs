@@ -29,7 +29,7 @@ const DEFAULT: &[Row] = &[
     ("placement", &["*"], &[]),
     ("slipswitch-tests", &["kernel_datapath"], &[]),
     ("slipswitch-tests", &["behaviour", "equivalence", "namespaces", "userspace"], &[]),
-    ("slipswitch-tests", &["card"], &[]),
+    ("slipswitch-tests", &["card", "flower"], &[]),
     ("slipswitch-tests", &["xdp_flow"], &[]),
     ("xdp-flow", &["*"], &[]),
     ("slipswitch-tests", &["faults"], &["bpf::", "crash::", "devices::"]),

@@ -344,6 +344,13 @@ impl Encoder<'_> {
                 "a checksum depends on the protocol, which the flow does not match",
             ));
         }
+        let is_pseudo = |edit: &Edit| !matches!(edit.layer, Layer::Tcp | Layer::Udp);
+        let is_addressed = edits.iter().any(|edit| of_addresses(edit) && is_pseudo(edit));
+        if is_addressed && self.switch.runs_in_kernel() && matches!(key.nw_proto, TCP | UDP) {
+            return Err(no_action(
+                "act_csum leaves the checksums of packets that are yet to be segmented",
+            ));
+        }
         if mask.0.nw_frag & FRAG_ANY == 0 || key.nw_frag & FRAG_ANY != 0 {
             return Err(no_action("TC cannot compute the checksum of a fragment"));
         }

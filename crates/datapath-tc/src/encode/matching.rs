@@ -91,7 +91,7 @@ pub fn encode(matching: &Match, switch: &dyn Switch) -> Result<Matched, Refused>
     encoder.connection(switch)?;
     encoder.tunnel(switch)?;
     let protocol = encoder.link()?;
-    encoder.network()?;
+    encoder.network(switch)?;
     if encoder.rest != Mask::WILDCARD {
         return Err(no_key("flower has no key for a field that the flow matches"));
     }
@@ -108,11 +108,12 @@ impl Encoder<'_> {
         rest.in_port = Default::default();
         rest.packet_type = Default::default();
         rest.recirc_id = Default::default();
-        // A card's packets have neither mark nor priority.
-        if self.key.recirc_id.get() == 0 && self.key.pkt_mark.get() == 0 {
+        // A card's packets have neither mark nor priority. Those of the kernel may have both.
+        let has_none = !switch.runs_in_kernel();
+        if has_none && self.key.recirc_id.get() == 0 && self.key.pkt_mark.get() == 0 {
             rest.pkt_mark = Default::default();
         }
-        if self.key.recirc_id.get() == 0 && self.key.skb_priority.get() == 0 {
+        if has_none && self.key.recirc_id.get() == 0 && self.key.skb_priority.get() == 0 {
             rest.skb_priority = Default::default();
         }
         switch
@@ -375,7 +376,8 @@ impl Encoder<'_> {
     }
 
     /// IP and ARP, and what is behind.
-    fn network(&mut self) -> Result<(), Refused> {
+    fn network(&mut self, switch: &dyn Switch) -> Result<(), Refused> {
+        let in_kernel = switch.runs_in_kernel();
         if self.mask.0.dl_type.get() != 0xffff {
             return Ok(());
         }
@@ -383,12 +385,12 @@ impl Encoder<'_> {
             IPV4 => {
                 field!(self, nw_src => Ipv4Src);
                 field!(self, nw_dst => Ipv4Dst);
-                self.ip()
+                self.ip(in_kernel)
             }
             IPV6 => {
                 field!(self, ipv6_src => Ipv6Src);
                 field!(self, ipv6_dst => Ipv6Dst);
-                self.ip()
+                self.ip(in_kernel)
             }
             ARP | RARP => {
                 field!(self, nw_src => ArpSip);
@@ -402,7 +404,10 @@ impl Encoder<'_> {
         }
     }
 
-    fn ip(&mut self) -> Result<(), Refused> {
+    fn ip(&mut self, in_kernel: bool) -> Result<(), Refused> {
+        if in_kernel {
+            self.ip_in_kernel()?;
+        }
         field!(self, nw_tos => IpTos);
         field!(self, nw_ttl => IpTtl);
         self.fragment()?;
@@ -434,6 +439,23 @@ impl Encoder<'_> {
                 self.icmp(Key::Icmpv6Type, Key::Icmpv6Code);
             }
             _ => {}
+        }
+        Ok(())
+    }
+
+    /// Checks what the kernel's dissector reads otherwise than the switch: it finds no ports in the
+    /// first fragment of a packet, and the protocol of IPv6 in later fragments.
+    fn ip_in_kernel(&self) -> Result<(), Refused> {
+        let (value, mask) = (self.key.nw_frag, &self.mask.0);
+        let is_known = mask.nw_frag & FRAG_ANY != 0;
+        if self.key.dl_type.get() == IPV6 && is_known && value & FRAG_ANY != 0 {
+            return Err(no_key("the kernel reads fragments of IPv6 in its own way"));
+        }
+        let is_whole = is_known && value & FRAG_ANY == 0;
+        let is_later = mask.nw_frag & value & FRAG_LATER != 0;
+        let has_ports = mask.tp_src.get() | mask.tp_dst.get() | mask.tcp_flags.get() != 0;
+        if has_ports && !is_whole && !is_later {
+            return Err(no_key("the kernel reads no ports in the first fragment of a packet"));
         }
         Ok(())
     }

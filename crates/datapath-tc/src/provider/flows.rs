@@ -37,18 +37,20 @@ impl CardProvider {
     /// Installs a flow.
     pub(super) fn add(&self, flow: &Megaflow) -> Result<(), Refusal> {
         let mut kernel = self.kernel();
-        let filter = {
+        let (filter, needs_card) = {
             let mut state = self.state();
             if state.flows.contains_key(&flow.ufid) {
                 return Err(Refusal::Exists);
             }
-            state.filter(flow).map_err(|refused| refused.refusal)?
+            let filter = state.filter(flow).map_err(|refused| refused.refusal)?;
+            (filter, state.needs_card(flow))
         };
-        let installed = install(&mut **kernel, &filter, Existing::Refuse);
+        let installed = install(&mut **kernel, &filter, Existing::Refuse, needs_card);
         let mut state = self.state();
         match installed {
-            Ok(()) => {
-                state.flows.insert(flow.ufid, Held::new(flow, filter.place));
+            Ok(in_card) => {
+                let held = Held::new(flow, filter.place, needs_card, in_card);
+                state.flows.insert(flow.ufid, held);
                 Ok(())
             }
             Err(declined) => {
@@ -62,24 +64,26 @@ impl CardProvider {
     /// Gives a flow other actions. Its filter is replaced at once, so that no packet meets neither.
     pub(super) fn change(&self, flow: &Megaflow) -> Result<(), Refusal> {
         let mut kernel = self.kernel();
-        let filter = {
+        let (filter, needs_card) = {
             let state = self.state();
             let held = state.flows.get(&flow.ufid).filter(|held| !held.is_lost);
             let place = held.ok_or(Refusal::Lost)?.place;
-            state.filter_at(flow, place).map_err(|refused| refused.refusal)?
+            let filter = state.filter_at(flow, place).map_err(|refused| refused.refusal)?;
+            (filter, state.needs_card(flow))
         };
         // The filter that follows counts from zero.
         let last = kernel.read(&filter.place).ok().flatten();
-        let installed = install(&mut **kernel, &filter, Existing::Replace);
+        let installed = install(&mut **kernel, &filter, Existing::Replace, needs_card);
         let mut state = self.state();
         if let Some(shown) = &last {
             state.note_counts(flow.ufid, shown.counts, self.clock.now());
             state.note_policers(&shown.policers);
         }
         match installed {
-            Ok(()) => {
+            Ok(in_card) => {
                 if let Some(held) = state.flows.get_mut(&flow.ufid) {
                     held.begin_again();
+                    held.is_in_card = in_card;
                     held.flow = flow.clone();
                 }
                 let polices = |index: u32| {
@@ -159,13 +163,14 @@ impl CardProvider {
     }
 }
 
-/// Installs a filter in a card, or leaves none. When `existing` is replaced and this fails, the old
-/// filter may be gone.
+/// Installs a filter, or leaves none. Returns true when a card has it. When `existing` is replaced and
+/// this fails, the old filter may be gone.
 fn install(
     kernel: &mut dyn TrafficControl,
     filter: &Filter,
     existing: Existing,
-) -> Result<(), Declined> {
+    needs_card: bool,
+) -> Result<bool, Declined> {
     let (shown, warning) = match kernel.install(filter, existing) {
         // Another program has removed the qdisc.
         Err(error) if matches!(error.errno(), Some(ENOENT | EINVAL)) => {
@@ -176,20 +181,20 @@ fn install(
         }
         result => result?,
     };
-    let Err(words) = check(filter, &shown) else { return Ok(()) };
+    let Err(words) = check(filter, &shown, needs_card) else { return Ok(shown.in_hw) };
     kernel.remove(&filter.place)?;
     let words = warning.unwrap_or_else(|| words.to_owned());
     Err(Declined { refusal: Refusal::CardRefused, words: Some(words) })
 }
 
-/// Checks that the kernel has the filter that was asked for, and that a card has it: an older kernel
-/// ignores attributes that it does not know.
-fn check(filter: &Filter, shown: &Shown) -> Result<(), &'static str> {
+/// Checks that the kernel has the filter that was asked for, because an older kernel ignores attributes
+/// that it does not know, and that a card has it, where that is needed.
+fn check(filter: &Filter, shown: &Shown, needs_card: bool) -> Result<(), &'static str> {
     let is_it = |shown: &Filter| shown == filter || *shown == without_df(filter);
     if !shown.filter.as_ref().is_some_and(is_it) {
         return Err("the kernel shows another filter than the one that was asked for");
     }
-    if !shown.in_hw {
+    if needs_card && !shown.in_hw {
         return Err("the kernel took the filter, and no card has it");
     }
     Ok(())

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Ports of cards: which devices are, and their qdisc.
 
-use super::state::Port;
+use super::state::{Port, Role};
 use super::{CardProvider, OFFLOAD_PRIORITY, discard, remove_unused_qdisc};
+use crate::filter::Policy;
 use crate::kernel::{Facts, IngressQdisc, TrafficControl};
 use datapath::offload::{OffloadPort, Reason, TierState};
 use datapath::{PortNo, Refusal, Side, Tier};
@@ -19,19 +20,53 @@ fn refused(refusal: Refusal, detail: impl Into<String>) -> TierState {
     TierState::refused(Tier::Tc, Reason::new(refusal, detail), true)
 }
 
+/// Returns true when the port's settings ask for filters in the kernel, too.
+fn asks(port: &OffloadPort<'_>) -> bool {
+    port.settings.tier == Some(Tier::Tc)
+}
+
 impl CardProvider {
-    /// Makes a port one of the card, if it is one.
+    /// Makes a port one of the card, if it is one, or one whose packets meet filters in the kernel, if
+    /// its settings ask for that. Others are devices that filters in the kernel may send to.
     pub(super) fn join(&self, port: &OffloadPort<'_>) -> TierState {
         self.leave(port.number);
         let ifindex = match port.ifindex {
             Some(ifindex) if port.kind == Kind::System && port.side != Side::Stack => ifindex,
+            _ if asks(port) => {
+                let detail = "filters of packets that the host sends are not made";
+                return refused(Refusal::DeviceKind, detail);
+            }
             _ => return no_card("the switch reaches it by no driver"),
         };
-        let facts = match self.facts(ifindex, port) {
-            Ok(facts) => facts,
-            Err(state) => return state,
-        };
+        let policy = self.state().policy;
         let is_underlay = port.side == Side::Underlay;
+        let asks = asks(port) && !is_underlay;
+        let facts = match policy {
+            Policy::SkipHardware if asks => Err(no_card("other_config:tc-policy=skip_hw")),
+            Policy::SkipHardware => {
+                let reason = Reason::new(Refusal::TierDisabled, "other_config:tc-policy=skip_hw");
+                return TierState::refused(Tier::Tc, reason, false);
+            }
+            Policy::Both | Policy::SkipSoftware => self.facts(ifindex, port),
+        };
+        let (role, facts) = match facts {
+            Ok(facts) if asks && policy != Policy::SkipSoftware => (Role::Both, facts),
+            Ok(facts) => (Role::Card, facts),
+            Err(_) if asks && policy != Policy::SkipSoftware => (Role::Kernel, Facts::none()),
+            Err(_) if asks => {
+                let detail =
+                    "other_config:tc-policy=skip_sw leaves filters to cards, and it is none";
+                return refused(Refusal::DeviceKind, detail);
+            }
+            Err(state) => {
+                // The card's flows do not send to it, so the state remains.
+                if !is_underlay {
+                    let target = Port::target(ifindex, port.mtu);
+                    self.state().ports.insert(port.number, target);
+                }
+                return TierState { output: output(port), ..state };
+            }
+        };
         let ingress = port.ingress.map_err(Reason::clone).and_then(|()| check_settings(port));
         let ingress = ingress.and_then(|()| match is_underlay {
             // The host's packets are not the switch's.
@@ -44,17 +79,28 @@ impl CardProvider {
         let joined = Port {
             ifindex,
             facts,
+            role,
+            mtu: port.mtu,
             takes_packets: ingress.is_ok(),
             has_made_qdisc: ingress == Ok(true),
             is_underlay,
         };
         self.state().ports.insert(port.number, joined);
         let ingress = ingress.map(|_| ());
-        let output = match port.egress.is_on() {
-            true => Err(Reason::new(Refusal::Qos, "a card sends past the QoS of the port")),
-            false => Ok(()),
-        };
-        TierState { tier: Tier::Tc, ingress, output, how: "", is_expected: !is_underlay }
+        let how = if role == Role::Kernel { "in the kernel" } else { "" };
+        TierState { tier: Tier::Tc, ingress, output: output(port), how, is_expected: !is_underlay }
+    }
+
+    /// True when the kernel runs filters for the packets of a port.
+    pub(super) fn is_in_kernel(&self, number: PortNo) -> bool {
+        let state = self.state();
+        state.ports.get(&number).is_some_and(|port| port.takes_packets && port.is_in_kernel())
+    }
+
+    /// True when the decision about a port may change without an event.
+    pub(super) fn is_examined(&self, number: PortNo) -> bool {
+        let state = self.state();
+        state.ports.get(&number).is_some_and(|port| matches!(port.role, Role::Card | Role::Both))
     }
 
     /// Returns the facts about a device whose driver takes filters. Enables that where it is off.
@@ -86,7 +132,18 @@ impl CardProvider {
     /// True when [`CardProvider::join`] would decide otherwise than before.
     pub(super) fn has_changed(&self, port: &OffloadPort<'_>) -> bool {
         let Some(ifindex) = port.ifindex else { return false };
-        let before = self.state().ports.get(&port.number).map(|port| port.facts.clone());
+        let before = {
+            let state = self.state();
+            let before = state.ports.get(&port.number);
+            // Flows from ports with longer packets are not sent to it.
+            if before.is_some_and(|before| before.mtu != port.mtu) {
+                return true;
+            }
+            if state.policy == Policy::SkipHardware {
+                return false;
+            }
+            before.filter(|port| port.has_card()).map(|port| port.facts.clone())
+        };
         let now = self.kernel().facts(ifindex, port.device).ok();
         let takes = |facts: &Facts| facts.offload == Offload::On;
         match (before, now) {
@@ -101,7 +158,7 @@ impl CardProvider {
         let mut kernel = self.kernel();
         let removed = self.state().ports.remove(&number);
         let Some(port) = removed else { return };
-        if port.is_underlay {
+        if port.is_underlay || port.role == Role::Target {
             return;
         }
         let result = discard(&mut **kernel, port.ifindex).and_then(|_| match port.has_made_qdisc {
@@ -111,11 +168,19 @@ impl CardProvider {
         if let Err(error) = result {
             tracing::warn!(
                 target: "dpif",
-                "device {}: filters stay, and a card may forward by them ({error}): tc qdisc del \
-                 dev DEVICE clsact removes them",
+                "device {}: filters stay, and forward ({error}): tc qdisc del dev DEVICE \
+                 clsact removes them",
                 port.ifindex,
             );
         }
+    }
+}
+
+/// Checks whether filters may send to a port.
+fn output(port: &OffloadPort<'_>) -> Result<(), Reason> {
+    match port.egress.is_on() {
+        true => Err(Reason::new(Refusal::Qos, "filters send past the QoS of the port")),
+        false => Ok(()),
     }
 }
 

@@ -16,12 +16,28 @@ use std::time::Instant;
 /// Different explanations that are kept. Drivers have a few dozens.
 const MOST_EXPLANATIONS: usize = 100;
 
-/// A port of a card.
+/// The places that have filters for the packets of a port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Role {
+    /// The card whose port it is.
+    Card,
+    /// The kernel, and the card where it takes a filter.
+    Both,
+    /// The kernel.
+    Kernel,
+    /// None. The kernel's filters at other ports may send to it.
+    Target,
+}
+
+/// A port of a card, or one that filters in the kernel are for.
 #[derive(Clone, Debug)]
 pub(super) struct Port {
     pub ifindex: u32,
     /// As of the attachment.
     pub facts: Facts,
+    pub role: Role,
+    /// Bytes after the Ethernet header.
+    pub mtu: u32,
     /// Its packets may meet filters. When not, other ports' flows may output to it.
     pub takes_packets: bool,
     /// This provider has made the qdisc.
@@ -31,21 +47,59 @@ pub(super) struct Port {
 }
 
 impl Port {
+    /// Returns a port whose packets meet no filters.
+    pub fn target(ifindex: u32, mtu: u32) -> Port {
+        Port {
+            ifindex,
+            facts: Facts::none(),
+            role: Role::Target,
+            mtu,
+            takes_packets: false,
+            has_made_qdisc: false,
+            is_underlay: false,
+        }
+    }
+
+    /// True for a port of a card that may get filters.
+    pub fn has_card(&self) -> bool {
+        matches!(self.role, Role::Card | Role::Both)
+    }
+
+    /// True when the kernel runs filters for its packets.
+    pub fn is_in_kernel(&self) -> bool {
+        matches!(self.role, Role::Both | Role::Kernel)
+    }
+
     /// Returns a line for people.
-    pub fn about(&self) -> String {
+    pub fn about(&self) -> Option<String> {
+        if !self.has_card() {
+            let words = "flower in the kernel, before the programs of BPF".to_owned();
+            return (self.role == Role::Kernel).then_some(words);
+        }
         let switch: String = self.facts.switch.iter().map(|byte| format!("{byte:02x}")).collect();
-        match switch.is_empty() {
+        Some(match switch.is_empty() {
             true => "card: no switch id, so flows to other ports stay on the host".to_owned(),
             false => format!("card: switch id {switch}"),
-        }
+        })
     }
 }
 
-/// A flow in a card.
+/// Bytes of an Ethernet header, and of a VLAN header. The kernel takes them off a received packet
+/// before it counts the bytes that a filter meets.
+const ETHERNET_BYTES: u64 = 14;
+const VLAN_BYTES: u64 = 4;
+/// `ETH_P_8021Q`, `ETH_P_8021AD`
+const VLAN_TYPES: [u16; 2] = [0x8100, 0x88a8];
+
+/// A flow that has a filter.
 #[derive(Clone, Debug)]
 pub(super) struct Held {
     pub flow: Megaflow,
     pub place: Place,
+    /// The flow is lost when no card has the filter.
+    pub needs_card: bool,
+    /// A card has the filter, as last read.
+    pub is_in_card: bool,
     /// The counts of filters that this one has replaced.
     pub earlier: Counts,
     /// Its own counts, as last read.
@@ -58,10 +112,12 @@ pub(super) struct Held {
 
 impl Held {
     /// Returns a flow without packets.
-    pub fn new(flow: &Megaflow, place: Place) -> Held {
+    pub fn new(flow: &Megaflow, place: Place, needs_card: bool, is_in_card: bool) -> Held {
         Held {
             flow: flow.clone(),
             place,
+            needs_card,
+            is_in_card,
             earlier: Counts::default(),
             counts: Counts::default(),
             used: Millis(0),
@@ -72,10 +128,18 @@ impl Held {
     pub fn stats(&self) -> FlowStats {
         FlowStats {
             packets: self.earlier.packets + self.counts.packets,
-            bytes: self.earlier.bytes + self.counts.bytes,
+            bytes: self.bytes(self.earlier) + self.bytes(self.counts),
             used: self.used,
             tcp_flags: 0, // cards do not report them
         }
+    }
+
+    /// Returns the bytes of packets with their link headers. A card counts these, the kernel does not.
+    fn bytes(&self, counts: Counts) -> u64 {
+        let tag = if VLAN_TYPES.contains(&self.place.protocol) { VLAN_BYTES } else { 0 };
+        let packets = counts.packets.saturating_sub(counts.card_packets);
+        let off = if self.needs_card { 0 } else { ETHERNET_BYTES + tag };
+        counts.bytes + packets * off
     }
 
     /// Notes counts that were read, and returns the number of new packets. Counts never decrease: a
@@ -84,6 +148,7 @@ impl Held {
         let new = counts.packets.saturating_sub(self.counts.packets);
         self.counts.packets = self.counts.packets.max(counts.packets);
         self.counts.bytes = self.counts.bytes.max(counts.bytes);
+        self.counts.card_packets = self.counts.card_packets.max(counts.card_packets);
         if new > 0 {
             self.used = now;
         }
@@ -95,6 +160,7 @@ impl Held {
         let counts = std::mem::take(&mut self.counts);
         self.earlier.packets += counts.packets;
         self.earlier.bytes += counts.bytes;
+        self.earlier.card_packets += counts.card_packets;
     }
 
     /// Returns the reason for which its packets are dropped; `None` when they go on.
@@ -121,6 +187,8 @@ pub(super) struct State {
     priorities: BTreeMap<u16, u16>,
     /// Devices whose `hw-tc-offload` this provider has enabled once.
     pub enabled: BTreeSet<u32>,
+    /// `other_config:tc-policy`.
+    pub policy: Policy,
     pub lost: Vec<Ufid>,
     /// Filters that the kernel did not remove, to be tried again.
     pub stuck: Vec<Place>,
@@ -136,9 +204,11 @@ pub(super) struct State {
     pub drops: BTreeMap<DropReason, u64>,
 }
 
-/// The switch as the flows of one card see it.
+/// The switch as the flows of one ingress see it.
 struct View<'s> {
     state: &'s State,
+    /// The kernel runs their filters, if no card does.
+    is_in_kernel: bool,
 }
 
 impl encode::Switch for View<'_> {
@@ -164,11 +234,17 @@ impl encode::Switch for View<'_> {
     }
 
     fn policer(&self, meter: u32) -> Option<Policer> {
-        self.state.meters.get(&meter).map(|metered| metered.policer)
+        // BPF limits exactly, the kernel's policer does not count the first packet.
+        let metered = self.state.meters.get(&meter).filter(|_| !self.is_in_kernel);
+        metered.map(|metered| metered.policer)
     }
 
     fn tracks_by_kernel(&self) -> bool {
         false
+    }
+
+    fn runs_in_kernel(&self) -> bool {
+        self.is_in_kernel
     }
 }
 
@@ -179,6 +255,10 @@ struct Ingress<'s> {
     switch: &'s Vec<u8>,
     /// A tunnel's device has no driver that could be asked for the card alone.
     policy: Policy,
+    /// A filter that no card has is of no use.
+    needs_card: bool,
+    /// Longest packet that comes in there; `None` where a card decides about lengths.
+    mtu: Option<u32>,
 }
 
 fn in_port(flow: &Megaflow) -> PortNo {
@@ -193,11 +273,14 @@ impl State {
             words: "the flow's ingress port is not a port of a card",
         };
         let from = self.ingress(in_port(flow)).ok_or(absent)?;
-        if !self.sends_to(&flow.actions, &from) {
+        if from.needs_card && !self.sends_to(&flow.actions, &from) {
             let words = "a card sends to its own ports";
             return Err(Refused { refusal: Refusal::OtherSwitch, words });
         }
-        encode::encode(flow, &View { state: self })
+        if from.mtu.is_some_and(|mtu| !self.has_room(&flow.actions, mtu)) {
+            return Err(encode::no_action("filters send packets that are longer than an MTU"));
+        }
+        encode::encode(flow, &View { state: self, is_in_kernel: !from.needs_card })
     }
 
     /// Returns where packets of a port meet filters; `None` when they meet none.
@@ -207,11 +290,33 @@ impl State {
             // Outer packets that a port of a bridge receives have met its rules first.
             let mut underlay = self.ports.values().filter(|port| port.is_underlay);
             let switch = &underlay.find(|port| !port.facts.switch.is_empty())?.facts.switch;
-            return Some(Ingress { ifindex, switch, policy: Policy::Both });
+            let policy = Policy::Both;
+            return Some(Ingress { ifindex, switch, policy, needs_card: true, mtu: None });
         }
         let port = self.ports.get(&port).filter(|port| port.takes_packets)?;
         let (ifindex, switch) = (port.ifindex, &port.facts.switch);
-        Some(Ingress { ifindex, switch, policy: Policy::SkipSoftware })
+        let policy = match port.role {
+            Role::Both | Role::Kernel => self.policy,
+            Role::Card | Role::Target => Policy::SkipSoftware,
+        };
+        let is_in_kernel = port.is_in_kernel();
+        let mtu = is_in_kernel.then_some(port.mtu);
+        Some(Ingress { ifindex, switch, policy, needs_card: !is_in_kernel, mtu })
+    }
+
+    /// True when no packet of this length is too long for a port that actions send to. Filters do not
+    /// compare lengths.
+    fn has_room(&self, actions: &[Action], mtu: u32) -> bool {
+        actions.iter().all(|action| match action {
+            Action::Clone(actions) => self.has_room(actions, mtu),
+            Action::Output(to) => self.ports.get(to).is_none_or(|to| mtu <= to.mtu),
+            _ => true,
+        })
+    }
+
+    /// True when the filter of a flow is of no use unless a card has it.
+    pub fn needs_card(&self, flow: &Megaflow) -> bool {
+        self.ingress(in_port(flow)).is_none_or(|from| from.needs_card)
     }
 
     /// True when all ports that actions send to are of the card of the ingress.
@@ -297,20 +402,22 @@ impl State {
         self.flows.values().map(|held| held.place.ifindex).collect()
     }
 
-    /// Notes the counts of filters. Flows whose filter is not among them, or not in a card, are
-    /// lost.
+    /// Notes the counts of filters. Flows whose filter is not among them, or not in the card that it is
+    /// for, are lost.
     pub fn note_sweep(&mut self, seen: &[(Place, Counts, bool)], now: Millis) {
-        let mut in_card: BTreeSet<Place> = BTreeSet::new();
+        let mut there: BTreeSet<Place> = BTreeSet::new();
         for (place, counts, in_hw) in seen {
             let Some(ufid) = self.handles.get(&place.handle).copied() else { continue };
             self.note_counts(ufid, *counts, now);
-            if *in_hw {
-                in_card.insert(*place);
+            let Some(held) = self.flows.get_mut(&ufid) else { continue };
+            held.is_in_card = *in_hw;
+            if *in_hw || !held.needs_card {
+                there.insert(*place);
             }
         }
         let State { flows, lost, .. } = self;
         for (ufid, held) in flows {
-            if !held.is_lost && !in_card.contains(&held.place) {
+            if !held.is_lost && !there.contains(&held.place) {
                 held.is_lost = true;
                 lost.push(*ufid);
             }

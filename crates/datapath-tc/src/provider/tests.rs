@@ -245,8 +245,10 @@ fn attach_side(
         egress: datapath::EgressQos::None,
         settings,
         ingress: Ok(()),
+        is_after_filters: false,
     };
     let attached = provider.attach(&port, &mut NoSocket);
+    assert_eq!(attached.needs_taker, provider.is_in_kernel(PortNo(number)));
     let [state] = &attached.tiers[..] else { panic!("{attached:?}") };
     state.ingress.clone().map_err(|reason| reason.refusal)
 }
@@ -701,4 +703,113 @@ fn a_tunnel_and_its_flows_are_of_one_card() {
     assert_eq!(install(&provider, &tunnel_flow(1)), Err(Refusal::PortNotHere), "no underlay");
     let config = tunnel::PortConfig::new(tunnel::Kind::Erspan);
     assert!(provider.add_tunnel(PortNo(21), &config).is_empty());
+}
+
+fn asking() -> PortSettings {
+    let other_config = BTreeMap::from([("tier".to_owned(), "tc".to_owned())]);
+    let spec = datapath::PortSpec { other_config, ..datapath::PortSpec::default() };
+    PortSettings::read(&spec, [], CARD.union(TierSet::XDP_AND_TCX)).unwrap()
+}
+
+/// A provider with the ports 4 and 1, of which 4 is none of a card. Both ask for filters in the kernel.
+fn kernel_bench() -> (CardProvider, Shared) {
+    let kernel = Shared::new();
+    let provider = CardProvider::new(Box::new(kernel.clone()), Clock::new());
+    kernel.made().declines = Some("no driver");
+    for number in [4, 1] {
+        assert_eq!(attach(&provider, number, &asking()), Ok(()));
+    }
+    (provider, kernel)
+}
+
+fn from_4(ufid: u128, actions: Vec<Action>) -> Megaflow {
+    let mut flow = flow(ufid, actions);
+    let mut key = *flow.matching.key();
+    key.in_port = 4.into();
+    flow.matching = Match::new(&key, flow.matching.mask());
+    flow
+}
+
+#[test]
+fn a_port_that_asks_for_it_has_filters_in_the_kernel() {
+    let (provider, kernel) = kernel_bench();
+    assert!(provider.is_in_kernel(PortNo(4)) && provider.is_in_kernel(PortNo(1)));
+    assert_eq!(install(&provider, &from_4(1, to(1))), Ok(Tier::Tc));
+    let place = *kernel.made().filters.keys().next().unwrap();
+    assert_eq!(kernel.made().filters[&place].filter.as_ref().unwrap().policy, Policy::Both);
+    assert!(!provider.is_in_hardware(Ufid(1)));
+    kernel.count(3);
+    let stats = provider.stats(Ufid(1)).unwrap();
+    assert_eq!((stats.packets, stats.bytes), (3, 3 * 114), "with the Ethernet header");
+    provider.sweep(&mut |_, _| {});
+    assert_eq!(provider.take_lost(), [], "no card needs to have it");
+    // A card that takes it: the driver counts the link header.
+    kernel.made().declines = None;
+    assert_eq!(install(&provider, &flow(2, to(4))), Ok(Tier::Tc));
+    assert!(provider.is_in_hardware(Ufid(2)));
+    {
+        let mut made = kernel.made();
+        let held = made.filters.values_mut().find(|shown| shown.place.ifindex == 1).unwrap();
+        held.counts = Counts { packets: 2, bytes: 214, card_packets: 1, card_bytes: 114 };
+    }
+    assert_eq!(provider.stats(Ufid(2)).unwrap().bytes, 228);
+}
+
+#[test]
+fn the_policy_decides_where_filters_are() {
+    let (provider, kernel) = kernel_bench();
+    provider.set_policy(Policy::SkipHardware);
+    assert_eq!(attach(&provider, 4, &asking()), Ok(()));
+    assert_eq!(attach(&provider, 1, &PortSettings::default()), Err(Refusal::TierDisabled));
+    assert_eq!(install(&provider, &from_4(1, to(4))), Ok(Tier::Tc));
+    let policies = |kernel: &Shared| -> Vec<Policy> {
+        kernel.made().filters.values().map(|shown| shown.filter.as_ref().unwrap().policy).collect()
+    };
+    assert_eq!(policies(&kernel), [Policy::SkipHardware]);
+    assert_eq!(removed(&provider, 1), Some(0), "placement withdraws flows before");
+    provider.set_policy(Policy::SkipSoftware);
+    assert_eq!(attach(&provider, 4, &asking()), Err(Refusal::DeviceKind));
+    assert_eq!(attach(&provider, 1, &asking()), Ok(()));
+    assert!(kernel.made().filters.is_empty() && !provider.is_in_kernel(PortNo(1)));
+    assert_eq!(install(&provider, &flow(1, to(1))), Ok(Tier::Tc));
+    assert_eq!(policies(&kernel), [Policy::SkipSoftware]);
+}
+
+#[test]
+fn the_kernel_gets_no_flow_that_it_would_run_otherwise() {
+    let (provider, _) = kernel_bench();
+    let suits = |flow: &Megaflow| provider.suits(flow, CARD).outcome();
+    assert_eq!(suits(&from_4(1, to(1))), Ok(Tier::Tc));
+    // A packet that is too long for a port.
+    let small = PortSettings::default();
+    let port = OffloadPort {
+        number: PortNo(2),
+        name: "card2",
+        device: "card2",
+        kind: Kind::System,
+        side: datapath::Side::Device,
+        ifindex: Some(2),
+        mtu: 1400,
+        is_up: true,
+        policing: netdev::Policing::default(),
+        egress: datapath::EgressQos::None,
+        settings: &small,
+        ingress: Ok(()),
+        is_after_filters: false,
+    };
+    provider.attach(&port, &mut NoSocket);
+    assert_eq!(suits(&from_4(1, to(2))), Err(Refusal::UnsupportedAction));
+    // A mark, which packets of the kernel may have.
+    let marked = |mut flow: Megaflow| {
+        let mut mask = *flow.matching.mask();
+        mask.0.pkt_mark = u32::MAX.into();
+        flow.matching = Match::new(flow.matching.key(), &mask);
+        flow
+    };
+    assert_eq!(suits(&marked(from_4(1, to(1)))), Err(Refusal::UnsupportedKey));
+    // A meter, which the kernel's policer does not do exactly.
+    let band = MeterBand { rate: 100, burst: 10 };
+    let _ = provider.set_meter(7, &MeterConfig { bands: vec![band], packets: true });
+    let metered = vec![Action::Meter(7), Action::Output(PortNo(1))];
+    assert_eq!(suits(&from_4(1, metered)), Err(Refusal::UnsupportedAction));
 }

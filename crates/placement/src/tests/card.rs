@@ -513,3 +513,42 @@ fn a_card_that_comes_later_gets_the_meters_that_are_there() {
     assert!(!card.has(Ufid(1)) && b.fast.has(1));
     assert_eq!((tier(&b, 1), reasons(&b, 1)), (Tier::Xdp, "unsupported-action".into()));
 }
+
+/// A tier that takes packets after the socket saw them has them only while BPF takes the others, after
+/// it.
+#[test]
+fn filters_of_a_port_need_a_taker_of_the_packets_that_they_leave() {
+    let b = Bench::over(vec![card_slot()], FakeFast::default());
+    let card = card();
+    card.need_taker();
+    b.begin_with(CARD, card.clone());
+    assert_eq!(b.add("eth1", "system", None), 1);
+    assert_eq!(b.add("eth2", "system", None), 2);
+    let state = |tier| {
+        let tiers = b.placed.tiers(PortNo(1)).unwrap();
+        let state = tiers.into_iter().find(|t| t.tier == tier).unwrap().state;
+        state.map_err(|reason| reason.refusal)
+    };
+    let hooks = || b.fast.ports.lock().unwrap()[&PortNo(1)].hooks;
+    assert_eq!(state(Tier::Tc), Err(Refusal::TierUnavailable), "BPF has not begun");
+    b.begin();
+    assert_eq!((state(Tier::Tc), state(Tier::Tcx)), (Ok(()), Ok(())));
+    assert_eq!(state(Tier::Xdp), Err(Refusal::TierSetting), "XDP comes before filters");
+    assert_eq!((hooks().after_filters, hooks().xdp), (true, None));
+    b.placed.install(&flow(1, 1, &[output(2)])).unwrap();
+    turns(&b);
+    assert!(card.has(Ufid(1)) && b.fast.has(1));
+    // Without BPF the socket receives each packet, so the card may have no flow.
+    b.set_enabled(false);
+    assert_eq!(state(Tier::Tc), Err(Refusal::TierUnavailable));
+    assert!(!card.has(Ufid(1)));
+    b.set_enabled(true);
+    turns(&b);
+    assert_eq!((state(Tier::Tc), tier(&b, 1)), (Ok(()), Tier::Tc));
+    // Without filters BPF goes back to its faster place.
+    b.placed.set_blocked(CARD, Some(Reason::new(Refusal::TierDisabled, "off")));
+    assert!(!hooks().after_filters && hooks().xdp.is_some());
+    assert_eq!(state(Tier::Xdp), Ok(()));
+    b.placed.set_blocked(CARD, None);
+    assert_eq!((hooks().after_filters, hooks().xdp), (true, None));
+}

@@ -41,6 +41,8 @@ pub(super) struct SwitchState {
     pub remarks: Remarks,
     /// Settings in force.
     pub tunables: Tunables,
+    /// The provider of filters, from the first `hw-offload=true` on.
+    pub cards: Option<Arc<datapath_tc::CardProvider>>,
     /// The memory of the table of connections, if BPF programs can share it.
     pub connection_memory: Option<Arc<BpfMemory>>,
     /// The directory of pinned BPF objects, once BPF was allowed and the directory was locked.
