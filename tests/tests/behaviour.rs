@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Runs the behaviour suite over each datapath: `model`, `userspace` (dummy ports, no privileges),
 //! `veth` (the userspace datapath over real veth pairs), `tcx` and `xdp` (the BPF tiers above it,
-//! over such pairs). The last three need root. In `card`, a made-up card sees the packets first and
+//! over such pairs), and `tc` (filters that the kernel runs, above tcx). These need root. In `card`, a made-up card sees the packets first and
 //! takes some of them. In `chaos`, three of ten calls fail on purpose, and each case still has the
 //! same outputs; `SLIPSWITCH_TEST_CHAOS=1` adds chaos over tcx.
 
@@ -63,6 +63,17 @@ mod kernel {
 
     fn run(name: &'static str, case: fn(&World)) {
         run_on_kernel(name, case);
+    }
+
+    slipswitch_tests::behaviour_cases!();
+}
+
+mod tc {
+    use datapath::Tier;
+    use slipswitch_tests::behaviour::{World, run_at};
+
+    fn run(name: &'static str, case: fn(&World)) {
+        run_at(Tier::Tc, name, case);
     }
 
     slipswitch_tests::behaviour_cases!();

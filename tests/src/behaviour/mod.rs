@@ -33,6 +33,7 @@ pub use world::{Seen, Why, World, on};
 use clock::Clock;
 use datapath::{Datapath, PortNo};
 use packet::Packet;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// Ports of a fixture; they are numbered from 1.
@@ -75,6 +76,11 @@ pub trait Fixture {
     /// Where packets ran, for a datapath of several tiers.
     fn ran(&self) -> Option<Ran> {
         None
+    }
+
+    /// Returns the reasons for which filters of the kernel did not take flows.
+    fn refused_by_flower(&self) -> BTreeSet<String> {
+        BTreeSet::new()
     }
 
     /// Lets a packet arrive on a port; when this returns the datapath has processed it.

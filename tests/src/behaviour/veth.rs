@@ -2,7 +2,7 @@
 //! A datapath over real veth pairs, in a network namespace of its own. Needs root.
 
 use super::carded::{self, Carded};
-use super::fast::Fast;
+use super::fast::{Fast, Flower};
 use super::peer::Peer;
 use super::{FLOW_LIMIT, Fixture, LARGE_MTU, LARGE_MTU_OF_ONE_BUFFER, MTU, PORTS, Ran, finished};
 use crate::harness::{Netns, patient, skip, without_root};
@@ -15,6 +15,7 @@ use datapath_bpf::grace::Grace;
 use datapath_model::Card;
 use datapath_userspace::{Config, ConnectionTable, Makers, UserspaceDatapath};
 use packet::Packet;
+use std::collections::BTreeSet;
 use std::io::Write;
 use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -61,7 +62,7 @@ impl Veth {
         test: impl FnOnce(Veth, Option<Arc<Card>>) + Send,
     ) {
         let uses_bpf = uses_bpf(tier);
-        if without_root() {
+        if without_root() || tier == Tier::Tc && Flower::is_absent() {
             return;
         }
         Netns::new().with(|| match Veth::new(tier, uses_bpf, above) {
@@ -77,7 +78,12 @@ impl Veth {
         above: Vec<ProviderSlot>,
     ) -> Result<(Veth, Option<Arc<Card>>), datapath_bpf::Unavailable> {
         let is_split = tier != Tier::Xdp || datapath_bpf::load::have_frags();
-        let large_mtu = if is_split { LARGE_MTU } else { LARGE_MTU_OF_ONE_BUFFER };
+        let large_mtu = match tier {
+            // Filters have no flow to a port with a smaller MTU.
+            Tier::Tc => MTU,
+            _ if is_split => LARGE_MTU,
+            _ => LARGE_MTU_OF_ONE_BUFFER,
+        };
         add_links(large_mtu);
         if tier == Tier::Xdp {
             (1..=PORTS).for_each(prepare_for_xdp);
@@ -94,11 +100,14 @@ impl Veth {
         let table = table.unwrap_or_default();
         let userspace =
             UserspaceDatapath::with_connections("netdev@veth", clock.clone(), config, table);
+        let has_card = !above.is_empty();
         let over = |memory: Arc<BpfMemory>| {
-            Fast::over(&userspace, clock.clone(), tier, above.clone(), &memory)
+            let flower = (tier == Tier::Tc).then(datapath_tc::provider_slot);
+            let above = above.into_iter().chain(flower).collect();
+            Fast::over(&userspace, clock.clone(), tier, above, &memory)
         };
         let fast = memory.map(over).transpose()?;
-        let placed = fast.as_ref().filter(|_| !above.is_empty()).map(Fast::placed);
+        let placed = fast.as_ref().filter(|_| has_card).map(Fast::placed);
         let card = placed.map(|placed| carded::begin(placed, &userspace, clock.clone()));
         let datapath: Arc<dyn Datapath> = match &fast {
             Some(fast) => fast.placed().clone(),
@@ -120,8 +129,8 @@ impl Veth {
     fn add_port(&self, i: usize, tier: Tier) {
         let mut spec =
             PortSpec { name: format!("p{i}"), kind: PortKind::System, ..PortSpec::default() };
-        if tier == Tier::Xdp {
-            spec.other_config.insert("tier".to_owned(), "xdp".to_owned());
+        if matches!(tier, Tier::Xdp | Tier::Tc) {
+            spec.other_config.insert("tier".to_owned(), tier.name().to_owned());
         }
         let number = self.datapath.add_port(&spec).unwrap_or_else(|e| panic!("p{i}: {e}"));
         if let Some(fast) = &self.fast {
@@ -165,9 +174,10 @@ impl Veth {
 /// When the fixture does not have the tier: the suite would run in userspace under its name.
 fn uses_bpf(tier: Tier) -> bool {
     match tier {
-        Tier::Xdp | Tier::Tcx => true,
+        // Filters come before BPF, which takes the packets that they leave.
+        Tier::Xdp | Tier::Tcx | Tier::Tc => true,
         Tier::Userspace => false,
-        Tier::Tc | Tier::Kernel => panic!("veth pairs have no tier {}", tier.name()),
+        Tier::Kernel => panic!("veth pairs have no tier {}", tier.name()),
     }
 }
 
@@ -236,6 +246,10 @@ impl Fixture for Veth {
         self.fast.as_ref().map(Fast::ran)
     }
 
+    fn refused_by_flower(&self) -> BTreeSet<String> {
+        self.fast.as_ref().map(Fast::refused_by_flower).unwrap_or_default()
+    }
+
     /// The kernel drops a tagged frame with less than two bytes after its tag and inner type
     /// (`skb_vlan_untag`).
     fn carries(&self, frame: &[u8]) -> bool {
@@ -255,6 +269,9 @@ impl Fixture for Veth {
     }
 
     fn inject_all(&self, port: PortNo, packets: Vec<Packet>) {
+        if let Some(fast) = &self.fast {
+            fast.offer_to_flower();
+        }
         let wanted = self.processed() + self.frames(&packets);
         let before = self.fast.as_ref().map(|fast| fast.in_base(&packets));
         self.send(port, packets);
@@ -302,9 +319,9 @@ mod tests {
     use super::*;
 
     #[test]
-    #[should_panic(expected = "veth pairs have no tier tc")]
+    #[should_panic(expected = "veth pairs have no tier ovs")]
     fn a_tier_that_the_fixture_lacks_is_refused() {
-        Veth::run(Tier::Tc, |_| ());
+        Veth::run(Tier::Kernel, |_| ());
     }
 
     #[test]
