@@ -82,8 +82,9 @@ fields! {
     CtState, CtZone, CtMark, CtLabel, CtNwProto, CtNwSrc, CtNwDst, CtIpv6Src, CtIpv6Dst, CtTpSrc, CtTpDst,
     Metadata,
     Reg0, Reg1, Reg2, Reg3, Reg4, Reg5, Reg6, Reg7, Reg8, Reg9, Reg10, Reg11, Reg12, Reg13, Reg14, Reg15,
-    Xreg0, Xreg1, Xreg2, Xreg3, Xreg4, Xreg5, Xreg6, Xreg7,
-    Xxreg0, Xxreg1, Xxreg2, Xxreg3,
+    Reg16, Reg17, Reg18, Reg19, Reg20, Reg21, Reg22, Reg23, Reg24, Reg25, Reg26, Reg27, Reg28, Reg29, Reg30, Reg31,
+    Xreg0, Xreg1, Xreg2, Xreg3, Xreg4, Xreg5, Xreg6, Xreg7, Xreg8, Xreg9, Xreg10, Xreg11, Xreg12, Xreg13, Xreg14, Xreg15,
+    Xxreg0, Xxreg1, Xxreg2, Xxreg3, Xxreg4, Xxreg5, Xxreg6, Xxreg7,
     EthSrc, EthDst, EthType, VlanTci, DlVlan, VlanVid, DlVlanPcp, VlanPcp,
     MplsLabel, MplsTc, MplsBos, MplsTtl,
     Ipv4Src, Ipv4Dst, Ipv6Src, Ipv6Dst, Ipv6Label,
@@ -192,7 +193,7 @@ impl Field {
     /// True for the registers of all widths.
     pub const fn is_register(self) -> bool {
         let n = self as u8;
-        n >= Field::Reg0 as u8 && n <= Field::Xxreg3 as u8
+        n >= Field::Reg0 as u8 && n <= Field::Xxreg7 as u8
     }
 
     /// N of `tun_metadataN`.
@@ -319,9 +320,9 @@ impl Field {
         self.def().position.offset as usize >= std::mem::offset_of!(Key, mpls)
     }
 
-    /// `reg0` to `reg15` by number.
+    /// `reg0` to `reg31` by number.
     pub fn register(n: usize) -> Option<Field> {
-        if n < 16 { Field::ALL.get(Field::Reg0 as usize + n).copied() } else { None }
+        if n < crate::REGISTERS { Field::ALL.get(Field::Reg0 as usize + n).copied() } else { None }
     }
 
     /// The field called `name`: a text name or alias (`eth_src`, `dl_src`) or a name of an NXM

@@ -13,6 +13,8 @@ use std::mem::swap;
 use zerocopy::network_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
+/// 32-bit registers that a key holds.
+pub const REGISTERS: usize = 32;
 /// VLAN headers that a key holds; further ones are payload.
 pub const VLANS: usize = 2;
 /// MPLS label stack entries that a key holds.
@@ -65,8 +67,8 @@ pub struct Nsh {
 #[repr(C, align(8))]
 pub struct Key {
     // Metadata.
-    /// Nicira registers reg0 to reg15.
-    pub regs: [U32; 16],
+    /// Nicira registers reg0 to reg31.
+    pub regs: [U32; REGISTERS],
     /// OpenFlow metadata.
     pub metadata: U64,
     /// Recirculation id; 0 for a packet that came from a port.
@@ -193,6 +195,7 @@ pub const STAGE_STARTS: [usize; 4] = [
 ];
 
 const _: () = {
+    assert!(std::mem::offset_of!(Key, regs) == 0); // `Key::used_bytes` begins after them
     assert!(size_of::<Key>().is_multiple_of(8));
     assert!(std::mem::offset_of!(Key, dl_dst).is_multiple_of(8));
     assert!(std::mem::offset_of!(Key, nw_src).is_multiple_of(8));
@@ -240,10 +243,12 @@ impl Key {
         self.as_mut_bytes()
     }
 
-    /// The key's bytes in pieces, without those of the tunnel where there is none: most packets have
-    /// none, and it is more than half of a key.
+    /// The bytes of a datapath's key in pieces. Registers are left out, as they exist in bridges only,
+    /// and the tunnel where there is none: most packets have none, and it is more than half of a key.
     pub fn used_bytes(&self) -> [&[u8]; 3] {
-        let (before, rest) = self.bytes().split_at(std::mem::offset_of!(Key, tunnel));
+        let (_, of_datapath) = self.bytes().split_at(std::mem::size_of_val(&self.regs));
+        let tunnel_at = std::mem::offset_of!(Key, tunnel) - std::mem::size_of_val(&self.regs);
+        let (before, rest) = of_datapath.split_at(tunnel_at);
         let (tunnel, after) = rest.split_at(size_of::<Tunnel>());
         [before, if self.tunnel.is_some() { tunnel } else { &[] }, after]
     }

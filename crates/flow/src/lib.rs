@@ -25,7 +25,8 @@ mod tunnel;
 pub use compose::{PAYLOAD, compose};
 pub use field::{Field, FieldValue, Subfield};
 pub use key::{
-    Key, MPLS_LABELS, NAMESPACE_ETHERTYPE, Nsh, STAGE_STARTS, VLAN_CFI, VLANS, Vlan, WORDS,
+    Key, MPLS_LABELS, NAMESPACE_ETHERTYPE, Nsh, REGISTERS, STAGE_STARTS, VLAN_CFI, VLANS, Vlan,
+    WORDS,
 };
 pub use mask::Mask;
 pub use matching::Match;

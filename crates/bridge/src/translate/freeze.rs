@@ -403,7 +403,7 @@ fn packet_in_metadata(packet: &Key, state: &FrozenState) -> Match {
     tunnel.flags.set(tunnel.flags.get() & Tunnel::OPENFLOW_FLAGS);
     set_tunnel(&mut m, &tunnel);
     m.set(Field::InPortOxm, pipeline.in_port.get().into());
-    for n in 0..16 {
+    for n in 0..flow::REGISTERS {
         if let Some(f) = Field::register(n) {
             let value = f.load(pipeline);
             if value != 0 {

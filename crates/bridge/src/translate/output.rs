@@ -17,7 +17,7 @@ use openflow::PortNo;
 use openflow::action::Controller;
 use openflow::message::{PacketInReason, PortConfig, meter_id};
 use std::sync::Arc;
-use zerocopy::network_endian::{U32, U64};
+use zerocopy::network_endian::U64;
 
 /// NX_CTLR_NO_METER: `controller` names no meter. Its packet-ins use the meter of all controllers
 /// ("controller"), where there is one (OpenFlow 1.5.1, 6.2.1).
@@ -284,7 +284,7 @@ impl<'a> Context<'a> {
 
         self.enter(Kind::Bridge, || format!("bridge(\"{}\")", bridge.name));
         (self.bridge_index, self.bridge) = (index, bridge);
-        self.key.regs = [U32::ZERO; 16];
+        self.key.regs = Key::ZERO.regs;
         self.key.metadata = U64::ZERO;
         self.key.actset_output.set(PortNo::UNSET.0);
         self.key.in_port.set(port.0);

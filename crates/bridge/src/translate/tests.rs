@@ -11,6 +11,7 @@ mod headers;
 mod mirrors;
 mod multicast;
 mod normal_forwarding;
+mod registers;
 mod revalidated;
 mod soundness;
 mod spanning_tree;

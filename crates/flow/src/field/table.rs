@@ -220,11 +220,12 @@ const fn row(
     }
 }
 
+/// A register of 32 bits. Those from 16 on have numbers of Nicira's experimenter.
 const fn reg(field: Field, name: &'static str, nxm: &'static str) -> Definition {
     let n = field as u8 - Field::Reg0 as u8;
-    row(field, name, Format::Hexadecimal, offset_of!(Key, regs) + 4 * n as usize, 4)
-        .masked()
-        .nx(nxm, n)
+    let at = offset_of!(Key, regs) + 4 * n as usize;
+    let row = row(field, name, Format::Hexadecimal, at, 4).masked();
+    if n < 16 { row.nx(nxm, n) } else { row.nxoxm(nxm, n + 1) }
 }
 
 const fn xreg(field: Field, name: &'static str, oxm: &'static str) -> Definition {
@@ -242,9 +243,9 @@ const fn xreg(field: Field, name: &'static str, oxm: &'static str) -> Definition
 
 const fn xxreg(field: Field, name: &'static str, nxm: &'static str) -> Definition {
     let n = field as u8 - Field::Xxreg0 as u8;
-    row(field, name, Format::Hexadecimal, offset_of!(Key, regs) + 16 * n as usize, 16)
-        .masked()
-        .nx(nxm, 111 + n)
+    let at = offset_of!(Key, regs) + 16 * n as usize;
+    let row = row(field, name, Format::Hexadecimal, at, 16).masked();
+    if n < 4 { row.nx(nxm, 111 + n) } else { row.nxoxm(nxm, 29 + n) }
 }
 
 /// A field of an option of Geneve: as wide as the option that a bridge maps to it.
@@ -378,12 +379,26 @@ pub(super) static TABLE: [Definition; COUNT] = {
         reg(Field::Reg10, "reg10", "NXM_NX_REG10"), reg(Field::Reg11, "reg11", "NXM_NX_REG11"),
         reg(Field::Reg12, "reg12", "NXM_NX_REG12"), reg(Field::Reg13, "reg13", "NXM_NX_REG13"),
         reg(Field::Reg14, "reg14", "NXM_NX_REG14"), reg(Field::Reg15, "reg15", "NXM_NX_REG15"),
+        reg(Field::Reg16, "reg16", "NXOXM_ET_REG16"), reg(Field::Reg17, "reg17", "NXOXM_ET_REG17"),
+        reg(Field::Reg18, "reg18", "NXOXM_ET_REG18"), reg(Field::Reg19, "reg19", "NXOXM_ET_REG19"),
+        reg(Field::Reg20, "reg20", "NXOXM_ET_REG20"), reg(Field::Reg21, "reg21", "NXOXM_ET_REG21"),
+        reg(Field::Reg22, "reg22", "NXOXM_ET_REG22"), reg(Field::Reg23, "reg23", "NXOXM_ET_REG23"),
+        reg(Field::Reg24, "reg24", "NXOXM_ET_REG24"), reg(Field::Reg25, "reg25", "NXOXM_ET_REG25"),
+        reg(Field::Reg26, "reg26", "NXOXM_ET_REG26"), reg(Field::Reg27, "reg27", "NXOXM_ET_REG27"),
+        reg(Field::Reg28, "reg28", "NXOXM_ET_REG28"), reg(Field::Reg29, "reg29", "NXOXM_ET_REG29"),
+        reg(Field::Reg30, "reg30", "NXOXM_ET_REG30"), reg(Field::Reg31, "reg31", "NXOXM_ET_REG31"),
         xreg(Field::Xreg0, "xreg0", "OXM_OF_PKT_REG0"), xreg(Field::Xreg1, "xreg1", "OXM_OF_PKT_REG1"),
         xreg(Field::Xreg2, "xreg2", "OXM_OF_PKT_REG2"), xreg(Field::Xreg3, "xreg3", "OXM_OF_PKT_REG3"),
         xreg(Field::Xreg4, "xreg4", "OXM_OF_PKT_REG4"), xreg(Field::Xreg5, "xreg5", "OXM_OF_PKT_REG5"),
         xreg(Field::Xreg6, "xreg6", "OXM_OF_PKT_REG6"), xreg(Field::Xreg7, "xreg7", "OXM_OF_PKT_REG7"),
+        xreg(Field::Xreg8, "xreg8", "OXM_OF_PKT_REG8"), xreg(Field::Xreg9, "xreg9", "OXM_OF_PKT_REG9"),
+        xreg(Field::Xreg10, "xreg10", "OXM_OF_PKT_REG10"), xreg(Field::Xreg11, "xreg11", "OXM_OF_PKT_REG11"),
+        xreg(Field::Xreg12, "xreg12", "OXM_OF_PKT_REG12"), xreg(Field::Xreg13, "xreg13", "OXM_OF_PKT_REG13"),
+        xreg(Field::Xreg14, "xreg14", "OXM_OF_PKT_REG14"), xreg(Field::Xreg15, "xreg15", "OXM_OF_PKT_REG15"),
         xxreg(Field::Xxreg0, "xxreg0", "NXM_NX_XXREG0"), xxreg(Field::Xxreg1, "xxreg1", "NXM_NX_XXREG1"),
         xxreg(Field::Xxreg2, "xxreg2", "NXM_NX_XXREG2"), xxreg(Field::Xxreg3, "xxreg3", "NXM_NX_XXREG3"),
+        xxreg(Field::Xxreg4, "xxreg4", "NXOXM_ET_XXREG4"), xxreg(Field::Xxreg5, "xxreg5", "NXOXM_ET_XXREG5"),
+        xxreg(Field::Xxreg6, "xxreg6", "NXOXM_ET_XXREG6"), xxreg(Field::Xxreg7, "xxreg7", "NXOXM_ET_XXREG7"),
 
         row(Field::EthSrc, "eth_src", Ethernet, offset_of!(Key, dl_src), 6).alias("dl_src").masked()
             .needs(P::Ethernet).nxm("NXM_OF_ETH_SRC", 2).oxm("OXM_OF_ETH_SRC", 4, 3),
@@ -594,8 +609,11 @@ pub(super) const SENT: &[Field] = {
         NshFlags, NshTtl, NshMdtype, NshNp, NshSpi, NshSi, NshC1, NshC2, NshC3, NshC4,
         Reg0, Reg1, Reg2, Reg3, Reg4, Reg5, Reg6, Reg7,
         Reg8, Reg9, Reg10, Reg11, Reg12, Reg13, Reg14, Reg15,
+        Reg16, Reg17, Reg18, Reg19, Reg20, Reg21, Reg22, Reg23,
+        Reg24, Reg25, Reg26, Reg27, Reg28, Reg29, Reg30, Reg31,
         Xreg0, Xreg1, Xreg2, Xreg3, Xreg4, Xreg5, Xreg6, Xreg7,
-        Xxreg0, Xxreg1, Xxreg2, Xxreg3,
+        Xreg8, Xreg9, Xreg10, Xreg11, Xreg12, Xreg13, Xreg14, Xreg15,
+        Xxreg0, Xxreg1, Xxreg2, Xxreg3, Xxreg4, Xxreg5, Xxreg6, Xxreg7,
         PktMark,
         CtState, CtZone, CtMark, CtLabel,
         CtNwSrc, CtNwDst, CtIpv6Src, CtIpv6Dst, CtNwProto, CtTpSrc, CtTpDst,

@@ -57,6 +57,18 @@ fn headers_are_those_of_the_standards() {
     assert_eq!(header(Field::TcpFlags, 6, false), Some(0x8000_5402));
     assert_eq!(header(Field::MplsLabel, 0, false), Some(0x8000_4404));
     assert_eq!(header(Field::Xreg1, 5, false), Some(0x8001_0208));
+    // openvswitch/meta-flow.h of 3.7: NXOXM_ET_REG16 to NXOXM_ET_REG31 are 17 to 32,
+    // NXOXM_ET_XXREG4 to NXOXM_ET_XXREG7 are 33 to 36, with 4 bytes of experimenter.
+    for version in [0, 1, 4, 6] {
+        assert_eq!(header(Field::Reg15, version, false), Some(0x0001_1e04));
+        assert_eq!(header(Field::Reg16, version, false), Some(0xffff_2208));
+        assert_eq!(header(Field::Reg31, version, true), Some(0xffff_410c));
+        assert_eq!(header(Field::Xxreg3, version, false), Some(0x0001_e410));
+        assert_eq!(header(Field::Xxreg4, version, false), Some(0xffff_4214));
+        assert_eq!(header(Field::Xxreg7, version, true), Some(0xffff_4924));
+    }
+    assert_eq!(header(Field::Xreg8, 6, false), Some(0x8001_1008));
+    assert_eq!(header(Field::Xreg15, 6, true), Some(0x8001_1f10));
     assert_eq!(header(Field::DlVlan, 4, false), None);
     assert_eq!(header(Field::VlanVid, 4, true), Some(0x8000_0d04));
 }
@@ -93,6 +105,13 @@ fn special_fields() {
     assert_eq!(Field::Xreg0.load(&k), 0x1234_5678_9abc_def0);
     Field::Xxreg0.store(&mut k, 1);
     assert_eq!(k.regs[3].get(), 1);
+    Field::Xxreg7.store(&mut k, 0x1_0000_0002_0000_0003_0000_0004);
+    assert_eq!([28, 29, 30, 31].map(|n| k.regs[n].get()), [1, 2, 3, 4]);
+    assert_eq!(Field::Xreg15.load(&k), 0x3_0000_0004);
+    Field::Reg16.store(&mut k, 5);
+    assert_eq!(Field::Xreg8.load(&k), 0x5_0000_0000);
+    assert_eq!(Field::register(31), Some(Field::Reg31));
+    assert_eq!(Field::register(32), None);
 }
 
 #[test]
@@ -105,12 +124,19 @@ fn subfields_read_and_print_as_in_ovs() {
         ("eth_src[]", "NXM_OF_ETH_SRC[]"),
         ("in_port_oxm[]", "OXM_OF_IN_PORT[]"),
         ("xreg0[0..31]", "OXM_OF_PKT_REG0[0..31]"),
+        ("reg16", "NXOXM_ET_REG16[]"),
+        ("NXOXM_ET_REG31[4..7]", "NXOXM_ET_REG31[4..7]"),
+        ("xreg15", "OXM_OF_PKT_REG15[]"),
+        ("xxreg7[64..127]", "NXOXM_ET_XXREG7[64..127]"),
         ("ip_dscp[]", "OXM_OF_IP_DSCP[]"),
     ] {
         assert_eq!(text.parse::<Subfield>().map(|s| s.to_string()), Ok(shown.to_string()));
     }
     for (text, error) in [
         ("NXM_NX_REG16[]", "NXM_NX_REG16[]: unknown field `NXM_NX_REG16'"),
+        ("NXOXM_ET_REG32[]", "NXOXM_ET_REG32[]: unknown field `NXOXM_ET_REG32'"),
+        ("xreg16[]", "xreg16[]: unknown field `xreg16'"),
+        ("xxreg8[]", "xxreg8[]: unknown field `xxreg8'"),
         (
             "reg0[3..99]",
             "reg0[3..99]: ending bit 99 is not valid because field is only 32 bits wide",

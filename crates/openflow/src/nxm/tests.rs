@@ -130,6 +130,41 @@ fn unknown_fields_are_skipped_when_loose() {
     assert_eq!(loose.matching, want);
 }
 
+/// Registers from 16 on have numbers of Nicira's experimenter in class 0xffff, and OpenFlow 1.5 has them
+/// in pairs (openvswitch/meta-flow.h of 3.7).
+#[test]
+fn the_second_half_of_the_registers_is_sent_as_experimenter() {
+    const REG16: [u8; 12] = [0xff, 0xff, 0x22, 8, 0, 0, 0x23, 0x20, 0, 0, 0, 5];
+    const REG31: [u8; 16] = [0xff, 0xff, 0x41, 12, 0, 0, 0x23, 0x20, 0, 0, 0, 6, 0, 0, 0, 0xff];
+    const XREG8: [u8; 20] =
+        [0x80, 1, 0x11, 16, 0, 0, 0, 5, 0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0];
+    const XREG15: [u8; 20] = [0x80, 1, 0x1f, 16, 0, 0, 0, 0, 0, 0, 0, 6, 0, 0, 0, 0, 0, 0, 0, 0xff];
+    let mut want = Match::ANY;
+    want.set(Field::Reg16, 5);
+    want.set_masked(Field::Reg31, 6, 0xff);
+    for (version, sent) in [
+        (None, [&REG16[..], &REG31].concat()),
+        (Some(Version::V13), [&REG16[..], &REG31].concat()),
+        (Some(Version::V15), [&XREG8[..], &XREG15].concat()),
+    ] {
+        let mut out = Vec::new();
+        match version {
+            None => _ = encode_nx_match(&want, 0, 0, &mut out),
+            Some(version) => list::encode_oxm_list(version, &want, &mut out),
+        }
+        out.truncate(sent.len()); // the padding of NXM
+        assert_eq!(out, sent, "{version:?}");
+        assert_eq!(list::decode(&sent, Strictness::Strict, false).unwrap().matching, want);
+    }
+    // What OpenFlow 1.5 has in pairs, an xxreg names in one.
+    let mut xxreg = vec![0xff, 0xff, 0x49, 36, 0, 0, 0x23, 0x20];
+    xxreg.extend(6u128.to_be_bytes());
+    xxreg.extend(0xffu128.to_be_bytes());
+    let mut want = Match::ANY;
+    want.set_masked(Field::Reg31, 6, 0xff);
+    assert_eq!(list::decode(&xxreg, Strictness::Strict, false).unwrap().matching, want);
+}
+
 /// The bytes that ovs-ofctl 3.1 sends for `tun_erspan_hwid=0xf/0x1`.
 #[test]
 fn a_mask_of_an_erspan_field_is_the_bits_that_ovs_ofctl_means() {

@@ -38,6 +38,11 @@ fn long_loads_have_parts() {
         "load:0xffffffff->NXM_NX_XXREG0[0..63],load:0x123456789abcdef->NXM_NX_XXREG0[64..127]"
     );
     assert_eq!(load(Field::Reg0, 0x500, 0xf00), "load:0x5->NXM_NX_REG0[8..11]");
+    assert_eq!(load(Field::Reg31, 0x500, 0xf00), "load:0x5->NXOXM_ET_REG31[8..11]");
+    assert_eq!(
+        load(Field::Xxreg7, value, u128::MAX),
+        "load:0xffffffff->NXOXM_ET_XXREG7[0..63],load:0x123456789abcdef->NXOXM_ET_XXREG7[64..127]"
+    );
 }
 
 #[test]

@@ -2,7 +2,7 @@
 //! Random actions. [`KINDS`] has an entry for each action that there is; [`kind`] makes the
 //! compiler ask for the entry of a new one.
 
-use super::matches::fitted;
+use super::matches::{fitted, is_of_later_versions};
 use super::{Gen, packets};
 use flow::{Field, Subfield};
 use openflow::PortNo;
@@ -141,6 +141,7 @@ fn written() -> Vec<Field> {
         f.oxm(0).is_some()
             && !matches!(f, Field::ActsetOutput | Field::RecircId)
             && f.option().is_none()
+            && !is_of_later_versions(*f)
     };
     Field::ALL.into_iter().filter(numbered).collect()
 }

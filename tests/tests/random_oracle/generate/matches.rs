@@ -87,10 +87,16 @@ pub fn fitted(field: Field, value: FieldValue) -> FieldValue {
     value & field.all_ones()
 }
 
-/// True for fields that are in no match: a bridge has no mappings of options, and to OVS a field of
-/// ERSPAN or GTP-U that is 0 is no match.
+/// True for the registers from `reg16` on, which Open vSwitch has from 3.7 on.
+pub fn is_of_later_versions(field: Field) -> bool {
+    field.is_register() && field.def().position.offset >= Field::Reg16.def().position.offset
+}
+
+/// True for fields that are in no match: a bridge has no mappings of options, to OVS a field of
+/// ERSPAN or GTP-U that is 0 is no match, and Debian's version lacks some.
 pub fn is_left_out(field: Field) -> bool {
     field.option().is_some()
+        || is_of_later_versions(field)
         || matches!(
             field,
             Field::TunErspanIdx

@@ -462,9 +462,14 @@ fn table_features_read_back() {
     }
 }
 
-/// OVS's tables can do what ours can.
+/// OVS's tables can do what ours can, but that OVS 3.1 has only the first half of the registers.
 #[test]
 fn full_table_features_are_those_of_ovs() {
+    let is_older = |field: &Field| {
+        let is_new = field.is_register()
+            && field.def().position.offset >= Field::Reg16.def().position.offset;
+        !is_new
+    };
     for line in super::vectors::lines(include_str!("table_features.txt")) {
         let message = Message::decode(&line.bytes, &line.protocol).expect("OVS's table features");
         let Body::MultipartReply { reply: MultipartReply::TableFeatures(got), .. } = message.body
@@ -473,11 +478,21 @@ fn full_table_features_are_those_of_ovs() {
         };
         let full = TableFeatures::full(0, 254);
         let reply = MultipartReply::TableFeatures(vec![full]);
-        let Body::MultipartReply { reply: MultipartReply::TableFeatures(ours), .. } =
+        let Body::MultipartReply { reply: MultipartReply::TableFeatures(mut ours), .. } =
             back(Body::MultipartReply { more: false, reply }, &line.protocol)
         else {
             panic!("table features")
         };
+        for table in &mut ours {
+            assert!(table.masks.contains(&Field::Reg31) && table.masks.contains(&Field::Xxreg7));
+            assert!(table.nonmiss.apply.set_fields.contains(&Field::Xreg15));
+            let lists = [&mut table.nonmiss, &mut table.miss];
+            let actions = lists.into_iter().flat_map(|list| [&mut list.write, &mut list.apply]);
+            actions.for_each(|list| list.set_fields.retain(is_older));
+            for fields in [&mut table.matches, &mut table.masks, &mut table.wildcards] {
+                fields.retain(is_older);
+            }
+        }
         assert_eq!(ours, got, "{}", line.protocol.version);
     }
 }
