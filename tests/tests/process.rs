@@ -215,9 +215,9 @@ fn a_command_that_is_not_there_answers_as_ovs_does() {
     let output = switch.sh("ovs-appctl nonsense");
     assert_eq!(output.code, Some(2));
     assert!(output.stderr.contains("\"nonsense\" is not a valid command"), "{}", output.stderr);
-    let output = switch.sh("ovs-appctl fdb/show");
+    let output = switch.sh("ovs-appctl fdb/stats-show");
     assert!(
-        output.stderr.contains("\"fdb/show\" command requires at least 1 arguments"),
+        output.stderr.contains("\"fdb/stats-show\" command requires at least 1 arguments"),
         "{}",
         output.stderr
     );

@@ -23,6 +23,7 @@ use crate::ids::BridgeIndex;
 use clock::Millis;
 use hashbrown::HashMap;
 use openflow::PortNo;
+pub use protocols::membership::GroupProtocol;
 use protocols::membership::Membership;
 use std::collections::BTreeMap;
 use std::net::Ipv6Addr;
@@ -51,6 +52,8 @@ pub struct MulticastEntry {
     pub vlan: u16,
     /// The group, IPv4 in the mapped form; `None` for a router.
     pub group: Option<Ipv6Addr>,
+    /// Protocol of the last report about the group; `None` for a router.
+    pub protocol: Option<GroupProtocol>,
     /// Seconds since the last report or query.
     pub age: i64,
 }
@@ -79,8 +82,10 @@ pub struct SnoopingRole {
     pub gets_reports: bool,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Group {
+    /// Protocol of the last report.
+    protocol: GroupProtocol,
     /// Position in the order of joins.
     turn: u64,
     /// Ports with members and the second at which each expires, the one joined last at the end.
@@ -128,7 +133,7 @@ impl Inner {
     }
 
     /// Returns true when the members changed. The port is one that does not get all packets anyway.
-    fn join(&mut self, id: GroupId, port: PortNo, now: i64) -> bool {
+    fn join(&mut self, id: GroupId, protocol: GroupProtocol, port: PortNo, now: i64) -> bool {
         if !self.groups.contains_key(&id) {
             while self.groups.len() >= self.settings.capacity {
                 let Some(victim) = self.oldest() else { break };
@@ -138,7 +143,9 @@ impl Inner {
         }
         let expiry = now + i64::from(self.settings.ageing);
         self.turn += 1;
-        let group = self.groups.entry(id).or_default();
+        let empty = Group { protocol, turn: self.turn, members: Vec::new() };
+        let group = self.groups.entry(id).or_insert(empty);
+        group.protocol = protocol;
         self.by_turn.remove(&group.turn);
         group.turn = self.turn;
         let before = group.members.len();
@@ -231,8 +238,10 @@ impl MulticastTable {
         let mut changed = false;
         for message in messages {
             changed |= match message {
-                Membership::Join(_) if gets_all => false,
-                Membership::Join(group) => inner.join((vlan, *group), port, now),
+                Membership::Join(..) if gets_all => false,
+                Membership::Join(group, protocol) => {
+                    inner.join((vlan, *group), *protocol, port, now)
+                }
                 Membership::Leave(group) => inner.leave(&(vlan, *group), port, role),
                 Membership::Query => inner.query(vlan, port, role, now),
             };
@@ -252,7 +261,7 @@ impl MulticastTable {
         let inner = self.lock();
         let is_router = inner.is_router(vlan, port);
         let is_new = |message: &&Membership| match message {
-            Membership::Join(group) => {
+            Membership::Join(group, _) => {
                 !role.floods && !is_router && !inner.groups.contains_key(&(vlan, *group))
             }
             Membership::Leave(group) => {
@@ -353,13 +362,14 @@ impl MulticastTable {
         let members = groups.flat_map(|((vlan, group), g)| {
             let entry = move |(port, expiry): &(PortNo, i64)| {
                 let age = ageing - (expiry - now);
-                MulticastEntry { port: *port, vlan, group: Some(group), age }
+                let protocol = Some(g.protocol);
+                MulticastEntry { port: *port, vlan, group: Some(group), protocol, age }
             };
             g.members.iter().map(entry)
         });
         let router = |(port, vlan, expiry): &(PortNo, u16, i64)| {
             let age = ROUTER_AGEING - (expiry - now);
-            MulticastEntry { port: *port, vlan: *vlan, group: None, age }
+            MulticastEntry { port: *port, vlan: *vlan, group: None, protocol: None, age }
         };
         members.chain(inner.routers.iter().map(router)).collect()
     }
@@ -374,6 +384,7 @@ impl MulticastTable {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use GroupProtocol::{MldV1, MldV2};
 
     const P1: PortNo = PortNo(1);
     const P2: PortNo = PortNo(2);
@@ -388,7 +399,7 @@ mod tests {
     }
 
     fn join(t: &MulticastTable, n: u16, port: PortNo, at: i64) -> bool {
-        t.learn(7, port, PLAIN, &[Membership::Join(group(n))], Millis(at))
+        t.learn(7, port, PLAIN, &[Membership::Join(group(n), MldV1)], Millis(at))
     }
 
     #[test]
@@ -412,7 +423,7 @@ mod tests {
     #[test]
     fn a_repeated_message_is_no_news() {
         let t = table();
-        let [one, two] = [1, 2].map(|n| Membership::Join(group(n)));
+        let [one, two] = [1, 2].map(|n| Membership::Join(group(n), MldV1));
         let news = |messages: &[Membership]| t.count_news(7, P1, PLAIN, messages);
         assert_eq!(news(&[one, one]), 1);
         assert_eq!(news(&[one, two, one]), 2);
@@ -420,6 +431,18 @@ mod tests {
         assert_eq!(news(&[one, two]), 1);
         let leave = Membership::Leave(group(1));
         assert_eq!(news(&[leave, leave]), 1);
+    }
+
+    #[test]
+    fn the_last_report_names_the_protocol() {
+        let t = table();
+        assert!(join(&t, 1, P1, 0));
+        let join = |protocol| Membership::Join(group(1), protocol);
+        assert!(t.learn(7, P2, PLAIN, &[join(MldV2), Membership::Query], Millis(0)));
+        let protocols: Vec<_> = t.entries(Millis(0)).iter().map(|e| (e.port, e.protocol)).collect();
+        assert_eq!(protocols, [(P1, Some(MldV2)), (P2, Some(MldV2)), (P2, None)]);
+        assert!(!t.learn(7, P1, PLAIN, &[join(MldV1)], Millis(0)), "members are the same");
+        assert!(t.entries(Millis(0)).iter().take(2).all(|e| e.protocol == Some(MldV1)));
     }
 
     #[test]
@@ -469,7 +492,7 @@ mod tests {
     fn nothing_is_learned_where_all_packets_go() {
         let t = table();
         let floods = SnoopingRole { floods: true, ..PLAIN };
-        let both = [Membership::Join(group(1)), Membership::Query];
+        let both = [Membership::Join(group(1), MldV1), Membership::Query];
         assert!(!t.learn(7, P1, floods, &both, Millis(0)));
         assert!(t.learn(7, P1, PLAIN, &[Membership::Query], Millis(0)));
         assert!(!join(&t, 1, P1, 0), "the port of a router");

@@ -46,11 +46,38 @@ const TO_INCLUDE: u8 = 3;
 /// Highest known type of a group record.
 const BLOCK_OLD_SOURCES: u8 = 6;
 
+/// Protocol and version of a message by which a host joins a group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum GroupProtocol {
+    /// RFC 1112.
+    IgmpV1,
+    /// RFC 2236.
+    IgmpV2,
+    /// RFC 3376.
+    IgmpV3,
+    /// RFC 2710.
+    MldV1,
+    /// RFC 3810.
+    MldV2,
+}
+
+impl std::fmt::Display for GroupProtocol {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.pad(match self {
+            GroupProtocol::IgmpV1 => "IGMPv1",
+            GroupProtocol::IgmpV2 => "IGMPv2",
+            GroupProtocol::IgmpV3 => "IGMPv3",
+            GroupProtocol::MldV1 => "MLDv1",
+            GroupProtocol::MldV2 => "MLDv2",
+        })
+    }
+}
+
 /// One consequence of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Membership {
-    /// A host listens to the group.
-    Join(Ipv6Addr),
+    /// A host listens to the group, and says so by this protocol.
+    Join(Ipv6Addr, GroupProtocol),
     /// A host no longer listens to the group.
     Leave(Ipv6Addr),
     /// A router asks.
@@ -87,11 +114,10 @@ pub fn decode_igmp(message: &[u8]) -> Result<Vec<Membership>, MembershipError> {
     };
     Ok(match *kind {
         igmp_type::QUERY => vec![Membership::Query],
-        igmp_type::V1_REPORT | igmp_type::V2_REPORT => {
-            group(rest).map(Membership::Join).into_iter().collect()
-        }
+        igmp_type::V1_REPORT => joined(group(rest), GroupProtocol::IgmpV1),
+        igmp_type::V2_REPORT => joined(group(rest), GroupProtocol::IgmpV2),
         igmp_type::LEAVE => group(rest).map(Membership::Leave).into_iter().collect(),
-        igmp_type::V3_REPORT => records(message, 4, &group),
+        igmp_type::V3_REPORT => records(message, 4, GroupProtocol::IgmpV3, &group),
         _ => Vec::new(),
     })
 }
@@ -132,10 +158,15 @@ pub fn decode_mld(
     let first = || message.get(IGMP_HEADER..).and_then(group);
     Ok(match kind {
         mld_type::QUERY => vec![Membership::Query],
-        mld_type::REPORT => first().map(Membership::Join).into_iter().collect(),
+        mld_type::REPORT => joined(first(), GroupProtocol::MldV1),
         mld_type::DONE => first().map(Membership::Leave).into_iter().collect(),
-        _ => records(message, 16, &group),
+        _ => records(message, 16, GroupProtocol::MldV2, &group),
     })
+}
+
+/// Returns the consequence of a report about one group.
+fn joined(group: Option<Ipv6Addr>, protocol: GroupProtocol) -> Vec<Membership> {
+    group.map(|group| Membership::Join(group, protocol)).into_iter().collect()
 }
 
 /// Returns the consequences of the group records of an IGMPv3 or MLDv2 report, whose addresses have
@@ -144,6 +175,7 @@ pub fn decode_mld(
 fn records(
     message: &[u8],
     octets: usize,
+    protocol: GroupProtocol,
     group: &dyn Fn(&[u8]) -> Option<Ipv6Addr>,
 ) -> Vec<Membership> {
     let mut out = Vec::new();
@@ -160,7 +192,10 @@ fn records(
             break;
         }
         let is_leave = sources == 0 && matches!(*kind, IS_INCLUDE | TO_INCLUDE);
-        out.push(if is_leave { Membership::Leave(group) } else { Membership::Join(group) });
+        out.push(match is_leave {
+            true => Membership::Leave(group),
+            false => Membership::Join(group, protocol),
+        });
         let len = octets * (1 + sources) + usize::from(*aux_words) * 4;
         rest = body.get(len..).unwrap_or_default();
     }
@@ -200,8 +235,8 @@ mod tests {
     #[test]
     fn igmp_versions_one_and_two() {
         let of = |kind| decode_igmp(&sealed(vec![kind, 0, 0, 0, 224, 1, 1, 7]));
-        assert_eq!(of(0x12), Ok(vec![Membership::Join(v4(7))]));
-        assert_eq!(of(0x16), Ok(vec![Membership::Join(v4(7))]));
+        assert_eq!(of(0x12), Ok(vec![Membership::Join(v4(7), GroupProtocol::IgmpV1)]));
+        assert_eq!(of(0x16), Ok(vec![Membership::Join(v4(7), GroupProtocol::IgmpV2)]));
         assert_eq!(of(0x17), Ok(vec![Membership::Leave(v4(7))]));
         assert_eq!(of(0x11), Ok(vec![Membership::Query]));
         assert_eq!(of(0x13), Ok(vec![]), "DVMRP");
@@ -225,10 +260,10 @@ mod tests {
         message.extend(record(1, 1, 2, &[224, 1, 1, 3], 12));
         message.extend(record(2, 0, 0, &[224, 1, 1, 4], 0));
         let want = [
-            Membership::Join(v4(1)),
+            Membership::Join(v4(1), GroupProtocol::IgmpV3),
             Membership::Leave(v4(2)),
-            Membership::Join(v4(3)),
-            Membership::Join(v4(4)),
+            Membership::Join(v4(3), GroupProtocol::IgmpV3),
+            Membership::Join(v4(4), GroupProtocol::IgmpV3),
         ];
         assert_eq!(decode_igmp(&sealed(message.clone())), Ok(want.to_vec()));
         message.truncate(message.len() - 1);
@@ -247,7 +282,7 @@ mod tests {
             message
         };
         let group6 = Ipv6Addr::from(group);
-        assert_eq!(of(v1(131)), Ok(vec![Membership::Join(group6)]));
+        assert_eq!(of(v1(131)), Ok(vec![Membership::Join(group6, GroupProtocol::MldV1)]));
         assert_eq!(of(v1(132)), Ok(vec![Membership::Leave(group6)]));
         assert_eq!(of(v1(130)), Ok(vec![Membership::Query]));
         assert_eq!(of(v1(135)), Ok(vec![]), "a neighbour solicitation");
@@ -256,7 +291,8 @@ mod tests {
         let mut v2 = vec![143, 0, 0, 0, 0, 0, 0, 2];
         v2.extend(record(4, 0, 1, &group, 16));
         v2.extend(record(3, 0, 0, &group, 0));
-        assert_eq!(of(v2), Ok(vec![Membership::Join(group6), Membership::Leave(group6)]));
+        let join = Membership::Join(group6, GroupProtocol::MldV2);
+        assert_eq!(of(v2), Ok(vec![join, Membership::Leave(group6)]));
     }
 
     proptest! {

@@ -264,7 +264,8 @@ fn with_dummies_for_system_devices_the_datapath_is_the_system_one() {
     assert_eq!(rig.appctl(&["dpctl/dump-dps"]), "system@ovs-system\n");
 }
 
-/// Output of `list-commands` of ovs-vswitchd 3.1 in dummy mode, with the usage of `ovs/route/` of 3.7.
+/// Output of `list-commands` of ovs-vswitchd 3.1 in dummy mode, with the usage of `ovs/route/` of 3.7
+/// and of `fdb/show` of 4.0.
 const COMMANDS: &str = include_str!("text_support/commands.txt");
 
 #[test]

@@ -156,7 +156,7 @@ const SCRIPT: &str = "
     netdev-dummy/set-admin-state p1 down
     netdev-dummy/set-admin-state p1 up
     vlog/list-pattern
-    fdb/show
+    fdb/stats-show
     nope
     version
 ";

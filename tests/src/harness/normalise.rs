@@ -57,8 +57,27 @@ pub fn normalise(text: &str, dir: &str) -> String {
             },
         );
     }
-    let lines = text.lines().map(line).collect();
+    let lines = without_protocols(&text).lines().map(line).collect();
     sort_runs(lines)
+}
+
+/// `mdb/show` without the column that Open vSwitch has from 3.3 on; a text of another command is
+/// returned as it is.
+fn without_protocols(text: &str) -> String {
+    const PORT_AND_VLAN: &str = " port  VLAN  ";
+    const PROTOCOL: &str = "protocol  ";
+    let Some(columns) = text.strip_prefix(PORT_AND_VLAN).and_then(|t| t.strip_prefix(PROTOCOL))
+    else {
+        return text.to_owned();
+    };
+    let (header, lines) = columns.split_once('\n').unwrap_or((columns, ""));
+    let mut out = format!("{PORT_AND_VLAN}{header}\n");
+    for line in lines.lines() {
+        let place =
+            line.get(..PORT_AND_VLAN.len()).zip(line.get(PORT_AND_VLAN.len() + PROTOCOL.len()..));
+        out.extend(place.map(|(place, rest)| format!("{place}{rest}\n")));
+    }
+    out
 }
 
 /// One megaflow of a dump without statistics and id.
@@ -215,6 +234,18 @@ pub(super) fn tier_last(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn mdb_show_has_no_protocol() {
+        let newer = " port  VLAN  protocol  GROUP                Age\n\
+            \x20   1     5  IGMPv2    224.1.1.1             7\n\
+            LOCAL     0  UNKNOWN   querier               7\n";
+        let older = " port  VLAN  GROUP                Age\n\
+            \x20   1     5  224.1.1.1             7\n\
+            LOCAL     0  querier               7\n";
+        assert_eq!(normalise(newer, "/x"), normalise(older, "/x"));
+        assert!(normalise(newer, "/x").contains("224.1.1.1"));
+    }
 
     #[test]
     fn times_and_ids_go_and_counts_stay() {

@@ -12,6 +12,70 @@ fn switch(ports: u32) -> Switch {
     switch
 }
 
+/// A controller of OpenFlow 1.3 that adds rules with registers that ovs-ofctl 3.1 lacks.
+const RULES_WITH_REGISTERS: &str = r#"
+import socket, struct
+def register(number, value):
+    return struct.pack('!HBBI', 0xffff, number << 1, 4 + len(value), 0x2320) + value
+REG16, REG31, XXREG7 = 17, 32, 36
+seven, nine = struct.pack('!I', 7), struct.pack('!I', 9)
+def padded(text):
+    return text + bytes(-len(text) % 8)
+def set_field(field):
+    size = 4 + len(field)
+    return padded(struct.pack('!HH', 25, size + -size % 8) + field)
+def apply(actions):
+    return struct.pack('!HHI', 4, 8 + len(actions), 0) + actions
+def rule(table, priority, fields, instructions):
+    match = padded(struct.pack('!HH', 1, 4 + len(fields)) + fields)
+    body = struct.pack('!QQBBHHHIIIHH', 0, 0, table, 0, 0, 0, priority, 0xffffffff, 0xffffffff, 0xffffffff, 0, 0)
+    body += match + instructions
+    return struct.pack('!BBHI', 4, 14, 8 + len(body), 1) + body
+s = socket.socket(socket.AF_UNIX)
+s.connect('br0.mgmt')
+s.sendall(struct.pack('!BBHI', 4, 0, 8, 1))
+sets = set_field(register(REG16, seven)) + set_field(register(XXREG7, bytes(12) + nine))
+s.sendall(rule(0, 1, b'', apply(sets) + struct.pack('!HHI', 1, 8, 1 << 24)))
+s.sendall(rule(1, 5, register(REG16, seven) + register(REG31, nine), apply(struct.pack('!HHIHHI', 0, 16, 2, 0, 0, 0))))
+s.sendall(rule(1, 0, b'', b''))
+s.sendall(struct.pack('!BBHI', 4, 20, 8, 2))
+while True:
+    header = s.recv(8, socket.MSG_WAITALL)
+    rest = s.recv(struct.unpack('!H', header[2:4])[0] - 8, socket.MSG_WAITALL)
+    if header[1] == 1: print('error', rest.hex())
+    if header[1] == 21: break
+"#;
+
+#[test]
+fn rules_of_a_controller_use_all_registers() {
+    let switch = switch(2);
+    switch.sandbox().write("rules.py", RULES_WITH_REGISTERS);
+    assert_eq!(switch.run("python3 rules.py"), "");
+    let trace = switch.appctl("ofproto/trace br0 in_port=1,tcp");
+    for line in [
+        "    set_field:0x7->reg16\n    set_field:0x9->xxreg7\n",
+        " 1. reg16=0x7,reg31=0x9, priority 5\n    output:2\n",
+        "Final flow: tcp,reg16=0x7,reg31=0x9,in_port=1,",
+        "Datapath actions: 2\n",
+    ] {
+        assert!(trace.contains(line), "{line}: {trace}");
+    }
+    let trace = switch.appctl("ofproto/trace br0 in_port=1,reg17=5,xreg15=6");
+    assert!(trace.starts_with("Flow: reg17=0x5,reg31=0x6,in_port=1,"), "{trace}");
+    let frame = tcp("10.0.0.1", "10.0.0.2", 1000, 80);
+    switch.receive("p1", &frame);
+    assert_eq!(switch.sent("p2").len(), 1);
+    let dump = switch.appctl("dpctl/dump-flows");
+    assert!(!dump.contains("reg"), "registers are the bridge's own: {dump}");
+    assert!(
+        switch.appctl("bridge/dump-flows br0").contains(
+            "n_packets=1, n_bytes=118, priority=5,reg16=0x7,reg31=0x9,actions=output:2\n"
+        )
+    );
+    // Tools of 3.1 skip the fields that they lack.
+    assert!(switch.ofctl("-O OpenFlow13 dump-table-features br0").contains(" reg0...reg15 "));
+}
+
 /// Answers of the daemon to `requests`, which are sent over one connection, one line each.
 fn call(switch: &Switch, requests: &str) -> String {
     const CLIENT: &str = "import glob,json,os,socket,sys\n\
@@ -56,11 +120,85 @@ fn results_are_json_for_a_peer_that_has_asked_for_it() {
     );
     assert_eq!(
         lines[5],
-        r#"[{"mac": "00:00:00:00:00:01", "port": "1", "static": true, "vlan": 0}]"#
+        r#"{"br0": [{"mac": "00:00:00:00:00:01", "port": 1, "static": true, "vlan": 0}]}"#
     );
     assert_eq!(lines[6], r#""no such bridge\n""#);
     assert_eq!(lines[7], r#""option format has invalid value yaml\n""#);
     assert_eq!(lines[9], r#""br0\n""#);
+}
+
+#[test]
+fn addresses_of_several_bridges_are_shown() {
+    let switch = switch(1);
+    switch.vsctl("add-br other -- set bridge other datapath_type=dummy");
+    switch.appctl("fdb/add br0 p1 0 00:00:00:00:00:01");
+    switch.appctl("fdb/add br0 p1 4 00:00:00:00:00:02");
+    let all = " Bridge  Port  VLAN  MAC                Age\n\
+        \x20br0        1     0  00:00:00:00:00:01  static\n\
+        \x20           1     4  00:00:00:00:00:02  static\n\
+        \x20other\n";
+    assert_eq!(switch.appctl("fdb/show"), all);
+    assert_eq!(switch.appctl("fdb/show br0 other"), all);
+    assert!(
+        switch
+            .appctl("fdb/show other br0")
+            .starts_with(" Bridge  Port  VLAN  MAC                Age\n other\n br0 ")
+    );
+    assert_eq!(switch.appctl("fdb/show other"), " port  VLAN  MAC                Age\n");
+    let output = switch.sh("ovs-appctl fdb/show br0 nowhere");
+    assert!(!output.ok() && output.stdout.is_empty(), "{}", output.text());
+    assert!(output.stderr.starts_with("no such bridge nowhere\n"), "{}", output.stderr);
+    let text = call(&switch, "set-options --format json;fdb/show");
+    assert_eq!(
+        text.lines().nth(1),
+        Some(
+            r#"{"br0": [{"mac": "00:00:00:00:00:01", "port": 1, "static": true, "vlan": 0}, {"mac": "00:00:00:00:00:02", "port": 1, "static": true, "vlan": 4}], "other": []}"#
+        )
+    );
+}
+
+#[test]
+fn groups_name_the_protocol_that_they_were_joined_by() {
+    let switch = switch(3);
+    switch.vsctl("set bridge br0 mcast_snooping_enable=true");
+    switch.flows("br0", "actions=NORMAL");
+    switch.appctl("time/stop");
+    for (port, frame) in [
+        // Version 2, version 1, a router; then MLD of version 1.
+        (
+            "p1",
+            "01005e37373750540000000108004500001c00000000010298710a000001e03737371600d290e0373737",
+        ),
+        (
+            "p2",
+            "01005e37373850540000000208004500001c000000000102986f0a000002e03737381200d68fe0373738",
+        ),
+        (
+            "p3",
+            "01005e00000150540000000308004500001c000000000102cfdc0a000003e00000011100eeff00000000",
+        ),
+        (
+            "p1",
+            "33330000000750540000000186dd6000000000183a01fe800000000000000000000000000001ff0500000000000000000000000000078300801100000000ff050000000000000000000000000007",
+        ),
+    ] {
+        switch.appctl(&format!("netdev-dummy/receive {port} {frame}"));
+    }
+    assert_eq!(
+        switch.appctl("mdb/show br0"),
+        " port  VLAN  protocol  GROUP                Age\n\
+        \x20   1     0  IGMPv2    224.55.55.55           0\n\
+        \x20   2     0  IGMPv1    224.55.55.56           0\n\
+        \x20   1     0  MLDv1     ff05::7           0\n\
+        \x20   3     0  UNKNOWN   querier               0\n"
+    );
+}
+
+#[test]
+fn a_longest_sleep_of_packet_threads_is_refused_with_the_reason() {
+    let output = switch(1).sh("ovs-appctl dpif-netdev/pmd-sleep-show");
+    let reason = "dpif-netdev/pmd-sleep-show: not supported by Slipswitch: packet threads sleep until a packet wakes them";
+    assert!(!output.ok() && output.stderr.starts_with(reason), "{}", output.text());
 }
 
 #[test]

@@ -4,8 +4,8 @@
 scenarios! {
     wrong_commands: r#"
         appctl nonsense
-        appctl fdb/show
-        appctl fdb/show a b c
+        appctl fdb/stats-show
+        appctl fdb/stats-show a b c
         appctl time/warp
         appctl time/warp nonsense
         appctl netdev-dummy/receive

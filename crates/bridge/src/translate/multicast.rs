@@ -275,7 +275,7 @@ impl Context<'_> {
                 let source = Ipv4Addr::from_bits(self.key.nw_src.get());
                 format!("multicast snooping query from {source} is {place}")
             }
-            (ethertype::IPV4, [Membership::Join(group)]) if kind != igmp_type::V3_REPORT => {
+            (ethertype::IPV4, [Membership::Join(group, _)]) if kind != igmp_type::V3_REPORT => {
                 format!("multicast snooping learned that {} is {place}", v4(group))
             }
             (ethertype::IPV4, [Membership::Leave(group)]) if kind != igmp_type::V3_REPORT => {

@@ -10,6 +10,8 @@ use std::time::Duration;
 pub(super) const NO_DATAPATH: &str = "please specify an existing datapath";
 const BLOCKING: &str = "packet threads sleep when there is nothing to do and count no cycles";
 
+const WOKEN: &str = "packet threads sleep until a packet wakes them, however long that takes";
+
 /// `-pmd CORE`, `-secs N` and the datapath's name.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Options {
@@ -77,6 +79,7 @@ pub(super) fn register(commands: &Commands<'_>) {
             super::unsupported(call.command, BLOCKING)
         },
     );
+    commands.unsupported("dpif-netdev/pmd-sleep-show", "[dp]", 0, 1, WOKEN);
     commands.unsupported(
         "dpif-netdev/pmd-perf-log-set",
         "on|off [-b before] [-a after] [-e|-ne] [-us usec] [-q qlen]",

@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::multicast_table::{MulticastTable, SnoopingRole};
-use protocols::membership::Membership;
+use protocols::membership::{GroupProtocol, Membership};
 
 /// A bridge that snoops, with ports 1 to 4, and a member of 239.1.1.1 at port 2.
 fn snooping() -> (World, Arc<MulticastTable>) {
@@ -11,7 +11,8 @@ fn snooping() -> (World, Arc<MulticastTable>) {
     w.rule("", actions("NORMAL"));
     let table = Arc::new(MulticastTable::new(BridgeIndex(0)));
     w.br0().multicast = Some(Arc::clone(&table));
-    learn(&table, 2, Membership::Join(std::net::Ipv4Addr::new(239, 1, 1, 1).to_ipv6_mapped()));
+    let group = std::net::Ipv4Addr::new(239, 1, 1, 1).to_ipv6_mapped();
+    learn(&table, 2, Membership::Join(group, GroupProtocol::IgmpV2));
     (w, table)
 }
 
