@@ -336,9 +336,20 @@ impl Connections {
 
     /// Sends `message` to one connection; see [`Session::send`]. Snoopers of its bridge get a copy.
     fn send(&mut self, id: ConnectionId, message: &openflow::message::Message) -> bool {
+        let protocol = self.sessions.get(&id).and_then(Session::protocol);
+        protocol.is_some_and(|protocol| self.send_in(id, message, &protocol))
+    }
+
+    /// Does the same as [`Connections::send`], in the version of `protocol`.
+    fn send_in(
+        &mut self,
+        id: ConnectionId,
+        message: &openflow::message::Message,
+        protocol: &openflow::message::Protocol,
+    ) -> bool {
         let Some(session) = self.sessions.get_mut(&id) else { return false };
         let (bridge, at) = (session.bridge, session.output.len());
-        let is_sent = session.send(message);
+        let is_sent = session.send_in(message, protocol);
         if session.kind() == Kind::Primary {
             let copy = session.output.since(at).to_vec();
             self.snoop(bridge, &copy);

@@ -45,6 +45,8 @@ pub struct Port {
     pub created: Millis,
     /// The protocols on the port allow traffic. Without any it is true.
     pub is_allowed: bool,
+    /// The port was just added, and controllers do not see it as live yet.
+    pub(crate) is_new: bool,
     /// Connectivity fault management, where it is on.
     pub cfm: Option<Arc<CfmPort>>,
     /// LLDP, where it is configured.
@@ -146,7 +148,7 @@ impl Port {
     pub fn state(&self) -> PortState {
         let mut state = PortState::empty();
         if self.is_virtual() || self.status.link_up {
-            state.set(PortState::LIVE, self.is_allowed);
+            state.set(PortState::LIVE, self.is_allowed && !self.is_new);
         } else {
             state |= PortState::LINK_DOWN;
         }

@@ -13,7 +13,8 @@ use crate::protocol::Protocols;
 use crate::recirc::RecircTable;
 use crate::revalidator_state::RevalidatorState;
 use crate::snapshot::Snapshot;
-use crate::translate::{self, LocateError, Request, Translation};
+use crate::trace::Tracer;
+use crate::translate::{self, EffectsMode, LocateError, Request, Translation};
 use crate::unknown_flows::UnknownFlows;
 use crate::wakeup::Wakeup;
 use clock::{Clock, Millis, OncePer};
@@ -34,6 +35,9 @@ const NARROWED_WARNING_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Time between two warnings about packets out of tunnels that are no vport's.
 const NO_TUNNEL_PORT_WARNING_INTERVAL: Duration = Duration::from_secs(5);
+
+/// Five traces of failed translations a minute: each has as many lines as the pipeline has steps.
+static FAILURES: vlog::RateLimit = vlog::RateLimit::new(5, 5);
 
 /// A counter for each of [`Refusal::ALL`].
 #[derive(Debug)]
@@ -380,5 +384,32 @@ impl SlowPath {
             let flow = flow::text::format_key(key, &|_| None);
             tracing::warn!(target: "tunnel", "receive tunnel port not found ({flow})");
         }
+    }
+
+    /// Logs why the translation of a packet has failed, with its trace, a few times a minute.
+    pub(crate) fn warn_failed(&self, snapshot: &Snapshot, key: &Key, packet: &Packet, now: Millis) {
+        vlog::warn_rl!(
+            FAILURES,
+            target: "ofproto_dpif_upcall",
+            "a packet cannot be translated, as its trace shows:\n{}",
+            self.trace_of(snapshot, key, packet, now)
+        );
+    }
+
+    fn trace_of(&self, snapshot: &Snapshot, key: &Key, packet: &Packet, now: Millis) -> String {
+        let Ok(place) = translate::locate(snapshot, key, &self.recirc) else {
+            return String::new();
+        };
+        let mut tracer = Tracer::new();
+        let translation = self.translate_counted(Request {
+            packet: Some(packet),
+            frozen: place.frozen,
+            invalid_options: place.invalid_options,
+            effects: EffectsMode::Suppress,
+            tracer: Some(&mut tracer),
+            ..Request::new(snapshot, place.bridge, place.key, &self.recirc, now)
+        });
+        let rest = tracer.render(&place.key, &translation, snapshot, place.bridge);
+        format!("Flow: {}\n{rest}", flow::text::format_key(&place.key, &|_| None))
     }
 }

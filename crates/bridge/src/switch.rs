@@ -99,6 +99,8 @@ pub struct Switch {
     learned: u64,
     /// Earlier descriptions of ports that control protocols have changed.
     port_changes: Vec<(BridgeIndex, PortDesc)>,
+    /// Ports that were added since these changes were last taken.
+    new_ports: Vec<(BridgeIndex, PortNo)>,
     /// Control protocols have changed results that the database has.
     is_status_changed: bool,
     /// Time of the next run of the control protocols, where they have no thread.
@@ -184,6 +186,7 @@ impl Switch {
             is_status_changed: false,
             protocols_due: None,
             port_changes: Vec::new(),
+            new_ports: Vec::new(),
             is_port_toggled: false,
             changed_tree: None,
             is_bond_changed: false,
@@ -346,6 +349,7 @@ impl Switch {
             status: Status::default(),
             created: now,
             is_allowed: true,
+            is_new: false,
             cfm: None,
             lldp: None,
             bfd: None,

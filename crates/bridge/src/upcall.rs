@@ -177,6 +177,7 @@ impl Handler {
         };
         if translation.error.is_some() {
             slow.counters.errors.fetch_add(1, Ordering::Relaxed);
+            slow.warn_failed(snapshot, upcall.key, upcall.packet, now);
         }
         let actions = translation.installed_actions();
         let needs_slow_path = translation.needs_slow_path();

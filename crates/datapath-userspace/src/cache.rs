@@ -93,7 +93,7 @@ mod tests {
         key.nw_src.set(src);
         let mask = MiniMask::new(matching.mask());
         let megaflow = Megaflow { ufid: Ufid(src.into()), matching, actions: [].into() };
-        (Arc::new(Flow::new(&megaflow, &mask, 0)), key)
+        (Arc::new(Flow::new(&megaflow, &mask, 0, 0)), key)
     }
 
     #[test]

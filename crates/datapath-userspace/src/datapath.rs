@@ -642,7 +642,8 @@ impl Flows for UserspaceDatapath {
     }
 
     fn dump(&self) -> Vec<FlowDump> {
-        let flows = self.shared.table().flows();
+        let mut flows = self.shared.table().flows();
+        flows.sort_unstable_by_key(|flow| flow.installed);
         flows.iter().filter_map(|f| f.dump()).collect()
     }
 

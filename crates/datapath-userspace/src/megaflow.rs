@@ -16,6 +16,8 @@ pub(crate) struct Flow {
     pub(crate) mask: Arc<MiniMask>,
     /// Its slot in the table.
     pub(crate) slot: u32,
+    /// The number of megaflows that were installed before it.
+    pub(crate) installed: u64,
     key: MiniKey,
     /// True when `Counted::actions` is `None`. Caches read it without the lock.
     dead: AtomicBool,
@@ -29,12 +31,14 @@ struct Counted {
 }
 
 impl Flow {
-    /// Creates the datapath's form of `flow`, whose mask is `mask`, in this slot of the table.
-    pub(crate) fn new(flow: &Megaflow, mask: &Arc<MiniMask>, slot: u32) -> Flow {
+    /// Creates the datapath's form of `flow`, whose mask is `mask`, in this slot of the table, which
+    /// has installed `installed` megaflows before it.
+    pub(crate) fn new(flow: &Megaflow, mask: &Arc<MiniMask>, slot: u32, installed: u64) -> Flow {
         Flow {
             ufid: flow.ufid,
             mask: Arc::clone(mask),
             slot,
+            installed,
             key: mask.mini_key(flow.matching.key()),
             dead: AtomicBool::new(false),
             counted: Mutex::new(Counted {

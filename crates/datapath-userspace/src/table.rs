@@ -41,9 +41,15 @@ impl Subtable {
         Some(&self.flows.find(hash, is_match)?.flow)
     }
 
-    fn insert(&mut self, state: &RandomState, megaflow: &Megaflow, slot: u32) -> Arc<Flow> {
+    fn insert(
+        &mut self,
+        state: &RandomState,
+        megaflow: &Megaflow,
+        slot: u32,
+        installed: u64,
+    ) -> Arc<Flow> {
         let hash = self.mask.hash(state, megaflow.matching.key());
-        let flow = Arc::new(Flow::new(megaflow, &self.mask, slot));
+        let flow = Arc::new(Flow::new(megaflow, &self.mask, slot, installed));
         let entry = HashedFlow { hash, flow: Arc::clone(&flow) };
         self.flows.insert_unique(hash, entry, |entry| entry.hash);
         flow
@@ -67,6 +73,8 @@ pub(crate) struct Table {
     /// Megaflows by slot.
     slots: Vec<Option<Arc<Flow>>>,
     free_slots: Vec<u32>,
+    /// Number of megaflows that were ever installed.
+    installed: u64,
     moved: Arc<Moved>,
     state: RandomState,
     limits: Limits,
@@ -94,6 +102,7 @@ impl Table {
             ufids: HashMap::with_hasher(state.clone()),
             slots: Vec::new(),
             free_slots: Vec::new(),
+            installed: 0,
             moved: Arc::new(Moved::new(limits.flows)),
             state,
             limits,
@@ -165,7 +174,8 @@ impl Table {
         if let Some(subtable) = self.subtables.get_mut(at)
             && let Some(place) = self.slots.get_mut(slot as usize)
         {
-            let flow = subtable.insert(&self.state, flow, slot);
+            let flow = subtable.insert(&self.state, flow, slot, self.installed);
+            self.installed += 1;
             *place = Some(Arc::clone(&flow));
             self.moved.add(slot); // no other thread has it yet
             self.ufids.insert(flow.ufid, flow);

@@ -36,6 +36,7 @@ use std::os::fd::BorrowedFd;
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
 
 /// Maximum number of packets that wait in a queue; more are dropped, as by a real device.
 const QUEUE_LIMIT: usize = 100;
@@ -68,7 +69,7 @@ struct State {
     received: Vec<(u64, u64)>,
     rx_pcap: Option<Arc<Mutex<PcapWriter>>>,
     tx_pcap: Option<Arc<Mutex<PcapWriter>>>,
-    connection: Option<Connection>,
+    connection: Option<Arc<Connection>>,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -95,6 +96,11 @@ pub fn lookup(name: &str) -> Option<Arc<Dummy>> {
 /// Returns all open dummies, sorted by name.
 pub fn all() -> Vec<Arc<Dummy>> {
     lock(&REGISTRY).values().filter_map(Weak::upgrade).collect()
+}
+
+/// Blocks until no frame is on its way between dummies of this process, or `limit` is over.
+pub fn wait_until_idle(limit: Duration) {
+    conn::wait_until_idle(&all(), limit);
 }
 
 impl Dummy {
@@ -171,6 +177,20 @@ impl Dummy {
         }
     }
 
+    /// Returns true when frames are on their way to another dummy, or arrive from one.
+    fn is_busy(&self) -> bool {
+        // The state stays unlocked meanwhile: the frames need it.
+        let connection = lock(&self.state).connection.clone();
+        connection.is_some_and(|connection| connection.is_busy())
+    }
+
+    /// Returns the options that `dpif/show` lists.
+    pub fn shown_options(&self) -> Vec<(&'static str, String)> {
+        let connection = lock(&self.state).connection.as_ref().map(|c| c.option());
+        let ifindex = self.ifindex.map(|n| ("ifindex", n.to_string()));
+        ifindex.into_iter().chain(connection).collect()
+    }
+
     /// Adds an IPv4 address to the device (`netdev-dummy/ip4addr`), for which it answers ARP requests.
     pub fn add_ip4(&self, address: Ipv4Addr) {
         let mut state = lock(&self.state);
@@ -217,7 +237,7 @@ impl Dummy {
         s.rx_pcap = rx;
         s.tx_pcap = tx;
         match connection {
-            Ok(c) => s.connection = c,
+            Ok(c) => s.connection = c.map(Arc::new),
             Err((option, reason)) => {
                 s.connection = None;
                 result = Err(OpenError::BadOption { name: self.name.clone(), option, reason });

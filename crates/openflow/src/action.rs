@@ -32,6 +32,20 @@ use crate::PortNo;
 use flow::tun_metadata::Wide;
 use flow::{Field, FieldValue, Subfield};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Whether [`Action::DebugSlow`] and [`Action::DebugRecirc`] are read.
+static DEBUG_ACTIONS: AtomicBool = AtomicBool::new(false);
+
+/// Has the process read the actions `debug_slow` and `debug_recirc`, as Open vSwitch does with
+/// `--enable-dummy`. Otherwise they are unknown. Any thread may call it.
+pub fn allow_debug_actions() {
+    DEBUG_ACTIONS.store(true, Ordering::Relaxed);
+}
+
+pub(crate) fn debug_actions_allowed() -> bool {
+    DEBUG_ACTIONS.load(Ordering::Relaxed)
+}
 
 /// A list of actions as rules, buckets and packet-outs share it.
 pub type Actions = Arc<[Action]>;
@@ -245,6 +259,11 @@ pub enum Action {
     },
     /// `dec_nsh_ttl`.
     DecNshTtl,
+    /// `debug_slow`: every packet takes the slow path. For tests, see [`allow_debug_actions`].
+    DebugSlow,
+    /// `debug_recirc`: the rest runs after a recirculation. For tests, see
+    /// [`allow_debug_actions`].
+    DebugRecirc,
     /// `check_pkt_larger(LEN)->DST`.
     CheckPktLarger {
         /// Greatest length that is not larger, in bytes with the Ethernet header.
@@ -378,6 +397,8 @@ impl Action {
             Action::Encap(_) => "encap",
             Action::Decap { .. } => "decap",
             Action::DecNshTtl => "dec_nsh_ttl",
+            Action::DebugSlow => "debug_slow",
+            Action::DebugRecirc => "debug_recirc",
             Action::CheckPktLarger { .. } => "check_pkt_larger",
             Action::Meter(_) => "meter",
             Action::ClearActions => "clear_actions",

@@ -38,6 +38,9 @@ const EVENT_QUEUE: usize = 4096;
 /// Most events that one step handles while packet threads send more: some milliseconds of work.
 const EVENT_TURN: usize = 128;
 
+/// Longest wait, in a step of a stopped clock, for frames between dummies. They take microseconds.
+const LONGEST_FLIGHT: Duration = Duration::from_secs(1);
+
 /// A request to stop the daemon.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Exit {
@@ -296,6 +299,8 @@ impl Daemon {
             left -= by;
             self.tick();
             self.write_status();
+            // As in Open vSwitch, frames between dummies arrive within the step.
+            netdev::dummy::wait_until_idle(LONGEST_FLIGHT);
         }
         self.tick(); // the last step may have made records that leave in the next round
     }

@@ -195,6 +195,9 @@ fn assemble(args: &Args, dirs: &Dirs) -> Result<(Shared, Arc<Notify>)> {
     };
     // In dummy mode everything runs on this thread, in order, so that tests are exact.
     let threads = args.dummy == DummyLevel::Off;
+    if !threads {
+        openflow::action::allow_debug_actions();
+    }
     // With BPF the table of connections may be an earlier daemon's. It is taken over when the
     // database says so: the earlier daemon has ended by then.
     let userspace = match threads {

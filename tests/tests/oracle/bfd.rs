@@ -78,4 +78,14 @@ scenarios! {
         appctl time/warp 5000 100
         trace in_port=1 | tail -1
     "#;
+    over_sockets_while_the_clock_is_warped: r#"
+        vsctl add-br br1 -- set bridge br1 datapath_type=dummy -- add-port br0 q0 -- set interface q0 type=dummy options:pstream=punix:$PWD/q0.sock bfd:enable=true -- add-port br1 q1 -- set interface q1 type=dummy options:stream=unix:$PWD/q0.sock bfd:enable=true
+        for i in $(seq 200); do appctl netdev-dummy/conn-state q1 | grep -q disconnected || break; appctl time/warp 100; sleep 0.02; done
+        appctl time/warp 4100 100
+        appctl bfd/show q0 | grep -E 'Forwarding|Session State'
+        appctl bfd/show q1 | grep -E 'Forwarding|Session State'
+        vsctl set interface q1 bfd:enable=false
+        appctl time/warp 5000 100
+        appctl bfd/show q0 | grep -E 'Forwarding|Session State'
+    "#;
 }

@@ -92,7 +92,7 @@ scenarios! {
     "#;
     // Without those of the kernel's datapath, and those that came after 3.1.
     commands_there_are: r#"
-        appctl list-commands | grep -vE '^  (ovsdb|cluster|dpdk|odp|netlink|seq|jsonrpc|slipswitch)' | awk '{print $1}' | grep -E '/' | grep -vE '^(dpif-netlink/dispatch-mode|dpif-netdev/subtable-lookup-prio-get|dpctl/(dump-conntrack-exp|ct-[gs]et-sweep-interval)|revalidator/(pause|resume)|ofproto/detrace|tnl/(arp|neigh)/retrans_time|ovs/route/rule/(add|del|show)|ofproto/tnl-push-pop)$' | sort
+        appctl list-commands | grep -vE '^  (ovsdb|cluster|dpdk|odp|netlink|seq|jsonrpc|slipswitch)' | awk '{print $1}' | grep -E '/' | grep -vE '^(dpif-netlink/dispatch-mode|dpif-netdev/(subtable-lookup-prio-get|pmd-sleep-show)|dpctl/(dump-conntrack-exp|ct-[gs]et-sweep-interval)|revalidator/(pause|resume)|ofproto/detrace|tnl/(arp|neigh)/retrans_time|ovs/route/rule/(add|del|show)|ofproto/tnl-push-pop)$' | sort
     "#;
     dummies: r#"
         appctl netdev-dummy/set-admin-state p1 down
@@ -236,5 +236,46 @@ scenarios! {
         appctl upcall/show | grep ufid
         appctl upcall/enable-ufid
         appctl upcall/show | grep ufid
+    "#;
+    traces_in_a_datapath_that_no_bridge_has: r#"
+        appctl ofproto/trace ovs-dummy 'recirc_id(0x42)'
+        appctl ofproto/trace ovs-system 'in_port(1),eth()'
+        appctl ofproto/trace ovs-netdev 'in_port(1),eth()'
+        appctl ofproto/trace ovs-dummy 'in_port(1),eth()' | tail -1
+    "#;
+    a_failed_translation_in_the_log: r#"
+        ofctl add-flow br0 'actions=resubmit(,66)'
+        for i in $(seq 2 66); do echo "table=$i,actions=resubmit(,$((i - 1)))"; done >flows.txt
+        ofctl add-flows br0 flows.txt
+        receive p1 50540000000250540000000108004500001c0007200040116ed70a0001010a0000020035003500080000
+        grep -c '^Translation failed .*packet is dropped' $OVS_LOGDIR/ovs-vswitchd.log
+        grep -c '^ *resubmit' $OVS_LOGDIR/ovs-vswitchd.log
+    "#;
+    actions_for_tests: r#"
+        ofctl add-flow br0 'in_port=1,actions=debug_recirc,load:1->NXM_NX_REG0[],resubmit(,1)'
+        ofctl add-flow br0 'table=1,reg0=1,actions=2'
+        ofctl add-flow br0 'in_port=2,actions=debug_slow,1'
+        ofctl dump-flows br0
+        trace in_port=1
+        for p in p1 p2 p2; do receive $p 50540000000250540000000108004500001c0007200040116ed70a0001010a0000020035003500080000; done
+        appctl dpctl/dump-flows
+        ofctl dump-ports br0 1 | grep tx
+        ofctl dump-ports br0 2 | grep tx
+    "#;
+    traces_and_packets_from_lines_of_dumps: r#"
+        ofctl add-flow br0 ip,nw_dst=10.0.0.2,actions=2
+        ofctl add-flow br0 ip,nw_dst=10.0.0.3,actions=3
+        appctl ofproto/trace 'in_port(1),eth(src=50:54:00:00:00:05/0,dst=50:54:00:00:00:07/0),eth_type(0x0800),ipv4(src=10.0.0.1/0.0.0.0,dst=10.0.0.2/255.255.255.252,proto=17/0xff,tos=0/0,ttl=64/0,frag=no),udp(src=8/0,dst=10/0)'
+        receive p1 "$(printf 'in_port(1),eth(src=50:54:00:00:00:05,dst=50:54:00:00:00:07),eth_type(0x0800),ipv4(src=10.0.0.1,dst=10.0.0.3,proto=\n1,tos=0,ttl=64,frag=no),icmp(type=8,code=0)')"
+        appctl ofproto/trace 'in_port(1),packet_type(ns=0,id=0),eth(src=50:54:00:00:00:05,dst=50:54:00:00:00:07),ipv4(src=10.0.0.1,dst=10.0.0.2,proto=1,tos=0,ttl=64,frag=no),icmp(type=8,code=0)'
+        receive p1 'in_port(1),packet_type(ns=0,id=0),eth(src=50:54:00:00:00:05,dst=50:54:00:00:00:07),arp(sip=1.2.3.4,tip=1.2.3.5,op=1,sha=50:54:00:00:00:01,tha=00:00:00:00:00:00)'
+        receive p1 'in_port(1),packet_type(ns=0,id=0),eth(src=50:54:00:00:00:05,dst=50:54:00:00:00:07),ipv4(src=10.0.0.1,dst=10.0.0.2,proto=1,tos=0,ttl=64,frag=no),icmp(type=8,code=0)'
+        receive p1 'in_port(1),eth(src=50:54:00:00:00:05,dst=50:54:00:00:00:07),eth_type(0x86dd),ipv6(src=2001:db8::1,dst=111:db8::3,proto=1,tclass=0,hlimit=64,frag=no),icmpv6(type=0,code=8)'
+        appctl dpctl/dump-flows
+    "#;
+    options_of_dummies: r#"
+        vsctl add-port br0 q1 -- set interface q1 type=dummy options:ifindex=77 options:pstream=punix:$PWD/q1.sock ofport_request=11
+        vsctl add-port br0 q3 -- set interface q3 type=dummy-pmd options:n_rxq=2 ofport_request=13
+        appctl dpif/show
     "#;
 }

@@ -52,4 +52,10 @@ scenarios! {
         vsctl clear interface p1 lldp
         appctl autoattach/statistics
     "#;
+    a_short_answer_in_the_log: r#"
+        vsctl set interface p1 lldp:enable=true
+        receive p1 0180c200000ef6b426aa5f0088cc020704f6b426aa5f000403057632060200780c504445414442454546444541444245454644454144424545464445414442454546444541444245454644454144424545464445414442454546444541444245454644454144424545464445414442454546fe0500040d0c010000
+        for i in $(seq 100); do grep -q 'TLV too short' $OVS_LOGDIR/ovs-vswitchd.log && break; sleep 0.02; done
+        grep -o 'ISID_VLAN_ASGNS TLV too short.*' $OVS_LOGDIR/ovs-vswitchd.log
+    "#;
 }

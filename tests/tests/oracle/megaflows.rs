@@ -222,4 +222,14 @@ scenarios! {
         appctl revalidator/wait
         sed -nE 's/.*(dpif_netdev).*(DBG.)(flow_add|flow_mod): ufid:[-0-9a-f]* mega_ufid:[-0-9a-f]* (.*)/\1 \2 \3 \4/p' $OVS_LOGDIR/ovs-vswitchd.log
     "#;
+    dumps_are_in_the_order_of_installation: r#"
+        ofctl add-flow br0 ip,actions=2
+        ofctl add-flow br0 ip,nw_dst=10.0.0.0/31,actions=3
+        receive p1 50540000000250540000000108004500001c0007200040116ed70a0001010a0000020035003500080000
+        receive p1 5054000000025054000000011234
+        appctl revalidator/purge
+        for i in 4 1 3 0; do receive p1 "in_port(1),eth(src=50:54:00:00:00:05,dst=50:54:00:00:00:07),eth_type(0x0800),ipv4(src=10.0.0.1,dst=10.0.0.$i,proto=17,tos=0,ttl=64,frag=no),udp(src=8,dst=10)"; done
+        for i in 2 1; do receive p1 "in_port(1),eth(src=50:54:00:00:00:05,dst=50:54:00:00:00:07),eth_type(0x080$i)"; done
+        appctl dpctl/dump-flows | grep -oE 'eth_type.0x....|ipv4.dst=[0-9./]*'
+    "#;
 }

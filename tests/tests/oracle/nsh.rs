@@ -168,4 +168,15 @@ scenarios! {
         ofctl dump-ports br0 2 | grep tx
         ofctl dump-ports br0 3 | grep tx
     "#;
+    resuming_in_the_second_table: r#"
+        vsctl add-port br0 v3 -- set interface v3 type=patch options:peer=v4 ofport_request=13 -- add-port br0 v4 -- set interface v4 type=patch options:peer=v3 ofport_request=14
+        ofctl -O OpenFlow13 add-group br0 group_id=100,type=indirect,bucket=actions='encap(nsh(md_type=1)),set_field:0x1234->nsh_spi,encap(nsh(md_type=1)),set_field:0x5678->nsh_spi,encap(ethernet),13'
+        ofctl -O OpenFlow13 add-flow br0 'table=0,in_port=1,ip,actions=group:100'
+        ofctl -O OpenFlow13 add-flow br0 'table=0,in_port=14,packet_type=(0,0),dl_type=0x894f,nsh_spi=0x5678,actions=decap(),goto_table:1'
+        ofctl -O OpenFlow13 add-flow br0 'table=1,packet_type=(1,0x894f),nsh_spi=0x5678,actions=decap(),goto_table:2'
+        ofctl -O OpenFlow13 add-flow br0 'table=2,packet_type=(1,0x894f),nsh_spi=0x1234,actions=decap(),output:2'
+        receive p1 1e2ce92a669e3a6dd2099cab0800450000548a53400040011addc0a80a0ac0a80a1e08006f200a4d0001fc509a58000000002715020000000000101112131415161718191a1b1c1d1e1f202122232425262728292a2b2c2d2e2f3031323334353637
+        trace 'recirc_id=1,in_port=14,packet_type=(1,0x894f),nsh_mdtype=1,nsh_np=3,nsh_spi=0x1234'
+        trace 'recirc_id=2,in_port=14,ip'
+    "#;
 }

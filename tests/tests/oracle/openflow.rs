@@ -308,4 +308,29 @@ scenarios! {
         sh -e save.sh
         ofctl -O OpenFlow13 --no-stats dump-flows br0
     "#;
+    a_port_that_is_set_down_and_up: r#"
+        for v in 10 13 15; do ovs-ofctl -O OpenFlow$v -vconsole:off monitor br0 65534 --detach --no-chdir --pidfile=m$v.pid --unixctl=m$v.ctl >m$v.txt 2>&1; done
+        ofctl mod-port br0 p2 down
+        for i in $(seq 100); do grep -q LINK_DOWN m15.txt && break; sleep 0.02; done
+        ofctl mod-port br0 p2 up
+        for i in $(seq 100); do grep -q LIVE m15.txt && break; sleep 0.02; done
+        ofctl barrier br0 2>/dev/null; sleep 0.3
+        for v in 10 13 15; do echo $v; cat m$v.txt; done
+    "#;
+    members_are_not_live_before_lacp_is: r#"
+        ovs-ofctl -O OpenFlow14 -vconsole:off monitor br0 65534 --detach --no-chdir --pidfile=m.pid --unixctl=m.ctl >m.txt 2>&1
+        vsctl add-br br1 -- set bridge br1 datapath_type=dummy fail_mode=secure -- add-bond br1 bond1 q3 q4 lacp=active bond_mode=active-backup other_config:lacp-time=fast -- set interface q3 type=patch options:peer=q1 -- set interface q4 type=patch options:peer=q2
+        vsctl add-bond br0 bond0 q1 q2 lacp=active bond_mode=active-backup other_config:lacp-time=fast -- set interface q1 type=patch options:peer=q3 ofport_request=21 -- set interface q2 type=patch options:peer=q4 ofport_request=22
+        sleep 0.3
+        grep -A2 'OFPT.*21(q1)' m.txt
+        appctl time/warp 5000 100
+        for i in $(seq 100); do grep -q LIVE m.txt && break; sleep 0.02; done
+        grep -A2 'OFPT.*21(q1)' m.txt
+    "#;
+    an_error_about_the_version_has_the_version: r#"
+        ovs-ofctl -vconsole:off monitor br0 65534 --detach --no-chdir --pidfile=m.pid --unixctl=$PWD/m.ctl >m.txt 2>&1
+        appctl -t $PWD/m.ctl ofctl/send 0205000801234567
+        for i in $(seq 100); do grep -q ERROR m.txt && break; sleep 0.02; done
+        cat m.txt
+    "#;
 }

@@ -22,8 +22,8 @@ use flow::{Field, Key, Match};
 use openflow::action::{CheckContext, check};
 use openflow::message::{
     self as of, AsyncKind, Body, EvictionFlags, FlowMod, FlowModCommand, ForwardedChange, GroupMod,
-    Message, MeterMod, PacketIn, PacketOut, PortConfig, PortDesc, PortMod, RequestForward,
-    RequestForwardReason, TABLE_ALL, TableMod, TableStatusReason,
+    Message, MeterMod, PacketIn, PacketOut, PortConfig, PortDesc, PortMod, PortState,
+    RequestForward, RequestForwardReason, TABLE_ALL, TableMod, TableStatusReason,
 };
 use openflow::{Action, OfError, PortNo, Version};
 use packet::Packet;
@@ -117,8 +117,11 @@ impl Connections {
     /// Carries out a checked port mod, and reports the change to controllers.
     pub(super) fn modify_port(&mut self, pm: &PortMod, origin: Origin<'_>, switch: &mut Switch) {
         if let Some((before, after)) = modify_port(pm, origin, switch) {
-            let event = PortEvent::Modified { before: &before, after: &after };
+            let configured = configured(&before, &after);
+            let event = PortEvent::Modified { before: &before, after: &configured };
             self.send_port_status(origin.bridge, event, Some(origin.id));
+            let event = PortEvent::Modified { before: &configured, after: &after };
+            self.send_port_status(origin.bridge, event, None);
         }
     }
 
@@ -356,6 +359,16 @@ pub(super) fn check_port_mod(pm: &PortMod, bridge: &Bridge) -> Result<(), OfErro
 }
 
 /// Carries out a checked port mod. Returns the port before and after, when they differ.
+/// Returns a port as Open vSwitch describes it between a port mod and the change of the link that
+/// follows from it: with the new configuration, and the link as it was.
+fn configured(before: &PortDesc, after: &PortDesc) -> PortDesc {
+    let mut desc = after.clone();
+    if (before.config ^ after.config).contains(PortConfig::PORT_DOWN) {
+        desc.state = before.state - PortState::LIVE;
+    }
+    desc
+}
+
 fn modify_port(
     pm: &PortMod,
     origin: Origin<'_>,

@@ -8,8 +8,8 @@ use super::{ConnectionId, Connections, Session, flush, options};
 use crate::switch::Switch;
 use clock::Millis;
 use openflow::message::{
-    Body, Capabilities, ErrorMessage, FlowFormat, FragmentHandling, Message, PacketInReason, Role,
-    SwitchConfig, SwitchFeatures,
+    Body, Capabilities, ErrorMessage, FlowFormat, FragmentHandling, Message, PacketInReason,
+    Protocol, Role, SwitchConfig, SwitchFeatures,
 };
 use openflow::{OfError, Version};
 
@@ -75,7 +75,11 @@ impl Connections {
             Ok(message) => message,
             Err(e) => {
                 tracing::debug!(target: "connmgr", "sending {} error reply to {} message", e.error, e.what);
-                self.send(id, &e.reply());
+                // The sender of another version reads its own version.
+                match Version::from_wire(e.version).filter(|v| *v != protocol.version) {
+                    Some(version) => self.send_in(id, &e.reply(), &Protocol::new(version)),
+                    None => self.send(id, &e.reply()),
+                };
                 return;
             }
         };

@@ -296,9 +296,16 @@ impl Session {
     /// Appends a message to the output. A message that the version cannot express is counted and
     /// left out.
     pub(super) fn send(&mut self, message: &Message) -> bool {
-        let Some(protocol) = self.protocol.filter(|_| self.closing.is_none()) else { return false };
+        self.protocol.is_some_and(|protocol| self.send_in(message, &protocol))
+    }
+
+    /// Does the same as [`Session::send`], in the version of `protocol`.
+    pub(super) fn send_in(&mut self, message: &Message, protocol: &Protocol) -> bool {
+        if self.closing.is_some() {
+            return false;
+        }
         let start = self.output.len();
-        match message.encode_to(&protocol, self.output.buffer()) {
+        match message.encode_to(protocol, self.output.buffer()) {
             Ok(()) => {
                 self.counters.sent += frame::split(self.output.since(start)).count() as u64;
                 self.counters.errors_sent += u64::from(matches!(message.body, Body::Error(_)));

@@ -6,6 +6,8 @@ use crate::bond::Bond;
 use crate::protocol::{Family, Protocol};
 use crate::snapshot::BridgeIndex;
 use clock::Millis;
+use hashbrown::HashSet;
+use openflow::PortNo;
 use openflow::message::PortDesc;
 use std::sync::Arc;
 
@@ -66,10 +68,34 @@ impl Switch {
         }
     }
 
-    /// Returns the earlier descriptions of ports that control protocols have changed since the last
-    /// call.
+    /// Keeps a port that was just added from being described as live until
+    /// [`Switch::take_port_changes`]: as with Open vSwitch the protocols on it decide first. Returns
+    /// its description.
+    pub fn hold_new_port(&mut self, index: BridgeIndex, number: PortNo) -> Option<PortDesc> {
+        let port = self.bridge_mut(index)?.ports.get_mut(&number)?;
+        port.is_new = true;
+        let desc = port.desc();
+        self.new_ports.push((index, number));
+        Some(desc)
+    }
+
+    /// Returns the descriptions at the last call of ports that control protocols have changed, or
+    /// that were added, since.
     pub fn take_port_changes(&mut self) -> Vec<(BridgeIndex, PortDesc)> {
-        std::mem::take(&mut self.port_changes)
+        let mut changes = std::mem::take(&mut self.port_changes);
+        // Of several changes of a port the first has the description that was reported last.
+        let mut known = HashSet::new();
+        changes.retain(|(index, desc)| known.insert((*index, desc.port_no)));
+        for (index, number) in std::mem::take(&mut self.new_ports) {
+            let bridge = self.bridges.get_mut(index.0).and_then(Option::as_mut);
+            let Some(port) = bridge.and_then(|b| b.ports.get_mut(&number)) else { continue };
+            let before = port.desc();
+            port.is_new = false;
+            if known.insert((index, number)) {
+                changes.push((index, before));
+            }
+        }
+        changes
     }
 
     /// Returns true when a control protocol has changed results that the database has, since the last

@@ -93,6 +93,8 @@ impl Context<'_> {
             // Only in a `ct`, which runs it.
             Action::Nat(_) => {}
             Action::CtClear => self.ct_clear(),
+            Action::DebugSlow => self.slow_path = Some(ACTION),
+            Action::DebugRecirc => self.start_freezing(Freeze::default()),
             Action::Meter(id) => {
                 if let Some(meter) = self.bridge.meters.get(id).copied() {
                     self.commit();

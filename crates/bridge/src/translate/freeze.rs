@@ -145,9 +145,9 @@ impl Context<'_> {
                     format!("restored state: table={}, cookie={:#x}", part.table, part.cookie)
                         .replace("=0x0", "=0")
                 });
+                self.table = part.table;
+                self.cookie = part.cookie;
             }
-            self.table = part.table;
-            self.cookie = part.cookie;
             let behind = parts.get(i + 1..).unwrap_or_default();
             let has_run = self.do_list(part.actions, behind.is_empty(), behind);
             if has_run || self.exit || self.error.is_some() {

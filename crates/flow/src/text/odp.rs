@@ -19,5 +19,5 @@ mod parse;
 mod tunnel;
 
 pub use format::{Style, format};
-pub use parse::{OdpError, parse};
+pub use parse::{OdpError, parse, parse_frame, parse_packet};
 pub use tunnel::{format_tunnel, parse_tunnel};

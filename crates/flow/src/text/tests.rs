@@ -655,3 +655,30 @@ fn a_tunnel_with_more_fields_than_an_attribute_holds_is_refused() {
     let error = odp::parse(&text, &port_number).unwrap_err();
     assert_eq!(error, odp::OdpError::TooLong(text));
 }
+
+/// In datapath syntax the flag for a key is the presence of `tun_id`.
+#[test]
+fn a_tunnel_without_a_key_has_no_flag_for_it() {
+    for (text, shown) in [
+        ("tunnel(dst=30.0.0.1,flags(-df-csum-key))", "tunnel(dst=30.0.0.1,flags(-df-csum))"),
+        (
+            "tunnel(tun_id=0x0,dst=30.0.0.1,flags(-df-csum+key))",
+            "tunnel(tun_id=0x0,dst=30.0.0.1,flags(-df-csum+key))",
+        ),
+    ] {
+        let (key, mask) = odp(text);
+        let out = odp::format(&key, &mask, Style::default(), &no_names);
+        assert!(out.starts_with(shown), "{out}");
+    }
+}
+
+#[test]
+fn packets_have_the_values_outside_masks_and_the_types_of_their_headers() {
+    let text = "in_port(1),eth(src=50:54:00:00:00:05/00:00:00:00:00:00),ipv4(src=10.0.0.1/255.0.0.0,proto=\n1)";
+    let key = odp::parse_packet(text, &no_numbers).unwrap();
+    assert_eq!((key.dl_src, key.nw_src.get()), ([0x50, 0x54, 0, 0, 0, 5], 0x0a00_0001));
+    assert_eq!((key.dl_type.get(), key.nw_proto), (0x0800, 1));
+    let stray = "eth_type(0x86dd),ipv6(proto=1),icmpv6(type=0,code=8)";
+    assert!(odp::parse_packet(stray, &no_numbers).is_err());
+    assert_eq!(odp::parse_frame(stray, &no_numbers).unwrap().nw_proto, 1);
+}

@@ -16,17 +16,25 @@ use std::net::{Shutdown, TcpListener, TcpStream};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Maximum number of frames that wait for a peer.
 const PEER_QUEUE: usize = 1024;
 /// Time between two attempts to connect.
 const RETRY: Duration = Duration::from_millis(500);
+/// Time between two checks whether frames are on their way.
+const PAUSE: Duration = Duration::from_micros(50);
+
+/// Number of frames that all dummies have sent to peers.
+static SENT: AtomicU64 = AtomicU64::new(0);
 
 /// The `stream` or `pstream` of an open dummy.
 pub struct Connection {
+    /// The option that asked for it.
+    option: (&'static str, String),
     shared: Arc<Shared>,
     /// Dropping it wakes the accepting or connecting thread.
     _stop: UnixStream,
@@ -48,6 +56,10 @@ struct Peer {
     id: u64,
     queue: SyncSender<Vec<u8>>,
     stream: Stream,
+    /// Number of frames that are queued, or being written.
+    queued: Arc<AtomicUsize>,
+    /// The reading thread passes on a frame.
+    is_receiving: Arc<AtomicBool>,
 }
 
 enum Stream {
@@ -61,6 +73,21 @@ impl Stream {
             Stream::Unix(s) => Stream::Unix(s.try_clone()?),
             Stream::Tcp(s) => Stream::Tcp(s.try_clone()?),
         })
+    }
+
+    fn fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Stream::Unix(s) => s.as_fd(),
+            Stream::Tcp(s) => s.as_fd(),
+        }
+    }
+
+    /// Returns the number of received bytes that were not read yet.
+    fn unread(&self) -> i32 {
+        let mut count: libc::c_int = 0;
+        // SAFETY: the descriptor is open, and `count` is where FIONREAD writes an int.
+        let done = unsafe { libc::ioctl(self.fd().as_raw_fd(), libc::FIONREAD, &raw mut count) };
+        if done < 0 { 0 } else { count }
     }
 
     fn shutdown(&self) {
@@ -179,7 +206,7 @@ impl Connection {
             }
         })
         .map_err(failed)?;
-        Ok(Connection { shared, _stop: stop, path })
+        Ok(Connection { option: ("pstream", text.to_owned()), shared, _stop: stop, path })
     }
 
     fn connect(device: &Arc<Dummy>, text: &str) -> Result<Connection, String> {
@@ -206,12 +233,26 @@ impl Connection {
             }
         })
         .map_err(failed)?;
-        Ok(Connection { shared, _stop: stop, path: None })
+        Ok(Connection { option: ("stream", text.to_owned()), shared, _stop: stop, path: None })
     }
 
     fn parts() -> io::Result<(Arc<Shared>, UnixStream, UnixStream)> {
         let (stop, stopped) = UnixStream::pair()?;
         Ok((Arc::new(Shared { peers: Mutex::default() }), stop, stopped))
+    }
+
+    /// Returns the name and the value of the option that asked for the connection.
+    pub(super) fn option(&self) -> (&'static str, String) {
+        self.option.clone()
+    }
+
+    /// Returns true when frames are on their way: queued for a peer, or received and not yet
+    /// passed on. The order of the checks is that of the way.
+    pub(super) fn is_busy(&self) -> bool {
+        let peers = lock(&self.shared.peers);
+        peers.list.iter().any(|p| p.queued.load(Ordering::SeqCst) > 0)
+            || peers.list.iter().any(|p| p.stream.unread() > 0)
+            || peers.list.iter().any(|p| p.is_receiving.load(Ordering::SeqCst))
     }
 
     /// Returns true when at least one peer is connected.
@@ -225,8 +266,12 @@ impl Connection {
         let mut message = length.to_be_bytes().to_vec();
         message.extend_from_slice(frame);
         for peer in &lock(&self.shared.peers).list {
+            SENT.fetch_add(1, Ordering::SeqCst);
+            peer.queued.fetch_add(1, Ordering::SeqCst);
             // A full queue drops the frame, as a slow link does.
-            let _ = peer.queue.try_send(message.clone());
+            if peer.queue.try_send(message.clone()).is_err() {
+                peer.queued.fetch_sub(1, Ordering::SeqCst);
+            }
         }
     }
 }
@@ -268,6 +313,8 @@ fn wait(stop: BorrowedFd<'_>, other: Option<BorrowedFd<'_>>, timeout: Option<Dur
 fn add_peer(shared: &Arc<Shared>, stream: Stream, device: Weak<Dummy>) -> io::Result<()> {
     let (reader, writer) = (stream.try_clone()?, stream.try_clone()?);
     let (queue, frames) = sync_channel(PEER_QUEUE);
+    let queued = Arc::new(AtomicUsize::new(0));
+    let is_receiving = Arc::new(AtomicBool::new(false));
     let id = {
         let mut peers = lock(&shared.peers);
         if peers.closed {
@@ -275,42 +322,86 @@ fn add_peer(shared: &Arc<Shared>, stream: Stream, device: Weak<Dummy>) -> io::Re
         }
         let id = peers.next;
         peers.next += 1;
-        peers.list.push(Peer { id, queue, stream });
+        peers.list.push(Peer {
+            id,
+            queue,
+            stream,
+            queued: Arc::clone(&queued),
+            is_receiving: Arc::clone(&is_receiving),
+        });
         id
     };
     let forget = |shared: &Shared| lock(&shared.peers).list.retain(|p| p.id != id);
-    let started = spawn("dummy-write", move || write_frames(writer, &frames)).and_then(|()| {
-        let shared = shared.clone();
-        spawn("dummy-read", move || {
-            read_frames(reader, &device);
-            lock(&shared.peers).list.retain(|p| p.id != id);
-        })
-    });
+    let started =
+        spawn("dummy-write", move || write_frames(writer, &frames, &queued)).and_then(|()| {
+            let shared = shared.clone();
+            spawn("dummy-read", move || {
+                read_frames(reader, &device, &is_receiving);
+                lock(&shared.peers).list.retain(|p| p.id != id);
+            })
+        });
     if started.is_err() {
         forget(shared);
     }
     started
 }
 
-fn write_frames(mut stream: Stream, frames: &Receiver<Vec<u8>>) {
+fn write_frames(mut stream: Stream, frames: &Receiver<Vec<u8>>, queued: &AtomicUsize) {
     // Ends when the peer's queue is closed or the peer closed the connection.
     for frame in frames {
-        if stream.write_all(&frame).is_err() {
+        let done = stream.write_all(&frame);
+        queued.fetch_sub(1, Ordering::SeqCst);
+        if done.is_err() {
             stream.shutdown();
             return;
         }
     }
 }
 
-fn read_frames(mut stream: Stream, device: &Weak<Dummy>) {
+fn read_frames(mut stream: Stream, device: &Weak<Dummy>, is_receiving: &AtomicBool) {
     let mut length = [0; 2];
-    while stream.read_exact(&mut length).is_ok() {
+    // The flag is set before bytes leave the socket, so that a frame is always seen in one of both.
+    while wait_readable(&stream) {
+        is_receiving.store(true, Ordering::SeqCst);
+        if stream.read_exact(&mut length).is_err() {
+            break;
+        }
         let mut frame = vec![0; usize::from(u16::from_be_bytes(length))];
         if stream.read_exact(&mut frame).is_err() {
             break;
         }
         let Some(device) = device.upgrade() else { break };
         device.receive(0, vec![Packet::from_slice(&frame)]);
+        is_receiving.store(false, Ordering::SeqCst);
     }
+    is_receiving.store(false, Ordering::SeqCst);
     stream.shutdown();
+}
+
+/// Blocks until the stream has bytes, or has ended.
+fn wait_readable(stream: &Stream) -> bool {
+    let mut entry = libc::pollfd { fd: stream.fd().as_raw_fd(), events: libc::POLLIN, revents: 0 };
+    loop {
+        // SAFETY: `entry` lives through the call, and the length is one.
+        match sys::check(unsafe { libc::poll(&raw mut entry, 1, -1) }) {
+            Ok(_) => return true,
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            Err(_) => return false,
+        }
+    }
+}
+
+/// Blocks until no frame is on its way between dummies of this process, or `limit` is over.
+pub(super) fn wait_until_idle(devices: &[Arc<Dummy>], limit: Duration) {
+    let end = Instant::now() + limit;
+    loop {
+        // A frame that arrives may send others, on connections that were found idle before.
+        let sent = SENT.load(Ordering::SeqCst);
+        let is_busy = devices.iter().any(|device| device.is_busy());
+        let is_idle = !is_busy && sent == SENT.load(Ordering::SeqCst);
+        if is_idle || Instant::now() >= end {
+            return;
+        }
+        std::thread::sleep(PAUSE);
+    }
 }

@@ -335,6 +335,8 @@ impl<'a> Walk<'a> {
             | Action::Note(_)
             | Action::Exit
             | Action::CtClear
+            | Action::DebugSlow
+            | Action::DebugRecirc
             | Action::ClearActions
             | Action::WriteMetadata { .. } => Ok(()),
         }

@@ -337,6 +337,8 @@ impl Encoder {
                 out.put_u32(*packet_type);
             }),
             Action::DecNshTtl => Self::nicira(nx::DEC_NSH_TTL, out, |_| {}),
+            Action::DebugSlow => Self::nicira(nx::DEBUG_SLOW, out, |_| {}),
+            Action::DebugRecirc => Self::nicira(nx::DEBUG_RECIRC, out, |_| {}),
             Action::DeleteField(field) => Self::nicira(nx::DELETE_FIELD, out, |out| {
                 let header = out.len();
                 encode_header(*field, false, 0, out);

@@ -8,7 +8,8 @@ use super::operand::{
 };
 use super::{
     Action, Bundle, BundleAlgorithm, Controller, HashFields, Multipath, MultipathAlgorithm,
-    ObservationId, SampleDirection, TunnelSpelling, ct, encap, learn, verify,
+    ObservationId, SampleDirection, TunnelSpelling, ct, debug_actions_allowed, encap, learn,
+    verify,
 };
 use crate::nxm::pull_header;
 use crate::wire::Reader;
@@ -65,6 +66,8 @@ pub(super) const DEC_NSH_TTL: u16 = 48;
 pub(super) const CHECK_PKT_LARGER: u16 = 49;
 pub(super) const DELETE_FIELD: u16 = 50;
 pub(super) const SAMPLE4: u16 = 51;
+pub(super) const DEBUG_SLOW: u16 = 254;
+pub(super) const DEBUG_RECIRC: u16 = 255;
 
 /// True for subtypes that this switch has in `version`. Where a version has an action of its own
 /// for it, Nicira's is for those before it.
@@ -80,6 +83,7 @@ pub(super) fn is_known(version: Version, subtype: u16) -> bool {
         | CONTROLLER2 | SAMPLE2 | OUTPUT_TRUNC | SAMPLE3 | SAMPLE4 | CLONE | LEARN2
         | CHECK_PKT_LARGER | CT | NAT | CT_CLEAR | RESUBMIT_TABLE_CT | SET_TUNNEL
         | SET_TUNNEL64 | DELETE_FIELD => true,
+        DEBUG_SLOW | DEBUG_RECIRC => debug_actions_allowed(),
         _ => false,
     }
 }
@@ -251,6 +255,8 @@ pub(super) fn decode(
         ENCAP => Action::Encap(Box::new(encap::decode(r)?)),
         DECAP => Action::Decap { packet_type: encap::decode_decap(r)? },
         DEC_NSH_TTL => Action::DecNshTtl,
+        DEBUG_SLOW => Action::DebugSlow,
+        DEBUG_RECIRC => Action::DebugRecirc,
         CHECK_PKT_LARGER => {
             let (len, start) = (r.u16()?, r.u16()?);
             let field = pull_header(r)?;

@@ -83,6 +83,8 @@ fn of_action(action: &Action) -> u64 {
         | Action::Encap(_)
         | Action::Decap { .. }
         | Action::DecNshTtl
+        | Action::DebugSlow
+        | Action::DebugRecirc
         | Action::Meter(_)
         | Action::ClearActions
         | Action::WriteMetadata { .. }

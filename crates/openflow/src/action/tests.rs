@@ -238,6 +238,7 @@ macro_rules! examples {
             let _ = |action: Action| match action {
                 $($variant => {})*
             };
+            crate::action::allow_debug_actions();
             let mut all = Vec::new();
             $($(
                 assert!(matches!($example, $variant));
@@ -435,7 +436,9 @@ examples! {
         set(Field::CtMark, 5, 0xf, SetSpelling::Load),
     ]));
     Action::Nat(_) => (Version::V11..=Version::V10, Action::Nat(NAT));
-    Action::CtClear => (ALL, Action::CtClear);
+    Action::DebugSlow => (ALL, Action::DebugSlow);
+        Action::DebugRecirc => (ALL, Action::DebugRecirc);
+        Action::CtClear => (ALL, Action::CtClear);
     Action::Encap(_) =>
         (FROM_13, encap(EncapHeader::Nsh, vec![
             EncapProperty::MetadataType(2),

@@ -230,7 +230,7 @@ impl Action {
             Action::Clone(actions) => PLAIN.nested(actions),
             Action::Ct(ct) => PLAIN.in_action_set(Slot::Ct).irreversible().nested(&ct.actions),
             Action::Nat(_) => PLAIN.irreversible(),
-            Action::CtClear => PLAIN,
+            Action::CtClear | Action::DebugSlow | Action::DebugRecirc => PLAIN,
 
             Action::Conjunction { .. } | Action::Note(_) => PLAIN.inert(),
 

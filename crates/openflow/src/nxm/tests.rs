@@ -156,7 +156,7 @@ fn the_second_half_of_the_registers_is_sent_as_experimenter() {
         assert_eq!(out, sent, "{version:?}");
         assert_eq!(list::decode(&sent, Strictness::Strict, false).unwrap().matching, want);
     }
-    // What OpenFlow 1.5 has in pairs, an xxreg names in one.
+    // An xxreg is two of the pairs that OpenFlow 1.5 names.
     let mut xxreg = vec![0xff, 0xff, 0x49, 36, 0, 0, 0x23, 0x20];
     xxreg.extend(6u128.to_be_bytes());
     xxreg.extend(0xffu128.to_be_bytes());

@@ -217,6 +217,8 @@ fn put(action: &Action, ports: Ports<'_>, out: &mut String) {
         Action::PopVlan { .. }
         | Action::DecMplsTtl
         | Action::DecNshTtl
+        | Action::DebugSlow
+        | Action::DebugRecirc
         | Action::PopQueue
         | Action::Exit
         | Action::CtClear

@@ -9,7 +9,7 @@ use super::{
 };
 use crate::action::{
     Action, Bundle, Controller, Multipath, ObservationId, PopSpelling, SampleDirection,
-    TunnelSpelling, verify,
+    TunnelSpelling, debug_actions_allowed, verify,
 };
 use crate::{PortNo, Version};
 use flow::{Field, Subfield};
@@ -293,6 +293,8 @@ fn parse_action(
         "encap" => encap::parse(value)?,
         "decap" => encap::parse_decap(value)?,
         "dec_nsh_ttl" => Action::DecNshTtl,
+        "debug_slow" if debug_actions_allowed() => Action::DebugSlow,
+        "debug_recirc" if debug_actions_allowed() => Action::DebugRecirc,
         "check_pkt_larger" => {
             let Some(target) = token.target else {
                 return err(format!("{value}: missing `->'"));

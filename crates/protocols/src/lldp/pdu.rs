@@ -195,6 +195,9 @@ pub enum PduError {
     /// The value of a TLV has a wrong length, or makes no sense.
     #[error("malformed tlv {0}")]
     Value(u8),
+    /// The value of a TLV of auto-attach, with this name, has a wrong length.
+    #[error("{0} TLV too short")]
+    AutoAttach(&'static str),
     /// A TLV of a reserved type.
     #[error("unknown tlv ({0})")]
     Unknown(u8),
@@ -246,9 +249,13 @@ fn read(mut bytes: &[u8], unrecognized: &mut u64) -> Result<Pdu, PduError> {
                 let (head, value) = value.split_first_chunk::<4>().ok_or(malformed)?;
                 let (organisation, subtype) = ([head[0], head[1], head[2]], head[3]);
                 match (organisation, subtype) {
-                    (AVAYA, ELEMENT) => pdu.element = Some(element(value).ok_or(malformed)?),
+                    (AVAYA, ELEMENT) => {
+                        let error = PduError::AutoAttach("ELEMENT");
+                        pdu.element = Some(element(value).ok_or(error)?);
+                    }
                     (AVAYA, ASSIGNMENTS) => {
-                        pdu.assignments.extend(assignments(value).ok_or(malformed)?);
+                        let error = PduError::AutoAttach("ISID_VLAN_ASGNS");
+                        pdu.assignments.extend(assignments(value).ok_or(error)?);
                     }
                     _ => *unrecognized += 1,
                 }
@@ -412,8 +419,11 @@ mod tests {
             (&[chassis, port, ttl, &[14, 1, 0], end], PduError::Value(7)),
             (&[chassis, port, ttl, &[16, 2, 33, 0], end], PduError::Value(8)),
             (&[chassis, port, ttl, &[254, 3, 0, 4, 13], end], PduError::Value(127)),
-            (&[chassis, port, ttl, &[254, 4, 0, 4, 13, 11], end], PduError::Value(127)),
-            (&[chassis, port, ttl, &[254, 37, 0, 4, 13, 12], &[0; 33], end], PduError::Value(127)),
+            (&[chassis, port, ttl, &[254, 4, 0, 4, 13, 11], end], PduError::AutoAttach("ELEMENT")),
+            (
+                &[chassis, port, ttl, &[254, 37, 0, 4, 13, 12], &[0; 33], end],
+                PduError::AutoAttach("ISID_VLAN_ASGNS"),
+            ),
             (&[chassis, port, ttl, &[0, 1, 0]], PduError::Value(0)),
         ] {
             assert_eq!(of(tlvs), (Err(error), 0), "{tlvs:?}");

@@ -12,9 +12,10 @@ use bridge::connection::{format_contributors, format_flows};
 use bridge::port::Port;
 use bridge::revalidator::Pass;
 use bridge::tunnel::Output;
-use datapath::PortNo as DpPort;
+use datapath::{PortKind, PortNo as DpPort};
 use hashbrown::HashSet;
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 const UNKNOWN_BRIDGE: &str = "Unknown bridge";
@@ -235,6 +236,8 @@ fn show_json(daemon: &Daemon) -> Value {
                     }
                     let options = port.tunnel.iter().flat_map(|tunnel| tunnel.options());
                     config.extend(options.map(|(key, value)| (key.to_string(), value.into())));
+                    let dummy = dummy_settings(port).into_iter();
+                    config.extend(dummy.map(|(key, value)| (key.to_owned(), value.into())));
                     json!({
                         "netdev_name": port.name,
                         "netdev_type": kind_text(daemon, port.kind),
@@ -254,6 +257,21 @@ fn show_json(daemon: &Daemon) -> Value {
         "ofprotos": ofprotos,
         "stats": {"n_hit": lookups.hits.to_string(), "n_missed": lookups.misses.to_string()},
     }])
+}
+
+/// Returns the settings of a dummy as Open vSwitch shows them; none of another port.
+fn dummy_settings(port: &Port) -> BTreeMap<&'static str, String> {
+    let dummy = port.kind.is_dummy().then(|| netdev::dummy::lookup(&port.name)).flatten();
+    let Some(dummy) = dummy else { return BTreeMap::new() };
+    let mut out: BTreeMap<_, _> = dummy.shown_options().into_iter().collect();
+    if port.kind == PortKind::DummyPmd {
+        let receiving = dummy.n_queues().to_string();
+        out.insert("configured_rx_queues", receiving.clone());
+        out.insert("requested_rx_queues", receiving);
+        out.insert("configured_tx_queues", "1".to_owned());
+        out.insert("requested_tx_queues", "1".to_owned());
+    }
+    out
 }
 
 fn show(daemon: &Daemon) -> String {
@@ -282,9 +300,11 @@ fn show(daemon: &Daemon) -> String {
             if let Some(peer) = &port.peer {
                 let _ = write!(out, ": peer={peer}");
             }
-            if let Some(config) = &port.tunnel {
-                let options = config.options();
-                let pairs: Vec<String> = options.iter().map(|(k, v)| format!("{k}={v}")).collect();
+            let tunnel = port.tunnel.iter().flat_map(|config| config.options());
+            let dummy = dummy_settings(port).into_iter().map(|(k, v)| (k.to_string(), v));
+            let options = tunnel.map(|(k, v)| (k.to_string(), v.to_string())).chain(dummy);
+            let pairs: Vec<String> = options.map(|(k, v)| format!("{k}={v}")).collect();
+            if !pairs.is_empty() {
                 let _ = write!(out, ": {}", pairs.join(", "));
             }
             out.push_str(")\n");

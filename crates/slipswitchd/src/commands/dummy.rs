@@ -152,7 +152,7 @@ fn parse_receive(words: &[&str], queues: usize) -> Result<(usize, Vec<Packet>), 
 /// A frame that looks like `flow` (datapath syntax), `len` bytes long if given: longer than its
 /// headers, its payload fills the rest.
 fn frame_of_flow(flow: &str, len: Option<usize>) -> Result<Packet, String> {
-    let (key, _) = odp::parse(flow, &no_numbers).map_err(|e| e.to_string())?;
+    let key = odp::parse_frame(flow, &no_numbers).map_err(|e| e.to_string())?;
     let Some(len) = len else { return Ok(compose(&key, &flow::PAYLOAD)) };
     let headers = flow::compose(&key, &[]).len();
     let payload = len.checked_sub(headers).ok_or(TOO_SMALL)?;

@@ -10,9 +10,8 @@ mod forks;
 mod side_effects;
 
 use super::dpctl::flows::split_ufid;
-use super::ports::PortNames;
+use super::ports::{PortNames, datapath_type};
 use super::{ANY, Answer, Commands, compose};
-use crate::args::DummyLevel;
 use crate::daemon::Daemon;
 use arguments::{Arguments, Flow};
 use bridge::effect;
@@ -180,8 +179,8 @@ fn locate(daemon: &Daemon, flow: &Flow<'_>) -> Result<TraceInput, String> {
     let names = PortNames::of_datapath(daemon);
     // As in a line of `dpif/dump-flows -m`.
     let odp_flow = split_ufid(flow.text).map_or(flow.text, |(_, flow)| flow);
-    match odp::parse(odp_flow, &|name| names.number(name)) {
-        Ok((key, _)) => {
+    match odp::parse_packet(odp_flow, &|name| names.number(name)) {
+        Ok(key) => {
             let known = flow.place.is_none_or(|name| is_datapath(daemon, name));
             if !known || daemon.switch.bridges().next().is_none() {
                 return Err("Cannot find the datapath".to_owned());
@@ -218,11 +217,18 @@ fn as_received(key: Key) -> Key {
 }
 
 /// Returns true for the datapath's name, whole or only the part after the `@` (where `ovs-` may be
-/// left out), for any type that its bridges may have.
+/// left out), or for such a name of a type that one of its bridges has.
 fn is_datapath(daemon: &Daemon, name: &str) -> bool {
     let short = name.strip_prefix("ovs-").unwrap_or(name);
-    let dummy = daemon.dummy != DummyLevel::Off && short == "dummy";
-    name == daemon.switch.datapath().name() || matches!(short, "netdev" | "system") || dummy
+    let types: &[&str] = match short {
+        "netdev" => &["netdev"],
+        "system" => &["", "system"],
+        "dummy" => &["dummy"],
+        _ => &[],
+    };
+    name == daemon.switch.datapath().name()
+        || short == datapath_type(daemon)
+        || daemon.configuration.has_bridge_of_type(types)
 }
 
 fn locate_in_datapath(daemon: &Daemon, key: Key) -> Result<TraceInput, String> {
@@ -244,7 +250,7 @@ fn locate_in_datapath(daemon: &Daemon, key: Key) -> Result<TraceInput, String> {
             Err(error.to_string())
         }
         Err(LocateError::UnknownRecirculation(id)) => {
-            Err(format!("no recirculation context for id {id:#x}"))
+            Err(format!("no recirculation data for recirc_id {id:#x}"))
         }
     }
 }

@@ -23,7 +23,6 @@ use bridge::tunnel;
 use datapath::{PortKind, PortSpec};
 use datapath_kernel::NUMBERING;
 use openflow::PortNo;
-use openflow::message::PortState;
 use packet::Mac;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -295,12 +294,9 @@ fn added(context: &mut Context<'_>, index: BridgeIndex, number: PortNo, form: &F
         }
     }
     // As with Open vSwitch a port is there first, and live then.
-    let after = port.desc();
-    let mut before = after.clone();
-    before.state.remove(PortState::LIVE);
-    context.connections.port_status(index, PortEvent::Added(&before));
-    let event = PortEvent::Modified { before: &before, after: &after };
-    context.connections.port_status(index, event);
+    if let Some(desc) = context.switch.hold_new_port(index, number) {
+        context.connections.port_status(index, PortEvent::Added(&desc));
+    }
 }
 
 /// Applies the settings of open ports: options of dummies, addresses, MTU, policing.

@@ -76,11 +76,48 @@ struct Parser<'a> {
 /// See [`OdpError`]: text that cannot be read, anything given twice, an unknown port, VLAN headers
 /// out of place, or a header without the field that announces it.
 pub fn parse(text: &str, ports: &dyn Fn(&str) -> Option<u32>) -> Result<(Key, Mask), OdpError> {
+    let (key, mask) = parse_whole(text, ports, Purpose::Megaflow)?;
+    Ok((key.masked(&mask), mask))
+}
+
+/// Parses a packet in datapath syntax: of a flow with masks, the values also where the mask leaves
+/// them open.
+///
+/// # Errors
+/// The same as those of [`parse`].
+pub fn parse_packet(text: &str, ports: &dyn Fn(&str) -> Option<u32>) -> Result<Key, OdpError> {
+    Ok(parse_whole(text, ports, Purpose::Packet)?.0)
+}
+
+/// Does the same as [`parse_packet`], and ignores headers that do not go with the `eth_type()` and
+/// protocol: the packet does not have them.
+///
+/// # Errors
+/// The same as those of [`parse`], except for such headers.
+pub fn parse_frame(text: &str, ports: &dyn Fn(&str) -> Option<u32>) -> Result<Key, OdpError> {
+    Ok(parse_whole(text, ports, Purpose::Frame)?.0)
+}
+
+/// The use that a text is read for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Purpose {
+    Megaflow,
+    /// A packet. As in OVS `ipv4()` and `ipv6()` stand for their Ethernet type where none is given.
+    Packet,
+    /// Likewise. Headers that no type announces are ignored.
+    Frame,
+}
+
+fn parse_whole(
+    text: &str,
+    ports: &dyn Fn(&str) -> Option<u32>,
+    purpose: Purpose,
+) -> Result<(Key, Mask), OdpError> {
     let mut p = Parser { key: Key::ZERO, mask: Mask::WILDCARD, seen: Vec::new(), vlans: 0, ports };
     p.mask.0.recirc_id.set(u32::MAX);
     p.attributes(text.trim())?;
-    p.finish()?;
-    Ok((p.key.masked(&p.mask), p.mask))
+    p.finish(purpose)?;
+    Ok((p.key, p.mask))
 }
 
 /// Splits one attribute `NAME(BODY)` off `text`.
@@ -270,8 +307,9 @@ impl<'a> Parser<'a> {
 
     /// Attributes with named fields.
     fn fields(&mut self, attribute: &str, body: &str) -> Option<()> {
-        for item in body.split(',').filter(|i| !i.is_empty()) {
+        for item in body.split(',').map(str::trim).filter(|i| !i.is_empty()) {
             let (name, value) = item.split_once('=')?;
+            let value = value.trim_start();
             let field = match (attribute, name) {
                 ("eth", "src") => Field::EthSrc,
                 ("eth", "dst") => Field::EthDst,
@@ -410,7 +448,7 @@ impl<'a> Parser<'a> {
     }
 
     /// The type of frames without one, and whether the headers go together.
-    fn finish(&mut self) -> Result<(), OdpError> {
+    fn finish(&mut self, purpose: Purpose) -> Result<(), OdpError> {
         if let Some(ethertype) = self.type_of_bare_packet() {
             // Headers that do not go with the type are left out, as in OVS.
             // Only the type of an Ethernet packet is a field to `normalize`.
@@ -424,7 +462,18 @@ impl<'a> Parser<'a> {
             return Ok(());
         }
         if !self.seen.contains(&"eth_type") {
-            self.set(Field::EthType, DL_TYPE_NONE.into(), 0xffff);
+            let is_packet = purpose != Purpose::Megaflow;
+            let implied = if is_packet && self.seen.contains(&"ipv4") {
+                ethertype::IPV4
+            } else if is_packet && self.seen.contains(&"ipv6") {
+                ethertype::IPV6
+            } else {
+                DL_TYPE_NONE
+            };
+            self.set(Field::EthType, implied.into(), 0xffff);
+        }
+        if purpose == Purpose::Frame {
+            return Ok(());
         }
         // Of a protocol that is not asked for, or in part, no header's fields are known.
         let known = self.key.masked(&self.mask);

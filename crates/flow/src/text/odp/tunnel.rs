@@ -92,7 +92,11 @@ pub fn format_tunnel(key: &Tunnel, mask: Option<&Tunnel>, verbose: bool) -> Stri
             a.dec("msgtype", k.gtpu_msgtype.into(), m.gtpu_msgtype.into(), 0xff);
         });
     }
-    let mask = m.flags.get() & Tunnel::ALL_FLAGS;
+    let mut mask = m.flags.get() & Tunnel::ALL_FLAGS;
+    if mask != Tunnel::ALL_FLAGS && !has_key {
+        // As in OVS, where this flag is that there is a key.
+        mask &= !Tunnel::KEY;
+    }
     if mask != 0 || verbose {
         a.counts = true;
         a.word(&format!("flags({})", Flags::TUNNEL.text(k.flags.get(), mask)));
