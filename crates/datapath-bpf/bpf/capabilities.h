@@ -10,7 +10,8 @@
 
 struct capabilities {
 	__u32 version; /* LAYOUT_VERSION that the program was compiled with */
-	__u32 ops;     /* bit OP_x: OP_OUTPUT is slot.output, OP_DROP is slot_detail.reason, OP_END
+	__u32 pad;
+	__u64 ops;     /* bit OP_x: OP_OUTPUT is slot.output, OP_DROP is slot_detail.reason, OP_END
 			* is lists of instructions (slot.program), each of which has its bit */
 	__u64 needs;   /* bit W_x: the program compares word W_x, and in each packet that it
 			* looks up the word is equal to the daemon's */

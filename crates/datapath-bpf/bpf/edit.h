@@ -12,10 +12,12 @@
 
 #include "parse.h"
 
-/* Results of an edit: 0, or the reason to drop the packet plus one. */
+/* Results of an edit: 0, or the reason to drop the packet plus one; of some, LEAVES. */
 #define EDITED 0
 #define REFUSED(reason) ((reason) + 1)
 #define MALFORMED REFUSED(DROP_MALFORMED)
+/* The packet is unchanged, and leaves at the instruction: its list of actions goes on elsewhere. */
+#define LEAVES (-1)
 /* There is no headroom, or no memory. */
 #define FAILED REFUSED(DROP_UNSUPPORTED)
 
@@ -97,6 +99,11 @@ static __always_inline int edit_store_neutral(hook_ctx *ctx, __u32 offset, const
 }
 
 #endif
+
+/* The cells after that of an instruction: its operands, and more. */
+struct operands {
+	__u64 cells[CELLS_TOTAL - CELLS];
+};
 
 /* Returns `old` with the bits of `value` under `mask`. */
 #define merged(old, value, mask) (((old) & ~(mask)) | ((value) & (mask)))

@@ -17,6 +17,8 @@ static __always_inline int set_eth(hook_ctx *ctx, const struct state *st, const 
 {
 	__u32 addresses[3], value[3], mask[3];
 
+	if (st->bare)
+		return MALFORMED;
 	__builtin_memcpy(value, operands, sizeof(value));
 	__builtin_memcpy(mask, operands + 2, sizeof(mask));
 	if (edit_load(ctx, 0, addresses, sizeof(addresses)))

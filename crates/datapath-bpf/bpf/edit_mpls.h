@@ -4,7 +4,7 @@
 #ifndef SLIPSWITCH_EDIT_MPLS_H
 #define SLIPSWITCH_EDIT_MPLS_H
 
-#include "edit_vlan.h"
+#include "edit_front.h"
 
 #define ADDRESSES 12
 #define ENTRY 4
@@ -290,6 +290,8 @@ __noinline int exec_push_mpls(hook_ctx *ctx, __u32 kind, __u32 lse)
 
 	if (!st)
 		return FAILED;
+	if (st->bare)
+		return front_has_label(ctx) ? front_add_label(ctx, st, kind, lse) : MALFORMED;
 	if (has_tag(ctx) && tag_is_payload(ctx, st)) {
 		if (tag_push(ctx, st, ETH_P_8021Q, 0, &shift))
 			return FAILED;
@@ -333,6 +335,10 @@ __noinline int exec_pop_mpls(hook_ctx *ctx, __u32 kind)
 
 	if (!st)
 		return FAILED;
+	if (st->bare && !front_has_label(ctx))
+		return MALFORMED;
+	if (st->bare)
+		return front_remove(ctx, ENTRY, kind == ETHERTYPE_TEB ? 0 : kind);
 	place = mpls_outermost(ctx, st);
 	if (!place)
 		return MALFORMED;

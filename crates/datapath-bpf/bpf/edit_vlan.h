@@ -153,7 +153,7 @@ __noinline int exec_push_vlan(hook_ctx *ctx, __u32 tpid, __u32 tci)
 
 	if (!st)
 		return FAILED;
-	if (data_length(ctx) < ETH_HLEN)
+	if (st->bare || data_length(ctx) < ETH_HLEN)
 		return MALFORMED;
 	if (tag_push(ctx, st, tpid, tci, &shift))
 		return FAILED;
@@ -174,7 +174,7 @@ __noinline int exec_pop_vlan(hook_ctx *ctx)
 
 	if (!st)
 		return FAILED;
-	if (tag_is_payload(ctx, st) || (!has_tag(ctx) && !tag_is_in_frame(ctx)))
+	if (st->bare || tag_is_payload(ctx, st) || (!has_tag(ctx) && !tag_is_in_frame(ctx)))
 		return MALFORMED;
 	if (tag_pop(ctx, st, &shift))
 		return FAILED;

@@ -26,11 +26,6 @@
 /* datapath::RECIRCULATION_LIMIT */
 #define RECIRCULATION_LIMIT 6
 
-/* The cells after that of an instruction: its operands, and more. */
-struct operands {
-	__u64 cells[CELLS_TOTAL - CELLS];
-};
-
 /* A decoded instruction; layout.h defines the fields for each enum op. */
 struct instruction {
 	__u32 op;
@@ -125,6 +120,8 @@ static __always_inline int exec_edit(hook_ctx *ctx, struct state *st, const stru
 		return exec_push_mpls(ctx, i->a, i->b);
 	case OP_POP_MPLS:
 		return exec_pop_mpls(ctx, i->a);
+	case OP_HEADER:
+		return exec_header(ctx, i->a, i->b, i->operands);
 	default:
 		return REFUSED(DROP_UNSUPPORTED);
 	}
@@ -190,6 +187,8 @@ static __always_inline __u32 exec_checked_length(hook_ctx *ctx, const struct sta
 	if (segment && segment < length)
 		length = segment;
 #endif
+	if (st->bare)
+		return length - ETH_HLEN;
 	return !has_tag(ctx) && tag_is_in_frame(ctx) ? length - 4 : length;
 }
 
@@ -232,6 +231,8 @@ static __always_inline int exec_output(hook_ctx *ctx, struct state *st, __u32 po
 {
 	bool is_bond = port & OUTPUT_BOND;
 
+	if (st->bare)
+		return drop(DROP_MALFORMED);
 	if (is_bond) {
 		port = exec_bond(ctx, port & ~OUTPUT_BOND);
 		if (port == NO_PORT)
@@ -333,6 +334,10 @@ static __always_inline void exec_copy(hook_ctx *ctx, struct state *st, __u32 por
 		up_send(ctx, st);
 		return;
 	}
+	if (st->bare) {
+		count_drop(DROP_MALFORMED);
+		return;
+	}
 	if (port & OUTPUT_BOND) {
 		port = exec_bond(ctx, port & ~OUTPUT_BOND);
 		if (port == NO_PORT) {
@@ -370,6 +375,32 @@ static __always_inline int exec_recirculate(hook_ctx *ctx, struct state *st, __u
 	return tail_call(ctx, TAIL_RECIRC);
 }
 
+#if AT_XDP
+
+/* Leaves a packet, as it arrived, at an instruction that cannot run; returns the verdict. Lists in which that
+ * may happen after a change have `again`. */
+static __always_inline int exec_leave(hook_ctx *ctx, struct state *st)
+{
+	struct program *p = bpf_map_lookup_elem(&programs, &st->program);
+
+	if ((st->depth || st->pc) && (!p || !p->again || undo_restore(ctx)))
+		return drop(DROP_UNSUPPORTED);
+	st->deferred = 0;
+	COUNT(passed);
+	return VERDICT_NONE;
+}
+
+#else
+
+/* Sends a packet up, at an instruction that cannot run; returns the verdict. */
+static __always_inline int exec_leave(hook_ctx *ctx, struct state *st)
+{
+	st->resumes = 1;
+	return tail_call(ctx, TAIL_MISS);
+}
+
+#endif
+
 /**
  * exec_step - Runs an instruction that does not end the packet.
  * @ctx: the packet; pointers into it become invalid
@@ -404,7 +435,7 @@ static __always_inline int exec_step(hook_ctx *ctx, struct state *st, const stru
 			return cells;
 		return cells + i->a;
 	case OP_METER:
-		if (meter_pass(i->b, frame_length(ctx)))
+		if (meter_pass(i->b, packet_length(ctx, st)))
 			return cells;
 		*verdict = drop(DROP_METER);
 		return -1;
@@ -418,15 +449,16 @@ static __always_inline int exec_step(hook_ctx *ctx, struct state *st, const stru
 		st->ct_cached = 0;
 		return cells;
 	}
-	if (1u << i->op & IP_OPS) {
+	if (1u << i->op & (IP_OPS | 1u << OP_HEADER))
 		st->ct_cached = 0; /* the packet may be of another connection now */
+	if (1u << i->op & IP_OPS) {
 		err = exec_edit_ip(ctx, i->op, i->a, i->b, i->operands);
 	} else {
 		err = exec_edit(ctx, st, i);
 	}
 	if (!err)
 		return cells;
-	*verdict = drop(err - 1);
+	*verdict = err == LEAVES ? exec_leave(ctx, st) : drop(err - 1);
 	return -1;
 }
 
@@ -477,7 +509,7 @@ static __always_inline int exec_once(hook_ctx *ctx, struct state *st, bool *go_o
 		return exec_output(ctx, st, i.b);
 #if AT_XDP
 	if (i.op == OP_COPIES)
-		return exec_copies(p);
+		return st->bare ? drop(DROP_MALFORMED) : exec_copies(p);
 #endif
 	advance = exec_step(ctx, st, &i, cells, &verdict);
 	if (advance < 0)

@@ -29,6 +29,8 @@
 #define CT_BITS ((BIT(WORDS) - 1) & ~(BIT(W_CT) - 1))
 #define ND_BITS (BIT(W_ND0) | BIT(W_ND1) | BIT(W_HW0) | BIT(W_HW1) | BIT(W_ND2))
 
+#define NSH_BITS (BIT(W_ND0) | BIT(W_ND1) | BIT(W_ND2)) /* of packets with NSH */
+
 /* Returns true when some flow matches on one of these words. Constant for the verifier. */
 static __always_inline bool wants(__u64 bits)
 {

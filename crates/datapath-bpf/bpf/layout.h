@@ -28,13 +28,13 @@
 #include <linux/types.h>
 
 #define LAYOUT_MAGIC 0x736c697073776368ull /* "slipswch" */
-#define LAYOUT_VERSION 18
+#define LAYOUT_VERSION 19
 
 /* Words of a key: the fields of `flow::Key` from `recirc_id` on. (The registers before it concern
  * no datapath.) The first five words hold the fields that distinguish most packets. Bytes are in
  * network order, as in flow::Key. */
 enum word {
-	W_PORT, /* in_port (16 bits), dl_type, first VLAN's tpid and tci */
+	W_PORT, /* in_port (16 bits), dl_type, first VLAN's tpid (or TPID_BARE) and tci */
 	W_ETH0, /* dl_dst, first two bytes of dl_src */
 	W_ETH1, /* rest of dl_src, nw_frag, nw_tos, nw_ttl, nw_proto */
 	W_IP4,  /* nw_src, nw_dst */
@@ -50,6 +50,8 @@ enum word {
 	W_SRC1,
 	W_DST0, /* ipv6_dst */
 	W_DST1,
+	/* Of packets with NSH, which their Ethernet type distinguishes from neighbour messages: nsh_flags, nsh_ttl,
+	 * nsh_mdtype, nsh_np, path; the first two contexts. W_ND2: the other two. */
 	W_ND0, /* nd_target */
 	W_ND1,
 	W_HW0, /* arp_sha, first two bytes of arp_tha */
@@ -120,7 +122,11 @@ enum word {
 #define FLOW_CHAIN_END 16 /* the actions are edits and one output, or edits and OP_TUN_PUSH */
 #define FLOW_POP 32 /* the action is tnl_pop to the port in slot_detail.tunnel: see tunnel.h */
 #define FLOW_BOND 64 /* the action is one output to a bond: see bond.h */
-#define FLOW_PACKET_TYPE 0x80 /* for the daemon only: the match names packet_type 0 */
+#define FLOW_PACKET_TYPE 0x80 /* for the daemon only: the match names the packet type */
+
+/* In place of the TPID of the first VLAN header, of packets without an Ethernet header, which have no VLAN
+ * headers: their packet type is their Ethernet type. It is a bit that no TPID has. */
+#define TPID_BARE 1
 
 /* mask.needs of a mask that no flow uses, with other masks after it: searches skip it. The daemon
  * may write to it. */
@@ -313,8 +319,8 @@ struct program {
 	__u16 set;     /* OP_COPIES: number of the set of ports, plus one; 0: no set */
 	__u8 exclude;  /* the ingress port is in the set but gets no copy */
 	__u8 growth;   /* upper bound of the bytes that the instructions add to a frame */
-	__u8 again;    /* has OP_RECIRC or OP_CT, or OP_TUN_PUSH after others: the packet may leave after
-			* it was changed */
+	__u8 again;    /* has OP_RECIRC, OP_CT or a header in front that comes or goes, or OP_TUN_PUSH after
+			* others: the packet may leave after it was changed */
 	__u8 cuts;     /* has OP_TRUNC */
 	__u8 pad[2];
 };
@@ -542,6 +548,7 @@ struct config {
 #define MISS_ETHERTYPE 0x88b5 /* IEEE 802 local experimental 1 */
 #define MISS_HEADER 32 /* bytes */
 #define MISS_TRACKED 176 /* bytes */
+#define MISS_BARE 0x10000 /* flag of miss_header.more */
 struct miss_header {
 	__be32 in_port;
 	__be32 recirc_id;
@@ -551,7 +558,8 @@ struct miss_header {
 	__be32 priority;
 	__be32 mark;
 	__be32 depth; /* recirculations so far */
-	__be32 more;  /* MISS_TRACKED: struct miss_tracked follows. 0: the packet */
+	__be32 more;  /* MISS_TRACKED: struct miss_tracked follows, MISS_BARE: the packet begins after the
+		       * room of an Ethernet header. 0: the packet */
 } __attribute__((packed));
 _Static_assert(sizeof(struct miss_header) == MISS_HEADER, "bytes of the miss header");
 
@@ -651,15 +659,33 @@ enum op {
 	 * Programs use zone, flags, mark and label; the rest is for the daemon. */
 	OP_CT,
 	OP_CT_CLEAR,
+	OP_HEADER, /* a: enum header_op | cells of operands << 8 */
 	/* a: bytes of the header, b: its number in tunnel_headers. Cell: number of the tunnel port, and
-	 * of the port that the outer packet leaves by (host integers, tunnel port low half). The
-	 * instructions that follow are for the outer packet. */
+	 * of the port that the outer packet leaves by (host integers, tunnel port low half; with
+	 * PUSH_OF_BARE). The instructions that follow are for the outer packet. */
 	OP_TUN_PUSH,
 	/* The first instruction of a list that changes the packet before an OP_TUN_PUSH. b: bytes of the
 	 * longest frame that fits its path with outer headers; of a packet that is still to be segmented,
 	 * of its longest segment. A longer one leaves unchanged: its sender gets a report about it. */
 	OP_TUN_ROOM,
 	OP_COUNT,
+};
+
+/* Flag of a tunnel port in an OP_TUN_PUSH: the packet has no Ethernet header before. Without it, one with
+ * TUNNEL_BARE takes the Ethernet header off. */
+#define PUSH_OF_BARE 0x80000000u
+
+/* Instructions of OP_HEADER: headers in front of the packet. */
+enum header_op {
+	HEADER_SET_NSH, /* cell: flags value, mask, ttl value, mask as bytes in memory order, zero;
+			 * cell: path value, mask (be32 each); if a context changes, four cells:
+			 * value, mask (be32 each) */
+	HEADER_PUSH_NSH, /* b: bytes of the header, which follows; its protocol is that of the packet */
+	HEADER_POP_NSH,
+	HEADER_PUSH_ETH, /* dst+src[0..2], src[2..6]+0 */
+	HEADER_POP_ETH,
+	HEADER_ADD_MPLS, /* b: the entry; cell: ethertype; host integers. In front of the whole packet */
+	HEADER_OPS,
 };
 
 /* Flags of OP_OUTPUT. */

@@ -626,7 +626,7 @@ static __always_inline int lookup_run(hook_ctx *ctx, struct state *st, struct sl
 			return lookup_leave_state(ctx, st);
 		return tunnel_enter(ctx, st->in_port, number);
 	}
-	bytes = frame_length(ctx);
+	bytes = packet_length(ctx, st);
 	if (st->popping) {
 		if (tunnel_strip(ctx, slot->flags & FLOW_PRECHECK, bytes))
 			return lookup_leave_state(ctx, st);
@@ -645,6 +645,8 @@ static __always_inline int lookup_run(hook_ctx *ctx, struct state *st, struct sl
 	if (!st->depth)
 		count_ingress(st->in_port, bytes);
 	if (to != NO_PORT) {
+		if (st->bare)
+			return drop(DROP_MALFORMED);
 		if (!output_fits_segments(st, to))
 			return VERDICT_DROP;
 		return output_to(ctx, port, to, st->in_port, data_length(ctx),

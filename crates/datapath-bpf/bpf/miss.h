@@ -94,8 +94,8 @@ static __always_inline int miss_put_header(hook_ctx *ctx, struct state *st)
 	header.priority = bpf_htonl(st->priority);
 	header.mark = bpf_htonl(st->mark);
 	header.depth = bpf_htonl(st->depth);
-	if (st->tunnelled || st->tracked || st->resumes) {
-		header.more = bpf_htonl(MISS_TRACKED);
+	if (st->tunnelled || st->tracked || st->resumes || st->bare) {
+		header.more = bpf_htonl(MISS_TRACKED | (st->bare ? MISS_BARE : 0));
 		if (miss_put_tracked(ctx, st))
 			return -1;
 	}

@@ -22,6 +22,12 @@ static __always_inline __u32 frame_length(hook_ctx *ctx)
 	return data_length(ctx) + tag_length(ctx);
 }
 
+/* Returns the bytes of the packet: without the room of an Ethernet header that it does not have. */
+static __always_inline __u32 packet_length(hook_ctx *ctx, const struct state *st)
+{
+	return frame_length(ctx) - (st->bare ? ETH_HLEN : 0);
+}
+
 /* Drops a packet of a flow whose action is to drop, for the reason in the slot; returns the
  * verdict. */
 static __always_inline int drop_by(__u32 slot)

@@ -21,6 +21,7 @@
 #include <linux/in6.h>
 
 #include "key.h"
+#include "nsh.h"
 #include "view.h"
 
 #define FRAGMENT_MORE 0x2000
@@ -384,6 +385,41 @@ static __always_inline int parse_arp(__u64 *key, const struct view *v, __u32 off
 }
 
 /**
+ * parse_nsh - Reads the Network Service Header (RFC 8300).
+ * @key: the words to fill in
+ * @v: the packet's bytes
+ * @offset: of the header
+ *
+ * The packet below it is not looked at.
+ *
+ * Return: enum parse.
+ */
+static __always_inline int parse_nsh(__u64 *key, const struct view *v, __u32 offset)
+{
+	__u32 behind = v->length - offset, first, bytes, kind;
+	void *p = at(v, offset, NSH_BASE);
+
+	if (!p)
+		return short_of(v);
+	first = bpf_ntohs(load16(p));
+	kind = load8(p + 2);
+	bytes = nsh_bytes(first);
+	if (bytes > behind || !nsh_is_possible(first, kind))
+		return PARSED;
+	PUT(key, W_ND0,
+	    PLACE(nsh_flags(first), 1, 0) | PLACE(nsh_ttl(first), 1, 1) |
+		    PLACE(load16(p + 2), 2, 2) | PLACE(load32(p + 4), 4, 4));
+	if (kind != NSH_CONTEXTS)
+		return PARSED;
+	p = at(v, offset + NSH_BASE, 16);
+	if (!p)
+		return short_of(v);
+	PUT(key, W_ND1, load64(p));
+	PUT(key, W_ND2, load64(p + 8));
+	return PARSED;
+}
+
+/**
  * parse_mpls - Reads up to three MPLS labels.
  * @key: the words to fill in
  * @v: the packet's bytes
@@ -528,7 +564,8 @@ static __always_inline void metadata_of_state(__u64 *key, const struct state *st
 {
 	PUT(key, W_RECIRC,
 	    PLACE(bpf_htonl(st->recirc_id), 4, 0) | PLACE(bpf_htonl(st->dp_hash), 4, 4));
-	PUT(key, W_PORT, PLACE(bpf_htons(st->in_port), 2, 0));
+	PUT(key, W_PORT,
+	    PLACE(bpf_htons(st->in_port), 2, 0) | PLACE(bpf_htons(st->bare ? TPID_BARE : 0), 2, 4));
 	PUT(key, W_META, PLACE(bpf_htonl(st->priority), 4, 0) | PLACE(bpf_htonl(st->mark), 4, 4));
 }
 
@@ -604,6 +641,8 @@ static __always_inline int parse_headers(__u64 *key, hook_ctx *ctx, const struct
 		return parse_ipv6(key, ctx, v, offset, layers, scope);
 	if (type == bpf_htons(ETH_P_ARP) || type == bpf_htons(ETH_P_RARP))
 		return parse_arp(key, v, offset);
+	if (wants(NSH_BITS) && type == bpf_htons(ETH_P_NSH))
+		return parse_nsh(key, v, offset);
 	return PARSED;
 }
 

@@ -63,7 +63,7 @@ struct state {
 					 * looked up */
 			__u8 segmented; /* tc: the packet comes out of the segmenter */
 			__u8 goes_up;   /* tc: a copy is on its way to the miss device: see up() */
-			__u8 pad;
+			__u8 bare;      /* the packet has no Ethernet header: see edit_front.h */
 		};
 		__u64 of_tunnel; /* all of these */
 	};

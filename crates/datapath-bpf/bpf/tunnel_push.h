@@ -340,7 +340,7 @@ static __always_inline int push_cut(hook_ctx *ctx, struct state *st)
 {
 	__u32 to = segmenter_of(ctx, st);
 
-	return to ? segmenter_give(ctx, st, to) : push_leave(ctx, st);
+	return to && !st->bare ? segmenter_give(ctx, st, to) : push_leave(ctx, st);
 }
 
 /**
@@ -499,6 +499,7 @@ static __always_inline int push_end(hook_ctx *ctx, struct state *st, const struc
 	st->recirc_id = 0;
 	st->dp_hash = 0;
 	st->tunnelled = 0;
+	st->bare = 0;
 	st->tracked = 0;
 	st->ct_cached = 0;
 #if !AT_XDP
@@ -574,6 +575,18 @@ __noinline int push_bare_sum(hook_ctx *ctx, __u32 *sum, __u32 *label)
 	return 0;
 }
 
+/* Returns true when the packet begins with the header that the instruction is for. `ports`: the operand of the
+ * instruction. */
+static __always_inline bool push_suits(const struct state *st, const struct tunnel_header *t,
+				       __u64 ports)
+{
+	bool of_bare = ports & PUSH_OF_BARE;
+
+	if (!(t->flags & TUNNEL_BARE))
+		return !st->bare;
+	return st->bare == of_bare;
+}
+
 /* Keeps the result of a packet that is about to get its headers, if it took a chain. */
 static __always_inline void push_end_chain(hook_ctx *ctx, struct state *st)
 {
@@ -615,6 +628,8 @@ static __always_inline int push(hook_ctx *ctx)
 	if (p.length < PUSH_LEAST || p.length > TUNNEL_BYTES)
 		return drop(DROP_UNSUPPORTED);
 	p.payload = frame_length(ctx) - push_lost(t);
+	if (!push_suits(st, t, cell[1]))
+		return push_leave(ctx, st);
 	if (t->flags & TUNNEL_BARE && push_bare_sum(ctx, &without, &label))
 		return push_leave(ctx, st);
 	p.label = label;
@@ -631,7 +646,7 @@ static __always_inline int push(hook_ctx *ctx)
 	    push_examine(ctx, st, wants, &p.hash, &p.sum))
 		return push_leave(ctx, st);
 	if (t->flags & TUNNEL_NUMBERED) {
-		p.numbers = port_of((__u32)cell[1]);
+		p.numbers = port_of((__u32)cell[1] & ~PUSH_OF_BARE);
 		if (!p.numbers || !p.numbers->tunnel)
 			return push_leave(ctx, st);
 	}

@@ -414,7 +414,7 @@ impl Backend for BpfDatapath {
     }
 
     fn would_take(&self, flow: &Megaflow, allowed: HookSet) -> Result<HookSet, Refusal> {
-        Ok(self.encode(&flow.actions)?.hooks & allowed)
+        Ok(self.encode(flow)?.hooks & allowed)
     }
 
     fn install(&self, flow: &Megaflow, allowed: HookSet) -> Result<HookSet, Refusal> {

@@ -14,9 +14,9 @@ use crate::settings::ALL_WORDS;
 use crate::slot::Slot;
 
 /// Bits of all instructions.
-const ALL_OPS: u32 = (1 << Op::ALL.len()) - 1;
+const ALL_OPS: u64 = (1 << Op::ALL.len()) - 1;
 /// Operations that no program declares.
-const NOT_DECLARED: u32 = u32::MAX;
+const NOT_DECLARED: u64 = u64::MAX;
 /// Bits of the words that every flow compares.
 const ALWAYS: u64 = 1 << word::RECIRC | 1 << word::PORT;
 
@@ -27,13 +27,15 @@ const ALWAYS: u64 = 1 << word::RECIRC | 1 << word::PORT;
 pub struct Capabilities {
     /// `LAYOUT_VERSION` that the program was built with.
     pub(crate) version: u32,
+    /// Padding of `struct capabilities`: not read.
+    pub(crate) pad: u32,
     /// Bit of each [`Op`] that it runs; [`Op::End`]: it runs lists.
-    pub(crate) ops: u32,
+    pub(crate) ops: u64,
     /// Bit x: it compares word x of the key; [`NEEDS_L3`].
     pub(crate) needs: u64,
 }
 
-const _: () = assert!(size_of::<Capabilities>() == 16);
+const _: () = assert!(size_of::<Capabilities>() == 24);
 
 impl Capabilities {
     /// Checks the declared capabilities.
@@ -70,7 +72,7 @@ impl Capabilities {
     /// # Errors
     ///
     /// Returns the kind of capability that the program lacks.
-    pub(crate) fn take(&self, words: u64, ops: u32) -> Result<(), Refusal> {
+    pub(crate) fn take(&self, words: u64, ops: u64) -> Result<(), Refusal> {
         if words & !self.needs != 0 {
             return Err(Refusal::UnsupportedKey);
         }
@@ -114,6 +116,7 @@ fn name(op: Op) -> &'static str {
         Op::Ct => "ct",
         Op::CtClear => "ct_clear",
         Op::TunPush => "tnl_push",
+        Op::Header => "headers in front of packets",
         Op::TunRoom => "tnl_push of changed packets",
     }
 }
@@ -133,13 +136,13 @@ impl std::fmt::Display for Capabilities {
     }
 }
 
-fn bit(op: Op) -> u32 {
+fn bit(op: Op) -> u64 {
     1 << op as u32
 }
 
 /// Returns the instructions of a list, as bits. A number that is no instruction's sets a bit that
 /// no program declares.
-fn ops_of_list(cells: &[u64]) -> u32 {
+fn ops_of_list(cells: &[u64]) -> u64 {
     let mut ops = bit(Op::End);
     let mut at = 0;
     while let Some(cell) = cells.get(at).filter(|_| at < CELLS) {
@@ -147,7 +150,7 @@ fn ops_of_list(cells: &[u64]) -> u32 {
         if op == Op::End as u32 {
             break;
         }
-        ops |= 1u32.checked_shl(op).unwrap_or(u32::MAX);
+        ops |= 1u64.checked_shl(op).unwrap_or(u64::MAX);
         if op == Op::Output as u32 && (*cell >> 32) as u32 & OUTPUT_BOND != 0 {
             return NOT_DECLARED;
         }
@@ -157,7 +160,7 @@ fn ops_of_list(cells: &[u64]) -> u32 {
 }
 
 /// Returns the operations that a flow's actions need, as bits.
-pub(crate) fn ops_of(encoded: &Encoded) -> u32 {
+pub(crate) fn ops_of(encoded: &Encoded) -> u64 {
     match &encoded.effect {
         Effect::Output(_) => bit(Op::Output),
         Effect::Drop(_) => bit(Op::Drop),
@@ -168,7 +171,7 @@ pub(crate) fn ops_of(encoded: &Encoded) -> u32 {
 
 /// Returns the operations that a slot's actions need, as bits. `cells` returns the list of a
 /// program by its number.
-pub(crate) fn ops_of_slot(slot: &Slot, cells: impl FnOnce(u32) -> Option<Vec<u64>>) -> u32 {
+pub(crate) fn ops_of_slot(slot: &Slot, cells: impl FnOnce(u32) -> Option<Vec<u64>>) -> u64 {
     match (slot.output, slot.program) {
         _ if slot.flags & FLOW_POP != 0 => NOT_DECLARED,
         (NO_PORT, NO_PROGRAM) => bit(Op::Drop),
@@ -183,7 +186,7 @@ mod tests {
     use crate::encode::encode;
     use datapath::{Action, Masked, PortNo, Set};
 
-    const SOUND: Capabilities = Capabilities { version: VERSION, needs: ALWAYS, ops: 6 };
+    const SOUND: Capabilities = Capabilities { version: VERSION, pad: 0, needs: ALWAYS, ops: 6 };
 
     #[test]
     fn wrong_capabilities_are_refused() {
@@ -214,7 +217,8 @@ mod tests {
         assert!(all.contains("nd_options_type"), "{all}");
         assert!(
             all.ends_with(
-                "outputs to several ports, ct, ct_clear, tnl_push, tnl_push of changed packets"
+                "outputs to several ports, ct, ct_clear, headers in front of packets, tnl_push, \
+                 tnl_push of changed packets"
             ),
             "{all}"
         );
@@ -223,7 +227,12 @@ mod tests {
         let parts = Capabilities { needs: ALWAYS | some, ..SOUND }.to_string();
         assert!(parts.contains("dl_dst, dl_src (part), recirc_id, dp_hash; nothing"), "{parts}");
         let parts = Capabilities { needs: ALWAYS | some | NEEDS_L3, ..SOUND }.to_string();
-        assert!(parts.contains("ipv6_src (part), nd_reserved, nd_options_type\n"), "{parts}");
+        assert!(
+            parts.contains(
+                "ipv6_src (part), nd_reserved, nd_options_type, the fields of NSH (part)\n"
+            ),
+            "{parts}"
+        );
     }
 
     #[test]

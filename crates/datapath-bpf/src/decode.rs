@@ -8,10 +8,14 @@
 
 use std::sync::Arc;
 
-use datapath::{Action, DropReason, Masked, PortNo, Set};
+use datapath::{Action, DropReason, Masked, PortNo, PushedNsh, Set};
+use flow::Nsh;
+use packet::NshHeader;
 
 use crate::encode::{ct, instruction_cells};
-use crate::layout::{CELLS_TOTAL, OUTPUT_BOND, OUTPUT_UP, Op, TUNNEL_BARE, TunnelHeader};
+use crate::layout::{
+    CELLS_TOTAL, HeaderOp, OUTPUT_BOND, OUTPUT_UP, Op, PUSH_OF_BARE, TUNNEL_BARE, TunnelHeader,
+};
 
 /// Returns the header of a tunnel with a number.
 pub type HeaderOf<'a> = &'a dyn Fn(u32) -> Option<TunnelHeader>;
@@ -23,14 +27,18 @@ pub fn actions(cells: &[u64; CELLS_TOTAL], header_of: HeaderOf<'_>) -> Vec<Actio
 }
 
 /// Returns the actions from the instruction at `cell` on, at which packets go up: an [`Op::Ct`], an
-/// [`Op::TunPush`] or an [`Op::TunRoom`]. `None`: there is another one.
+/// [`Op::TunPush`], an [`Op::TunRoom`] or one that pushes or pops a header in front. `None`: there is another
+/// one.
 pub(crate) fn actions_from(
     cells: &[u64; CELLS_TOTAL],
     cell: u32,
     header_of: HeaderOf<'_>,
 ) -> Option<Vec<Action>> {
     let at = usize::try_from(cell).ok()?;
-    let goes_up = matches!(Instruction::read(cells, at)?.op, Op::Ct | Op::TunPush | Op::TunRoom);
+    let goes_up = matches!(
+        Instruction::read(cells, at)?.op,
+        Op::Ct | Op::TunPush | Op::TunRoom | Op::Header | Op::PushMpls | Op::PopMpls
+    );
     goes_up.then(|| list(cells, at, cells.len(), header_of))
 }
 
@@ -156,6 +164,7 @@ impl Instruction<'_> {
             Op::Meter => Action::Meter(self.b),
             Op::Ct => Action::Ct(Box::new(ct::read(self.a, self.b, self.operands.0))),
             Op::CtClear => Action::CtClear,
+            Op::Header => self.header()?,
             _ => Action::Set(self.set()?),
         })
     }
@@ -165,9 +174,62 @@ impl Instruction<'_> {
         let entry = header_of(self.b)?;
         let header = Arc::new(entry.header()?);
         let ports = *self.operands.0.first()?;
-        let [tunnel_port, out_port] = [ports as u32, (ports >> 32) as u32].map(PortNo); // halves
+        let of_bare = ports as u32 & PUSH_OF_BARE != 0; // the low half
+        let [tunnel_port, out_port] =
+            [ports as u32 & !PUSH_OF_BARE, (ports >> 32) as u32].map(PortNo); // halves
         let push = Action::TunnelPush { header, tunnel_port, out_port };
-        Some((push, entry.flags & TUNNEL_BARE != 0))
+        Some((push, entry.flags & TUNNEL_BARE != 0 && !of_bare))
+    }
+
+    /// Decodes [`Op::Header`].
+    fn header(&self) -> Option<Action> {
+        let o = &self.operands;
+        let [op, _] = self.a.to_le_bytes();
+        Some(match HeaderOp::ALL.get(usize::from(op))? {
+            // Contexts that do not change have no operands, which read as zero.
+            HeaderOp::SetNsh => Action::Set(Set::Nsh {
+                flags: o.octet(0),
+                ttl: o.octet(2),
+                path: o.long(8),
+                context: std::array::from_fn(|i| o.long(16 + 8 * i)),
+            }),
+            HeaderOp::PushNsh => self.pushed_nsh(),
+            HeaderOp::PopNsh => Action::PopNsh,
+            HeaderOp::PushEth => Action::PushEth { dst: o.bytes(0), src: o.bytes(6) },
+            HeaderOp::PopEth => Action::PopEth,
+            HeaderOp::AddMpls => {
+                let ethertype = *o.0.first()? as u16; // it was one
+                Action::AddMpls { lse: self.b, ethertype }
+            }
+        })
+    }
+
+    /// Decodes the push of a Network Service Header, from its bytes.
+    fn pushed_nsh(&self) -> Action {
+        let o = &self.operands;
+        let header = NshHeader {
+            first: u16::from_be_bytes(o.bytes(0)).into(),
+            md_type: o.bytes::<1>(2)[0],
+            next: o.bytes::<1>(3)[0],
+            path: u32::from_be_bytes(o.bytes(4)).into(),
+        };
+        let is_first_type = header.md_type == NshHeader::MD_TYPE_1;
+        let contexts = (self.b as usize).saturating_sub(size_of::<NshHeader>());
+        let bytes = match header.md_type {
+            NshHeader::MD_TYPE_2 => contexts.min(o.0.len() * 8),
+            _ => 0,
+        };
+        let metadata = (0..bytes).map(|i| o.bytes::<1>(8 + i)[0]).collect();
+        let context = |i| if is_first_type { u32::from_be_bytes(o.bytes(8 + 4 * i)) } else { 0 };
+        let fields = Nsh {
+            flags: header.flags(),
+            ttl: header.ttl(),
+            mdtype: header.md_type,
+            np: header.next,
+            path: header.path,
+            context: std::array::from_fn(|i| context(i).into()),
+        };
+        Action::PushNsh(Box::new(PushedNsh { fields, metadata }))
     }
 
     fn set(&self) -> Option<Set> {
@@ -331,6 +393,24 @@ mod tests {
                 Action::Set(Set::NdExtensions {
                     reserved: Masked { value: 0x8000_0000, mask: 0xc000_0000 },
                     options_type: octet(0x10),
+                }),
+                output(1),
+            ],
+            vec![
+                Action::Set(Set::Nsh {
+                    flags: octet(0x10),
+                    ttl: octet(0x20),
+                    path: Masked { value: 0x123_4500, mask: 0xfff_ff00 },
+                    context: [Masked::default(); 4],
+                }),
+                output(1),
+            ],
+            vec![
+                Action::Set(Set::Nsh {
+                    flags: Masked::default(),
+                    ttl: Masked::default(),
+                    path: Masked::default(),
+                    context: [1, 2, 3, 4].map(|value| Masked { value, mask: 0xf }),
                 }),
                 output(1),
             ],

@@ -21,8 +21,8 @@ use datapath::{ACTION_DEPTH_LIMIT, Action, DropReason, PortNo, Refusal, Set, Use
 
 use crate::attachment::HookSet;
 use crate::layout::{
-    CELLS_TOTAL, FLOW_NO_GSO, FLOW_POP, FLOW_PRECHECK, MAX_METERS, MAX_PORTS, NO_PORT, OUTPUT_BOND,
-    OUTPUT_UP, Op, SET_PORTS, TUNNEL_BARE, TunnelHeader,
+    CELLS_TOTAL, FLOW_NO_GSO, FLOW_POP, FLOW_PRECHECK, HeaderOp, MAX_METERS, MAX_PORTS, NO_PORT,
+    OUTPUT_BOND, OUTPUT_UP, Op, PUSH_OF_BARE, SET_PORTS, TUNNEL_BARE, TunnelHeader,
 };
 use crate::settings::{FEATURE_BOND, FEATURE_LAYERS, FEATURE_MPLS, FEATURE_PUSH, FEATURE_TUNNEL};
 
@@ -38,6 +38,12 @@ pub(crate) use cells::{
 /// VLAN headers that may be pushed before labels come or go: with those that were looked through
 /// there is room for no more (`bpf/edit_mpls.h`).
 const MOST_PUSHED: usize = 2;
+
+/// Bytes of an Ethernet header.
+const ETHERNET: i32 = 14;
+
+/// Ethernet type of a label stack with an Ethernet frame below (RFC 3032 has none; ovs-actions(7), `decap`).
+pub(crate) const ETHERTYPE_TEB: u16 = 0x6558;
 
 /// The effect of a flow on its packets.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -90,14 +96,34 @@ impl Encoded {
     }
 }
 
-/// Encodes `actions`.
+/// The header that a packet begins with, as far as it is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Front {
+    /// An Ethernet header.
+    Ethernet,
+    /// Another header: the packet has no Ethernet header.
+    Bare,
+    /// The packet decides.
+    Unknown,
+}
+
+/// Encodes `actions` for packets with an Ethernet header, as [`encode_from`] does.
+///
+/// # Errors
+///
+/// Those of [`encode_from`].
+pub fn encode(actions: &[Action]) -> Result<Encoded, Refusal> {
+    encode_from(actions, Front::Ethernet)
+}
+
+/// Encodes `actions` for packets that begin with this header.
 ///
 /// # Errors
 ///
 /// Returns `UnsupportedAction` for a list that no hook can run as [`Action`] requires, `CtPlace`,
 /// `CtHelper`, `TunnelPlace` or `TunnelHeader` when that is because of a `ct` or a tunnel, and
 /// `PortNotHere` for a port number that the tables do not have.
-pub fn encode(actions: &[Action]) -> Result<Encoded, Refusal> {
+pub fn encode_from(actions: &[Action], front: Front) -> Result<Encoded, Refusal> {
     let whole = |effect, ports| Encoded {
         effect,
         hooks: HookSet::all(),
@@ -139,7 +165,8 @@ pub fn encode(actions: &[Action]) -> Result<Encoded, Refusal> {
         copies: None,
         copying: false,
         lasting: false,
-        bare: false,
+        front,
+        loses_ethernet: false,
         changed: false,
         grown: 0,
         room: None,
@@ -208,8 +235,10 @@ struct Writer {
     copying: bool,
     /// An action was written that can be neither done twice nor undone.
     lasting: bool,
-    /// The Ethernet header has come off, and a header without one inside follows: the push takes it off.
-    bare: bool,
+    /// The header that the packet begins with, in the branch that is being written.
+    front: Front,
+    /// The push of a tunnel's header follows, which takes off the Ethernet header, too.
+    loses_ethernet: bool,
     /// The packet was changed and has no outer headers yet, in the branch that is being written.
     changed: bool,
     /// Bytes by which the frame is longer than it was at the beginning, in that branch.
@@ -262,7 +291,7 @@ impl Writer {
     /// Marks the place from which the program has only outputs to several ports left. A program has
     /// one set of ports.
     fn begin_copies(&mut self, left: &[Action], depth: usize) {
-        if self.copying || !self.hooks.contains(HookSet::XDP) {
+        if self.copying || !self.hooks.contains(HookSet::XDP) || self.front != Front::Ethernet {
             return;
         }
         let Some(mut ports) = outputs(left, depth) else { return };
@@ -281,10 +310,6 @@ impl Writer {
 
     /// The last action of a list ends the program.
     fn last(&mut self, action: &Action, depth: usize) -> Done {
-        let goes_on_bare = matches!(action, Action::TunnelPush { .. } | Action::Clone(_));
-        if self.bare && !goes_on_bare || *action == Action::PopEth {
-            return REFUSED;
-        }
         match action {
             Action::Output(port) => self.output(*port, true),
             Action::LbOutput(id) => self.output_to_bond(*id, true),
@@ -295,10 +320,11 @@ impl Writer {
             Action::CheckPktLen { len, greater, not_greater } => {
                 let branch = self.cells.branch(Op::CheckLen, u32::from(*len))?;
                 let (label_popped, changed) = (self.label_popped, self.changed);
-                let grown = self.grown;
+                let (grown, front) = (self.grown, self.front);
                 self.list(not_greater, depth + 1)?;
                 self.cells.land(branch);
                 (self.label_popped, self.changed, self.grown) = (label_popped, changed, grown);
+                self.front = front;
                 self.copying = false;
                 self.list(greater, depth + 1)
             }
@@ -313,14 +339,11 @@ impl Writer {
 
     /// Writes an action that others follow.
     fn amid(&mut self, action: &Action, rest: &[Action], depth: usize) -> Done {
-        if self.bare && !matches!(action, Action::TunnelPush { .. }) {
-            return REFUSED;
-        }
         match action {
-            Action::PopEth if self.label_popped => REFUSED,
-            Action::PopEth => {
-                self.bare = true;
-                Ok(())
+            // One instruction does both, if no label came off.
+            Action::PopEth if begins_with_push(rest) && self.front != Front::Bare => {
+                self.loses_ethernet = true;
+                if self.label_popped { REFUSED } else { Ok(()) }
             }
             Action::Output(port) => self.output(*port, false),
             Action::LbOutput(id) => self.output_to_bond(*id, false),
@@ -417,12 +440,16 @@ impl Writer {
     }
 
     fn edit(&mut self, action: &Action) -> Done {
-        if self.label_popped && goes_by_layers(action) {
+        // Labels are first in a packet without an Ethernet header.
+        let is_first = self.front == Front::Bare
+            && matches!(action, Action::PushMpls { .. } | Action::PopMpls { .. });
+        if self.label_popped && goes_by_layers(action) && !is_first {
             return REFUSED;
         }
         self.changed |= changes(action);
         self.grown += match action {
             Action::PushVlan { .. } | Action::PushMpls { .. } => 4,
+            Action::AddMpls { .. } => 4 + ETHERNET,
             Action::PopVlan | Action::PopMpls { .. } => -4,
             _ => 0,
         };
@@ -442,6 +469,11 @@ impl Writer {
                 }
                 self.mpls();
                 self.cells.op(Op::PushMpls, *ethertype, *lse, &[])
+            }
+            Action::PopMpls { ethertype: ETHERTYPE_TEB } if self.front == Front::Bare => {
+                self.label_popped = true;
+                self.front = Front::Ethernet;
+                self.cells.op(Op::PopMpls, ETHERTYPE_TEB, 0, &[])
             }
             Action::PopMpls { .. } if self.pushed > MOST_PUSHED => REFUSED,
             Action::PopMpls { ethertype } => {
@@ -467,15 +499,53 @@ impl Writer {
             Action::Userspace(userdata) => self.up(userdata),
             Action::TunnelPush { header, tunnel_port, out_port } => {
                 let header = TunnelHeader::new(header).ok_or(Refusal::TunnelHeader)?;
-                if self.bare != (header.flags & TUNNEL_BARE != 0) {
+                let lost = self.loses_ethernet;
+                let has_none = lost || self.front == Front::Bare;
+                if self.front != Front::Unknown && has_none != (header.flags & TUNNEL_BARE != 0) {
                     return REFUSED;
                 }
-                self.bare = false;
-                let both = u64::from(tunnel_port.0) | u64::from(out_port.0) << 32;
+                self.loses_ethernet = false;
+                self.front = Front::Ethernet;
+                let of_bare = header.flags & TUNNEL_BARE != 0 && !lost;
+                let flag = if of_bare { PUSH_OF_BARE } else { 0 };
+                let both = u64::from(tunnel_port.0 | flag) | u64::from(out_port.0) << 32;
                 self.push_header(header, both)
+            }
+            Action::PushEth { src, dst } => {
+                self.front = Front::Ethernet;
+                self.cells.push_eth(src, dst)
+            }
+            Action::PopEth => {
+                self.front = Front::Bare;
+                self.cells.header(HeaderOp::PopEth, 0, &[])
+            }
+            Action::PushNsh(nsh) => {
+                self.before_front();
+                let bytes = self.cells.push_nsh(nsh)?;
+                self.grown += ETHERNET + i32::from(bytes);
+                Ok(())
+            }
+            Action::PopNsh => {
+                self.front = Front::Unknown;
+                self.label_popped = true;
+                self.cells.header(HeaderOp::PopNsh, 0, &[])
+            }
+            Action::AddMpls { lse, ethertype } if matches!(ethertype, 0x8847 | 0x8848) => {
+                self.before_front();
+                self.features |= FEATURE_MPLS;
+                self.cells.header(HeaderOp::AddMpls, *lse, &[u64::from(*ethertype)])
             }
             _ => REFUSED,
         }
+    }
+
+    /// Notes that a header comes in front of the packet, whose layers are then below it.
+    fn before_front(&mut self) {
+        // Each segment gets a header of its own.
+        self.flags |= FLOW_NO_GSO;
+        self.front = Front::Bare;
+        self.label_popped = false;
+        self.pushed = 0;
     }
 
     /// Writes a sample: a copy of the packet goes up, and the packet goes on.
@@ -533,13 +603,20 @@ impl Writer {
             // Options are anywhere in a packet.
             Set::Nd { .. } | Set::NdExtensions { .. } => self.lasting = true,
             Set::Mpls(_) => self.mpls(),
-            // The programs do not find the header.
-            Set::Nsh { .. } => return REFUSED,
             // The checksum of a whole packet is no sum.
             Set::Sctp { .. } => self.flags |= FLOW_NO_GSO,
             _ => {}
         }
         self.cells.set(set)
+    }
+}
+
+/// Returns true for a list that begins with the push of a tunnel's header, on a copy or not.
+fn begins_with_push(list: &[Action]) -> bool {
+    match list {
+        [Action::TunnelPush { .. }, ..] => true,
+        [Action::Clone(nested)] => begins_with_push(nested),
+        _ => false,
     }
 }
 
@@ -633,6 +710,11 @@ fn goes_by_layers(action: &Action) -> bool {
         action,
         Action::Meter(_)
             | Action::CtClear
+            | Action::PushEth { .. }
+            | Action::PopEth
+            | Action::PushNsh(_)
+            | Action::PopNsh
+            | Action::AddMpls { .. }
             | Action::Set(Set::Ethernet { .. } | Set::Priority(_) | Set::Mark(_))
     )
 }

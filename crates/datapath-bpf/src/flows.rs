@@ -34,7 +34,7 @@ use hashbrown::HashMap;
 use crate::attachment::HookSet;
 use crate::bonds;
 use crate::capabilities::{self, Capabilities};
-use crate::encode::{self, Effect, Encoded, Traits};
+use crate::encode::{self, Effect, Encoded, Front, Traits};
 use crate::grace::Grace;
 use crate::hash::{self, Factors};
 use crate::index::{self, Position};
@@ -294,7 +294,7 @@ impl Flows {
     /// Returns a flow to be written, with a set of ports if the flow needs one. If there is no room
     /// for the set, the flow leaves out XDP.
     fn wanted(&self, flow: &Megaflow, allowed: HookSet) -> Result<NewFlow, Refusal> {
-        let encoded = self.encode(&flow.actions)?;
+        let encoded = self.encode(flow)?;
         let mut wanted = NewFlow::new(flow, self.matching(&flow.matching)?, encoded, allowed)?;
         if wanted.encoded.traits.copies.is_none() {
             return Ok(wanted); // most flows
@@ -351,13 +351,13 @@ impl Flows {
         Ok(())
     }
 
-    /// Encodes actions.
+    /// Encodes the actions of a flow.
     ///
     /// # Errors
     ///
     /// Returns the reason why no hook can run the actions.
-    pub(crate) fn encode(&self, actions: &[Action]) -> Result<Encoded, Refusal> {
-        let encoded = encode::encode(actions)?;
+    pub(crate) fn encode(&self, flow: &Megaflow) -> Result<Encoded, Refusal> {
+        let encoded = encode::encode_from(&flow.actions, front_of(&flow.matching))?;
         if encoded.traits.tracks && !self.tracks.load(Ordering::Relaxed) {
             return Err(Refusal::CtTable);
         }
@@ -415,7 +415,7 @@ impl Flows {
         if matches!(&*flow.actions, [] | [Action::Output(_)]) {
             return Ok(()); // most flows
         }
-        let encoded = encode::encode(&flow.actions)?;
+        let encoded = encode::encode_from(&flow.actions, front_of(&flow.matching))?;
         if !encoded.hooks.contains(HookSet::XDP) {
             return Err(Refusal::UnsupportedAction);
         }
@@ -634,10 +634,12 @@ impl Flows {
 
     /// Returns true when the present flow has the same encoding as `actions`.
     pub(crate) fn encodes_alike(&self, ufid: Ufid, actions: &[datapath::Action]) -> bool {
-        let Ok(encoded) = encode::encode(actions) else { return false };
         let inner = self.lock();
-        let Some(slot) = inner.by_ufid.get(&ufid) else { return false };
-        self.is_alike(&inner, *slot, &Slot::read(&self.maps, *slot as usize), &encoded)
+        let Some(number) = inner.by_ufid.get(&ufid) else { return false };
+        let slot = Slot::read(&self.maps, *number as usize);
+        let front = if keys::is_bare(&slot.words) { Front::Bare } else { Front::Ethernet };
+        let Ok(encoded) = encode::encode_from(actions, front) else { return false };
+        self.is_alike(&inner, *number, &slot, &encoded)
     }
 
     fn is_alike(&self, inner: &Inner, slot: u32, held: &Slot, encoded: &Encoded) -> bool {
@@ -723,6 +725,12 @@ impl Flows {
         }
         (Needs { words, features }, union)
     }
+}
+
+/// Returns the header that packets of a match begin with. A match that names no packet type is one on
+/// packets from ports, which are frames; the programs check others.
+fn front_of(matching: &Match) -> Front {
+    if matching.key().packet_type.get() == 0 { Front::Ethernet } else { Front::Bare }
 }
 
 /// Number of flows that are handled while the mutex is held once.

@@ -3,13 +3,15 @@
 
 use std::mem::offset_of;
 
-use flow::{Field, Key, Mask, Match};
+use flow::{Field, Key, Mask, Match, NAMESPACE_ETHERTYPE};
+use packet::ethertype;
 use zerocopy::IntoBytes;
 
-use crate::layout::{NEEDS_L3, PORT_WORDS, WORDS, word};
+use crate::layout::{NEEDS_L3, PORT_WORDS, TPID_BARE, WORDS, word};
 use crate::options::{self, OptionError, OptionTable};
 
 /// Some bytes of a [`Key`] and where they are in the words.
+#[derive(Clone, Copy)]
 struct Piece {
     key: usize,
     bytes: usize,
@@ -70,30 +72,27 @@ const PIECES: [Piece; 37] = [
     piece(word::CT_DST0, 0, offset_of!(Key, ct_ipv6_dst), 16),
 ];
 
+/// The fields of the Network Service Header, in packets whose `dl_type` is that of NSH. Their words have
+/// fields of neighbour messages in packets of IPv6.
+const NSH_PIECES: [Piece; 2] =
+    [l3(word::ND0, 0, offset_of!(Key, nsh), 16), l3(word::ND2, 0, offset_of!(Key, nsh) + 16, 8)];
+
+/// The words of [`NSH_PIECES`].
+const NSH_WORDS: [usize; 3] = [word::ND0, word::ND1, word::ND2];
+
 /// Fields that the tables do not have: those of the OpenFlow pipeline, those of tunnels that programs
-/// do not pop, and the packet type, which is always Ethernet. A match on one of them is refused, except
-/// on packet type 0. The options of Geneve and the fields of ERSPAN have a form of their own ([`crate::options`]).
-const LEFT_OUT: [Field; 20] = [
+/// do not pop. A match on one of them is refused. The options of Geneve and the fields of ERSPAN have a form
+/// of their own ([`crate::options`]).
+const LEFT_OUT: [Field; 9] = [
     Field::ActsetOutput,
     Field::ConjId,
     Field::Metadata,
-    Field::PacketType,
     Field::TunErspanVer,
     Field::TunErspanIdx,
     Field::TunErspanDir,
     Field::TunErspanHwid,
     Field::TunGtpuFlags,
     Field::TunGtpuMsgtype,
-    Field::NshFlags,
-    Field::NshTtl,
-    Field::NshMdtype,
-    Field::NshNp,
-    Field::NshSpi,
-    Field::NshSi,
-    Field::NshC1,
-    Field::NshC2,
-    Field::NshC3,
-    Field::NshC4,
 ];
 
 /// Returns the number of first bytes of a field at `offset` of a [`Key`] that the tables do not have: a
@@ -108,6 +107,11 @@ const fn skipped_bytes(offset: usize) -> usize {
     }
 }
 
+/// Returns a piece of [`PIECES`] or, after them, of [`NSH_PIECES`].
+const fn piece_at(n: usize) -> Piece {
+    if n < PIECES.len() { PIECES[n] } else { NSH_PIECES[n - PIECES.len()] }
+}
+
 /// Every field of [`flow`] is in the tables or left out by name, on its side of the VLAN headers.
 const _: () = {
     let mut i = 0;
@@ -119,8 +123,8 @@ const _: () = {
             (place.offset as usize + skipped, place.offset as usize + place.bytes as usize);
         while byte < end {
             let (mut found, mut piece) = (false, 0);
-            while piece < PIECES.len() {
-                let Piece { key, bytes, l3, at } = PIECES[piece];
+            while piece < PIECES.len() + NSH_PIECES.len() {
+                let Piece { key, bytes, l3, at } = piece_at(piece);
                 if key <= byte && byte < key + bytes {
                     found = true;
                     let is_l3 = field.is_above_vlans() && at < PORT_WORDS * 8;
@@ -128,7 +132,10 @@ const _: () = {
                 }
                 piece += 1;
             }
-            let mut left_out = field.is_register() || field.option().is_some();
+            // The packet type has a bit ([`TPID_BARE`]).
+            let mut left_out = field.is_register()
+                || field.option().is_some()
+                || field as u8 == Field::PacketType as u8;
             let mut n = 0;
             while n < LEFT_OUT.len() {
                 left_out |= LEFT_OUT[n] as u8 == field as u8;
@@ -170,7 +177,7 @@ const fn named(name: &'static str, key: usize, bytes: usize) -> Named {
 }
 
 /// Every field of the tables, in the order of the words.
-const NAMED: [Named; 51] = [
+const NAMED: [Named; 52] = [
     named("in_port", offset_of!(Key, in_port) + 2, 2),
     named("dl_type", offset_of!(Key, dl_type), 2),
     named("the first VLAN header", offset_of!(Key, vlans), 4),
@@ -199,6 +206,7 @@ const NAMED: [Named; 51] = [
     named("tcp_flags", offset_of!(Key, tcp_flags), 2),
     named("nd_reserved", offset_of!(Key, nd_reserved), 4),
     named("nd_options_type", offset_of!(Key, nd_options_type), 1),
+    named("the fields of NSH", offset_of!(Key, nsh), 24),
     named("tun_id", offset_of!(Key, tunnel.id) + 4, 4),
     named("tun_flags", offset_of!(Key, tunnel.flags), 2),
     named("tun_tos", offset_of!(Key, tunnel.tos), 1),
@@ -241,8 +249,8 @@ const _: () = {
     while byte < size_of::<Key>() {
         let (mut in_pieces, mut names, mut padding) = (0, 0, 0);
         let mut i = 0;
-        while i < PIECES.len() {
-            in_pieces += includes(PIECES[i].key, PIECES[i].bytes, byte) as usize;
+        while i < PIECES.len() + NSH_PIECES.len() {
+            in_pieces += includes(piece_at(i).key, piece_at(i).bytes, byte) as usize;
             i += 1;
         }
         i = 0;
@@ -273,7 +281,7 @@ impl Named {
     /// Ethernet header and VLANs.
     fn needs(&self) -> u64 {
         let mut needs = 0;
-        for p in &PIECES {
+        for p in PIECES.iter().chain(&NSH_PIECES) {
             let (from, end) = (p.key.max(self.key), (p.key + p.bytes).min(self.key + self.bytes));
             for byte in from..end {
                 needs |= 1 << ((p.at + byte - p.key) / 8);
@@ -316,11 +324,27 @@ fn copy(to: &mut [u8], from: &[u8], length: usize) {
     }
 }
 
+/// Returns the pieces of packets with NSH, or of others.
+fn pieces(is_nsh: bool) -> impl Iterator<Item = &'static Piece> {
+    let of_others = move |p: &&Piece| !is_nsh || !NSH_WORDS.contains(&(p.at / 8));
+    let of_nsh = is_nsh.then_some(&NSH_PIECES).into_iter().flatten();
+    PIECES.iter().filter(of_others).chain(of_nsh)
+}
+
 /// Converts a key to the words of the tables; leaves out the fields that the tables lack.
 pub fn to_words(key: &Key) -> [u64; WORDS] {
+    let mut words = to_words_of(key, key.dl_type.get() == ethertype::NSH);
+    if key.packet_type.get() >> 16 == NAMESPACE_ETHERTYPE {
+        words[word::PORT] |= BARE;
+    }
+    words
+}
+
+/// Converts a key or the key of a mask.
+fn to_words_of(key: &Key, is_nsh: bool) -> [u64; WORDS] {
     let mut words = [0u64; WORDS];
     let (to, from) = (words.as_mut_bytes(), key.bytes());
-    for p in &PIECES {
+    for p in pieces(is_nsh) {
         copy(&mut to[p.at..], &from[p.key..], p.bytes);
     }
     words
@@ -328,18 +352,36 @@ pub fn to_words(key: &Key) -> [u64; WORDS] {
 
 /// Converts words of the tables to a key. Fields that the tables lack are zero.
 pub fn from_words(words: &[u64; WORDS]) -> Key {
+    let mut without = *words;
+    without[word::PORT] &= !BARE;
+    let mut key = from_words_of(&without, is_of_nsh(words));
+    if is_bare(words) {
+        key.packet_type.set(NAMESPACE_ETHERTYPE << 16 | u32::from(key.dl_type.get()));
+    }
+    key
+}
+
+/// Converts the words of a key or of a mask.
+fn from_words_of(words: &[u64; WORDS], is_nsh: bool) -> Key {
     let mut key = Key::ZERO;
     let (to, from) = (key.bytes_mut(), words.as_bytes());
-    for p in &PIECES {
+    for p in pieces(is_nsh) {
         copy(&mut to[p.key..], &from[p.at..], p.bytes);
     }
     key
 }
 
-/// Converts words of the tables to a mask without options. A flow always names its whole ingress port,
-/// and the whole key of a tunnel or less than the half that headers have.
-fn mask_from_words(words: &[u64; WORDS]) -> Mask {
-    let mut mask = from_words(words);
+/// Returns true when the Ethernet type in words is that of NSH.
+fn is_of_nsh(words: &[u64; WORDS]) -> bool {
+    let [_, _, a, b, ..] = words[word::PORT].to_ne_bytes();
+    u16::from_be_bytes([a, b]) == ethertype::NSH
+}
+
+/// Converts words of the tables to a mask without options, which is that of packets with NSH or of others.
+/// A flow always names its whole ingress port, and the whole key of a tunnel or less than the half that
+/// headers have.
+fn mask_from_words(words: &[u64; WORDS], is_nsh: bool) -> Mask {
+    let mut mask = from_words_of(words, is_nsh);
     if names_port(words) {
         mask.in_port.set(u32::MAX);
     }
@@ -374,8 +416,22 @@ pub(crate) struct Matching {
     pub(crate) words: [u64; WORDS],
     /// Bits that the match compares.
     pub(crate) mask: [u64; WORDS],
-    /// The match names a `packet_type` of 0 (Ethernet), which every packet here has.
+    /// The match names the packet type. Its bit is in the words.
     pub(crate) packet_type: bool,
+}
+
+/// The place of [`TPID_BARE`] in [`word::PORT`].
+const BARE: u64 = {
+    let [a, b] = TPID_BARE.to_be_bytes();
+    u64::from_ne_bytes([0, 0, 0, 0, a, b, 0, 0])
+};
+
+/// The TPID of the first VLAN header in [`word::PORT`].
+const TPID: u64 = u64::from_ne_bytes([0, 0, 0, 0, 0xff, 0xff, 0, 0]);
+
+/// Returns true when words are those of a packet without an Ethernet header.
+pub(crate) fn is_bare(words: &[u64; WORDS]) -> bool {
+    words[word::PORT] & BARE != 0
 }
 
 impl Matching {
@@ -390,7 +446,6 @@ impl Matching {
         let named = mask.0.packet_type.get();
         if mask.0.in_port.get() != u32::MAX
             || matching.key().in_port.get() > u16::MAX.into()
-            || matching.key().packet_type.get() != 0
             || (named != 0 && named != u32::MAX)
         {
             return Err(KeyError::Field);
@@ -405,12 +460,42 @@ impl Matching {
                 OptionError::Form => KeyError::Field,
             })?;
         let packet_type = named != 0;
-        let mut made =
-            Matching { words: to_words(matching.key()), mask: to_words(&mask.0), packet_type };
+        let bare_type = matching.key().packet_type.get();
+        let (dl_type, of_type) = (matching.key().dl_type.get(), mask.0.dl_type.get());
+        let is_nsh = dl_type == ethertype::NSH && of_type == u16::MAX;
+        let mut made = Matching {
+            words: to_words_of(matching.key(), is_nsh),
+            mask: to_words_of(&mask.0, is_nsh),
+            packet_type,
+        };
+        // A word has one meaning for all packets of a flow.
+        if !is_nsh
+            && (dl_type ^ ethertype::NSH) & of_type == 0
+            && NSH_WORDS.into_iter().any(|x| made.mask[x] != 0)
+        {
+            return Err(KeyError::Field);
+        }
+        // No TPID has the bit.
+        if is_bare(&made.words) {
+            return Err(KeyError::Field);
+        }
+        if bare_type != 0 {
+            // The Ethernet type stands for the packet type.
+            let of_ethertype = NAMESPACE_ETHERTYPE << 16 | u32::from(dl_type);
+            let has_vlan = made.words[word::PORT] & TPID != 0;
+            // Programs do not take such a packet out of a tunnel.
+            let is_popped = matching.key().recirc_id.get() == 0;
+            if bare_type != of_ethertype || of_type != u16::MAX || has_vlan || is_popped {
+                return Err(KeyError::Field);
+            }
+            made.words[word::PORT] |= BARE;
+        }
+        if packet_type {
+            made.mask[word::PORT] |= BARE;
+        }
         made.words[word::OPT0..word::CT].copy_from_slice(&of_options);
         made.mask[word::OPT0..word::CT].copy_from_slice(&of_options_mask);
-        let mut back = mask_from_words(&made.mask);
-        back.0.packet_type.set(named);
+        let mut back = made.key_mask(is_nsh);
         // Their words stand for all of them.
         (back.0.tunnel.options, back.0.tunnel.options_len) =
             (tunnel_mask.options, tunnel_mask.options_len);
@@ -421,12 +506,23 @@ impl Matching {
         if back == *mask { Ok(made) } else { Err(KeyError::Field) }
     }
 
-    /// Converts to the match of a megaflow.
-    pub(crate) fn to_match(&self, options: &OptionTable) -> Match {
-        let mut mask = mask_from_words(&self.mask);
+    /// Returns the mask without options.
+    fn key_mask(&self, is_nsh: bool) -> Mask {
+        let mut words = self.mask;
+        // With all bits of the TPID, the bit is its own, too.
+        if self.packet_type && words[word::PORT] & TPID != TPID {
+            words[word::PORT] &= !BARE;
+        }
+        let mut mask = mask_from_words(&words, is_nsh);
         if self.packet_type {
             mask.0.packet_type.set(u32::MAX);
         }
+        mask
+    }
+
+    /// Converts to the match of a megaflow.
+    pub(crate) fn to_match(&self, options: &OptionTable) -> Match {
+        let mut mask = self.key_mask(is_of_nsh(&self.words));
         let mut key = from_words(&self.words);
         let (words, masks) = (options::of_words(&self.words), options::of_words(&self.mask));
         options.store((&words, &masks), &mut key.tunnel, &mut mask.0.tunnel);
@@ -470,6 +566,7 @@ pub fn signature() -> [u64; WORDS] {
     mask.0.tunnel.ttl = 0;
     mask.0.tunnel.tp_src.set(0);
     let mut words = to_words(&mask.0);
+    NSH_WORDS.into_iter().for_each(|x| words[x] = u64::MAX);
     words[word::OPT0..word::CT].fill(u64::MAX);
     words
 }
@@ -503,17 +600,28 @@ mod tests {
         }
         key.regs = Key::ZERO.regs;
         key.tunnel = tunnel_of_tables(&key.tunnel);
-        for field in LEFT_OUT {
+        for field in LEFT_OUT.into_iter().chain([Field::PacketType]) {
             field.store(&mut key, 0);
         }
+        let nsh = std::mem::take(&mut key.nsh);
         key.pad_l2 = [0; 2];
         key.pad_l4.iter_mut().skip(3).for_each(|byte| *byte = 0);
         key.in_port.set(0x1234);
+        key.vlans[0].tpid.set(0xe0e2); // without TPID_BARE, as all are
         assert_eq!(from_words(&to_words(&key)), key);
         let words = to_words(&key);
         let of_pieces =
             words.iter().enumerate().filter(|(x, _)| !(word::OPT0..word::CT).contains(x));
         assert!(of_pieces.take(WORDS - 5).all(|(_, word)| *word != 0));
+        // Packets with NSH have its fields in place of those of neighbour messages.
+        (key.nd_target, key.nd_options_type, key.pad_l4) = ([0; 16], 0, [0; 7]);
+        key.nd_reserved.set(0);
+        key.dl_type.set(ethertype::NSH);
+        key.nsh = nsh;
+        assert_eq!(from_words(&to_words(&key)), key);
+        key.vlans = Key::ZERO.vlans;
+        key.packet_type.set(NAMESPACE_ETHERTYPE << 16 | u32::from(ethertype::NSH));
+        assert_eq!(from_words(&to_words(&key)), key);
     }
 
     #[test]
@@ -537,6 +645,51 @@ mod tests {
             }),
             None
         );
+        let bare = |m: &mut Mask, k: &mut Key| {
+            m.0.packet_type.set(u32::MAX);
+            m.0.dl_type.set(u16::MAX);
+            k.packet_type.set(0x1_0800);
+            k.dl_type.set(0x800);
+            m.0.recirc_id.set(u32::MAX);
+            k.recirc_id.set(5);
+        };
+        let (mut key, mut mask) = (*matching.key(), *matching.mask());
+        bare(&mut mask, &mut key);
+        let made = with(&bare).unwrap();
+        assert!(is_bare(&made.words) && !is_bare(&plain.words));
+        assert_eq!(made.to_match(&NO_OPTIONS), Match::new(&key, &mask));
+        let other_type = |m: &mut Mask, k: &mut Key| {
+            bare(m, k);
+            k.dl_type.set(0x806);
+        };
+        assert_eq!(with(&other_type), None);
+        let from_tunnel = |m: &mut Mask, k: &mut Key| {
+            bare(m, k);
+            k.recirc_id.set(0);
+        };
+        assert_eq!(with(&from_tunnel), None);
+        let without_type = |m: &mut Mask, k: &mut Key| {
+            bare(m, k);
+            m.0.dl_type.set(0);
+        };
+        assert_eq!(with(&without_type), None);
+        // A word has one meaning for all packets of a flow.
+        let nsh = |kind: u16| {
+            let set = move |m: &mut Mask, k: &mut Key| {
+                m.0.dl_type.set(u16::MAX);
+                k.dl_type.set(kind);
+                m.0.nsh.path.set(0xff);
+                k.nsh.path.set(9);
+            };
+            with(&set)
+        };
+        assert!(nsh(ethertype::NSH).is_some() && nsh(0x86dd).is_none());
+        assert_eq!(with(&|m, _| m.0.nd_target[0] = 1), None, "of packets with NSH, too");
+        let no_tpid = |m: &mut Mask, k: &mut Key| {
+            m.0.vlans[0].tpid.set(1);
+            k.vlans[0].tpid.set(1);
+        };
+        assert_eq!(with(&no_tpid), None);
         assert_eq!(with(&|m, _| m.0.regs[3].set(1)), None);
         assert_eq!(with(&|m, _| m.0.metadata.set(1)), None);
         assert_eq!(with(&|m, _| m.0.actset_output.set(1)), None);

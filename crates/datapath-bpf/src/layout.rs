@@ -7,7 +7,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 /// Value of `config.magic`: "slipswch".
 pub const MAGIC: u64 = 0x736c_6970_7377_6368;
 /// Value of `config.version`; each change of the layout raises it.
-pub const VERSION: u32 = 18;
+pub const VERSION: u32 = 19;
 
 /// Size in bytes of `struct state`, which one program leaves to the next. The daemon does not read
 /// it.
@@ -21,7 +21,7 @@ pub const CHAIN_BYTES: u32 = 192;
 
 /// Numbers of the words of a key: `enum word`.
 pub mod word {
-    /// `in_port`, `dl_type`, the first VLAN header.
+    /// `in_port`, `dl_type`, the first VLAN header or [`super::TPID_BARE`].
     pub const PORT: usize = 0;
     /// `dl_dst` and the start of `dl_src`.
     pub const ETH0: usize = 1;
@@ -49,15 +49,15 @@ pub mod word {
     pub const DST0: usize = 12;
     /// IPv6 destination, second half.
     pub const DST1: usize = 13;
-    /// ND target, first half.
+    /// ND target, first half. Of packets with NSH: the fields before the contexts.
     pub const ND0: usize = 14;
-    /// ND target, second half.
+    /// ND target, second half. Of packets with NSH: the first two contexts.
     pub const ND1: usize = 15;
     /// ARP and ND hardware addresses.
     pub const HW0: usize = 16;
     /// Hardware addresses, TCP flags.
     pub const HW1: usize = 17;
-    /// ND reserved word and option type.
+    /// ND reserved word and option type. Of packets with NSH: the last two contexts.
     pub const ND2: usize = 18;
     /// Low half of `tun_id`; `tun_flags`, `tun_tos`, `tun_ttl`.
     pub const TUN0: usize = 19;
@@ -141,8 +141,10 @@ pub const FLOW_CHAIN_END: u8 = 16;
 pub const FLOW_POP: u8 = 32;
 /// Bit of `slot.flags`: the action is one output to a bond.
 pub const FLOW_BOND: u8 = 64;
-/// Bit of `slot.flags` that only the daemon reads: the match names packet_type 0.
+/// Bit of `slot.flags` that only the daemon reads: the match names the packet type.
 pub const FLOW_PACKET_TYPE: u8 = 0x80;
+/// In place of the TPID of the first VLAN header: the packet has no Ethernet header.
+pub const TPID_BARE: u16 = 1;
 /// Value of `mask.needs` for a vacant mask, which searches skip.
 pub const MASK_VACANT: u64 = 1 << 63;
 
@@ -240,6 +242,8 @@ pub const TUNNEL_LABEL_COPY: u16 = 512;
 pub const TUNNEL_LABEL_ZERO: u16 = 1024;
 /// Bit of `tunnel_header.flags`: the flow label is the packet's hash.
 pub const TUNNEL_LABEL_HASH: u16 = 2048;
+/// Flag of a tunnel port in an [`Op::TunPush`]: the packet has no Ethernet header before.
+pub const PUSH_OF_BARE: u32 = 1 << 31;
 /// Flag of [`Op::Output`]: the output goes to a bond.
 pub const OUTPUT_BOND: u32 = 1 << 31;
 /// Bit of the operand of [`Op::Output`]: the rest is the number of a sample of the flow.
@@ -258,6 +262,8 @@ pub const MISS_ETHERTYPE: u16 = 0x88b5;
 pub const MISS_HEADER: usize = 32;
 /// Size of `struct miss_tracked` in bytes.
 pub const MISS_TRACKED: usize = 176;
+/// Flag of `miss_header.more`: the packet begins after the room of an Ethernet header.
+pub const MISS_BARE: u32 = 0x1_0000;
 /// Value of `miss_tracked.cell` for a packet without a flow.
 pub const NO_CELL: u32 = u32::MAX;
 /// Bit of [`Op::Ct`]: a connection is made.
@@ -345,7 +351,37 @@ macro_rules! ops {
 ops! {
     End, Output, Drop, PushVlan, PopVlan, SetEth, SetIpv4, SetIpv6, SetTcp, SetUdp, SetSctp,
     SetIcmp, SetArp, SetNd, SetNdExt, SetMpls, PushMpls, PopMpls, SetPriority, SetMark, Recirc,
-    Hash, Trunc, Sample, Meter, CheckLen, Copies, Ct, CtClear, TunPush, TunRoom,
+    Hash, Trunc, Sample, Meter, CheckLen, Copies, Ct, CtClear, Header, TunPush, TunRoom,
+}
+
+/// An instruction of [`Op::Header`]: `enum header_op`, which documents the operands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+#[allow(missing_docs)] // the header documents each
+pub enum HeaderOp {
+    SetNsh,
+    PushNsh,
+    PopNsh,
+    PushEth,
+    PopEth,
+    AddMpls,
+}
+
+impl HeaderOp {
+    /// Returns true when a packet may leave the programs at the instruction.
+    pub(crate) fn may_leave(self) -> bool {
+        matches!(self, HeaderOp::PushNsh | HeaderOp::PopNsh | HeaderOp::AddMpls)
+    }
+
+    /// Every instruction, by its number.
+    pub const ALL: &'static [HeaderOp] = &[
+        HeaderOp::SetNsh,
+        HeaderOp::PushNsh,
+        HeaderOp::PopNsh,
+        HeaderOp::PushEth,
+        HeaderOp::PopEth,
+        HeaderOp::AddMpls,
+    ];
 }
 
 /// Places of bonds by their ids, plus one: `struct bond_places`.

@@ -9,7 +9,7 @@ use datapath::{MissOrigin, PortNo};
 use packet::{Packet, ethertype};
 
 use crate::layout::{
-    MISS_ETHERTYPE, MISS_HEADER, MISS_TRACKED, NO_CELL, PORT_WORDS, VERSION, WORDS,
+    MISS_BARE, MISS_ETHERTYPE, MISS_HEADER, MISS_TRACKED, NO_CELL, PORT_WORDS, VERSION, WORDS,
 };
 
 /// Byte offset at which the kernel puts a VLAN tag (`struct vlan_ethhdr`), and the tag's bytes.
@@ -28,6 +28,8 @@ pub(crate) struct Missed {
 /// `struct miss_tracked`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct TrackedMiss {
+    /// The packet type of the key: 0 for a frame.
+    pub(crate) packet_type: u32,
     /// A key with the fields of tunnels and connections alone.
     pub(crate) words: [u64; WORDS],
     /// Where the packet's list of actions goes on.
@@ -57,23 +59,31 @@ pub(crate) fn strip(packet: &mut Packet) -> Option<Missed> {
         _ => None,
     };
     let tag_bytes = if tag.is_some() { TAG } else { 0 };
-    let more = match u32_at(packet.data(), tag_bytes + 28)? {
-        0 => 0,
+    let flags = u32_at(packet.data(), tag_bytes + 28)?;
+    let is_bare = flags & MISS_BARE != 0;
+    let more = match flags & !MISS_BARE {
+        0 if !is_bare => 0,
         more if more as usize == MISS_TRACKED => MISS_TRACKED,
         _ => return None,
     };
-    let front = tag_bytes + MISS_HEADER + more;
+    // A packet without an Ethernet header has the room of one in front.
+    let room = if is_bare { TAG_AT + 2 } else { 0 };
+    let front = tag_bytes + MISS_HEADER + more + room;
     if packet.offload.csum.is_some_and(|(start, _)| usize::from(start) < front)
         || packet.offload.gso.is_some_and(|(_, _, header)| usize::from(header) < front)
     {
         return None;
     }
     let origin = read_header(packet.data(), tag_bytes)?;
-    let tracked = match more {
+    let mut tracked = match more {
         0 => None,
         _ => Some(read_tracked(packet.data().get(tag_bytes + MISS_HEADER..)?)?),
     };
-    if packet.len() < front + TAG_AT + 2 {
+    if is_bare {
+        let ethertype = u16_at(packet.data(), front.checked_sub(2)?)?;
+        let bare = tracked.as_mut().filter(|_| tag.is_none())?;
+        bare.packet_type = flow::NAMESPACE_ETHERTYPE << 16 | u32::from(ethertype);
+    } else if packet.len() < front + TAG_AT + 2 {
         return None;
     }
     packet.remove_at(0, front);
@@ -95,7 +105,7 @@ fn read_tracked(bytes: &[u8]) -> Option<TrackedMiss> {
     let installed = bytes.get(at..)?.first_chunk().map(|b| u64::from_be_bytes(*b))?;
     let (flow, cell) = (u32_at(bytes, at + 8)?, u32_at(bytes, at + 12)?);
     let place = (cell != NO_CELL).then_some(ListPlace { flow, installed, cell });
-    Some(TrackedMiss { words, place })
+    Some(TrackedMiss { packet_type: 0, words, place })
 }
 
 /// Reads the header of a frame that has `tag` bytes inserted at [`TAG_AT`].
@@ -213,6 +223,27 @@ mod tests {
         }
         head[31] += 1;
         assert_eq!(strip(&mut Packet::from_slice(&[head, tracked, frame()].concat())), None);
+    }
+
+    #[test]
+    fn a_packet_without_an_ethernet_header_loses_the_room_of_one() {
+        let mut head = header();
+        head[28..].copy_from_slice(&(MISS_TRACKED as u32 | MISS_BARE).to_be_bytes());
+        let mut room = [0; 14];
+        room[12..].copy_from_slice(&[0x89, 0x4f]);
+        let whole = [head.clone(), vec![0; MISS_TRACKED], room.to_vec(), vec![7; 8]].concat();
+        let mut p = Packet::from_slice(&whole);
+        assert_eq!(strip(&mut p).unwrap().tracked.unwrap().packet_type, 0x1_894f);
+        assert_eq!(p.data(), [7; 8]);
+        for length in 0..32 + MISS_TRACKED + 14 {
+            assert_eq!(strip(&mut Packet::from_slice(&whole[..length])), None, "{length}");
+        }
+        // It has no tag, and never comes without the rest of the header.
+        let mut tagged = whole.clone();
+        tagged.splice(12..12, [0x81, 0x00, 0x20, 0x05]);
+        assert_eq!(strip(&mut Packet::from_slice(&tagged)), None);
+        head[28..].copy_from_slice(&MISS_BARE.to_be_bytes());
+        assert_eq!(strip(&mut Packet::from_slice(&[head, frame()].concat())), None);
     }
 
     #[test]

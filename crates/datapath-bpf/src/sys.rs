@@ -84,6 +84,21 @@ pub fn map_info(fd: BorrowedFd<'_>) -> io::Result<MapInfo> {
     })
 }
 
+/// Returns the bytes of a program after the verifier has removed what never runs.
+///
+/// # Errors
+///
+/// Fails when the kernel does not describe the program.
+pub fn program_bytes(fd: BorrowedFd<'_>) -> io::Result<u32> {
+    let mut info = libbpf_sys::bpf_prog_info::default();
+    let mut len = size_of::<libbpf_sys::bpf_prog_info>() as u32;
+    // SAFETY: `info` is `len` bytes that the kernel may fill.
+    check(unsafe {
+        libbpf_sys::bpf_prog_get_info_by_fd(fd.as_raw_fd(), &raw mut info, &raw mut len)
+    })?;
+    Ok(info.xlated_prog_len)
+}
+
 fn raw_map_info(fd: BorrowedFd<'_>) -> io::Result<libbpf_sys::bpf_map_info> {
     let mut info = libbpf_sys::bpf_map_info::default();
     let mut len = size_of::<libbpf_sys::bpf_map_info>() as u32;

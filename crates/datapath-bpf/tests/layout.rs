@@ -258,6 +258,10 @@ fn enumerations_are_the_same_in_c_and_here() {
     let (last, all) = names_in("op", "OP_").split_last().map(|(l, a)| (*l, a.to_vec())).unwrap();
     assert_eq!((all, last), (ops.iter().map(|op| &**op).collect(), "OP_COUNT"));
     assert!(Op::ALL.iter().enumerate().all(|(n, op)| *op as usize == n));
+    let headers: Vec<String> = HeaderOp::ALL.iter().map(|op| c_name("HEADER", op)).collect();
+    let named = names_in("header_op", "HEADER_");
+    assert_eq!(named.split_last().unwrap().1, headers);
+    assert!(HeaderOp::ALL.iter().enumerate().all(|(n, op)| *op as usize == n));
     let tails = [
         Tail::Lookup,
         Tail::Recirc,
@@ -307,6 +311,9 @@ fn constants_are_the_same_in_c_and_here() {
         ("FLOW_POP", FLOW_POP.into()),
         ("FLOW_BOND", FLOW_BOND.into()),
         ("FLOW_PACKET_TYPE", FLOW_PACKET_TYPE.into()),
+        ("TPID_BARE", TPID_BARE.into()),
+        ("MISS_BARE", MISS_BARE.into()),
+        ("PUSH_OF_BARE", PUSH_OF_BARE.into()),
         ("OUTPUT_BOND", OUTPUT_BOND.into()),
         ("OUTPUT_UP", OUTPUT_UP.into()),
         ("MAX_BONDS", MAX_BONDS.into()),

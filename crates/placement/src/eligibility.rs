@@ -105,16 +105,15 @@ impl Eligibility {
                     let pushing = TierSet::XDP_AND_TCX.union(TierSet::of(Tier::Tc));
                     verdict.refuse(verdict.tiers.minus(pushing), Refusal::UnsupportedAction);
                 }
-                // The header comes off for a tunnel.
-                Action::PopEth => {
-                    let others = verdict.tiers.minus(TierSet::XDP_AND_TCX);
-                    verdict.refuse(others, Refusal::UnsupportedAction);
-                }
-                Action::SetTunnel(_)
+                Action::PopEth
                 | Action::PushEth { .. }
                 | Action::AddMpls { .. }
                 | Action::PushNsh(_)
-                | Action::PopNsh => verdict.refuse(verdict.tiers, Refusal::UnsupportedAction),
+                | Action::PopNsh => {
+                    let others = verdict.tiers.minus(TierSet::XDP_AND_TCX);
+                    verdict.refuse(others, Refusal::UnsupportedAction);
+                }
+                Action::SetTunnel(_) => verdict.refuse(verdict.tiers, Refusal::UnsupportedAction),
                 Action::TunnelPop(port) => {
                     let pops = self.ports.get(port).map_or(TierSet::NONE, |port| port.pops);
                     verdict.refuse(verdict.tiers.minus(pops), Refusal::UnsupportedAction);
@@ -281,11 +280,13 @@ mod tests {
         assert_eq!(decide(1, &[Action::Output(PortNo(5))]), Err(Refusal::PortNotHere));
         assert_eq!(decide(1, &[Action::Meter(9)]), Err(Refusal::UnsupportedAction));
         assert_eq!(decide(1, &[Action::Meter(8)]), Ok((TierSet::XDP_AND_TCX, None)));
+        assert_eq!(decide(1, &[Action::TunnelPop(PortNo(2))]), Err(Refusal::UnsupportedAction));
         let header = Action::PushEth { src: [0; 6], dst: [0; 6] };
-        for action in [Action::TunnelPop(PortNo(2)), header] {
-            assert_eq!(decide(1, &[action]), Err(Refusal::UnsupportedAction));
+        for action in [Action::PopEth, header, Action::PopNsh] {
+            let verdict = eligibility().decide(PortNo(6), std::slice::from_ref(&action));
+            assert_eq!(verdict.tiers, TierSet::XDP_AND_TCX, "{action:?}");
+            assert_eq!(verdict.refusals, TierRefusals::by(CARD, Refusal::UnsupportedAction));
         }
-        assert_eq!(decide(1, &[Action::PopEth]), Ok((TierSet::XDP_AND_TCX, None)));
         let up = Action::Userspace(Userdata::SlowPath { reason: "cfm" });
         let sample = Action::Sample { probability: 1, actions: vec![up] };
         assert_eq!(decide(1, &[sample]), Err(Refusal::NeedsUserspace));

@@ -43,9 +43,6 @@ const OF_SKB: &str = "priority and mark are an skb's";
 const NO_FLOW: &str = "no flow has the id: packets go up, from XDP by tcx";
 const HOURS: &str = "BPF has the kernel's clock, and the case waits for hours";
 const ONE_MTU: &str = "filters have no flow to a port with a smaller MTU, so the ports have one";
-const NO_NSH: &str = "no program finds a Network Service Header";
-
-const NO_FRONT: &str = "no program puts a header in front of a whole packet";
 
 const fn but(case: &'static str, not: Not, tiers: &'static [Tier], why: &'static str) -> Exception {
     Exception { case, tiers, not, why }
@@ -100,20 +97,6 @@ const EXCEPTIONS: &[Exception] = &[
         TC,
         "filters report no TCP flags; the suite `flower` compares packets and bytes",
     ),
-    but("nsh_comes_off_again", Not::InBpf, BOTH, NO_NSH),
-    but(
-        "nsh_comes_off_again",
-        Not::AllInBpf,
-        BOTH,
-        "the packet below the header is looked up where the header came off",
-    ),
-    but("labels_in_front_of_a_frame_come_off_again", Not::InBpf, BOTH, NO_FRONT),
-    but("labels_without_an_ethernet_header_suit_their_packets_only", Not::InBpf, BOTH, NO_FRONT),
-    but("metadata_of_type_two_is_pushed", Not::InBpf, BOTH, NO_NSH),
-    but("several_nsh_come_off_in_one_list", Not::InBpf, BOTH, NO_NSH),
-    but("nsh_fields_can_be_set", Not::InBpf, BOTH, NO_NSH),
-    but("nsh_suits_its_packets_only", Not::InBpf, BOTH, NO_NSH),
-    but("flows_match_the_fields_of_nsh", Not::InBpf, BOTH, NO_NSH),
     but("clone_is_isolated", Not::InBpf, BOTH, COPY),
     but("sample_always_and_never", Not::InBpf, BOTH, COPY),
     but("sample_takes_its_share", Not::AtXdp, XDP, UNEQUAL),

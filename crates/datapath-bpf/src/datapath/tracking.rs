@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use flow::{Key, Tunnel};
 
-use datapath::{Action, Actions, DropReason, Refusal, Tracked};
+use datapath::{Action, Actions, DropReason, Megaflow, Refusal, Tracked};
 
 use super::BpfDatapath;
 use crate::encode::Encoded;
@@ -13,13 +13,13 @@ use crate::miss::{ListPlace, TrackedMiss};
 use crate::{decode, keys, options};
 
 impl BpfDatapath {
-    /// Encodes actions.
+    /// Encodes the actions of a flow.
     ///
     /// # Errors
     ///
     /// Returns the reason why no hook can run the actions.
-    pub(crate) fn encode(&self, actions: &[Action]) -> Result<Encoded, Refusal> {
-        self.flows.encode(actions)
+    pub(crate) fn encode(&self, flow: &Megaflow) -> Result<Encoded, Refusal> {
+        self.flows.encode(flow)
     }
 
     /// Returns the state of a packet that came with this header. When its flow is gone, the packet
@@ -39,6 +39,7 @@ impl BpfDatapath {
         let words = options::of_words(&miss.words);
         let all = [u64::MAX; _];
         self.maps().options().store((&words, &all), &mut fields.tunnel, &mut mask);
+        fields.packet_type.set(miss.packet_type);
         fields
     }
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Cells: `op | length << 8 | a << 16 | b << 32`, then operands in memory order.
 
-use datapath::{Masked, Refusal, Set};
+use datapath::{Masked, PushedNsh, Refusal, Set};
 
-use super::ct;
+use super::{ETHERTYPE_TEB, ct};
 use crate::layout::{
     CELLS, CELLS_TOTAL, CT_OP_FORCE, CT_OP_LABEL, CT_OP_MARK, FLOW_BOND, FLOW_CHAIN,
-    FLOW_CHAIN_END, MAX_METERS, MAX_PORTS, OUTPUT_BOND, OUTPUT_UP, Op, TUNNEL_BYTES,
+    FLOW_CHAIN_END, HeaderOp, MAX_METERS, MAX_PORTS, OUTPUT_BOND, OUTPUT_UP, Op, TUNNEL_BYTES,
     TUNNEL_HEADERS,
 };
 
@@ -14,6 +14,11 @@ use crate::layout::{
 /// them. A packet that is looked up again goes to the daemon when too few are left
 /// (`bpf/lookup.h`).
 pub(crate) const MOST_INSTRUCTIONS: usize = 20;
+
+/// Bytes of the longest Network Service Header that programs push (`bpf/nsh.h`).
+const NSH_PUSHED: usize = 64;
+/// Bytes of an Ethernet header.
+const ETHERNET: u8 = 14;
 
 /// A program being written.
 #[derive(Clone, Debug, Default)]
@@ -83,6 +88,37 @@ impl Cells {
         self.cells.push(first);
         self.cells.extend_from_slice(operands);
         Ok(())
+    }
+
+    /// Adds an [`Op::Header`].
+    ///
+    /// # Errors
+    ///
+    /// Refuses when there is no room, as [`Cells::op`] does.
+    pub(crate) fn header(&mut self, op: HeaderOp, b: u32, operands: &[u64]) -> Result<(), Refusal> {
+        self.op(Op::Header, op as u16 | (operands.len() as u16) << 8, b, operands) // few cells
+    }
+
+    /// Adds the push of a Network Service Header.
+    ///
+    /// # Errors
+    ///
+    /// Refuses a header that is longer than programs push, and when there is no room.
+    pub(crate) fn push_nsh(&mut self, nsh: &PushedNsh) -> Result<u8, Refusal> {
+        let bytes = nsh.bytes(nsh.fields.np).filter(|bytes| bytes.len() <= NSH_PUSHED);
+        let bytes = bytes.ok_or(Refusal::UnsupportedAction)?;
+        let operands: Vec<u64> = bytes.chunks(8).map(|chunk| cell(&[chunk])).collect();
+        self.header(HeaderOp::PushNsh, bytes.len() as u32, &operands)?; // at most NSH_PUSHED
+        Ok(bytes.len() as u8)
+    }
+
+    /// Adds the push of an Ethernet header.
+    ///
+    /// # Errors
+    ///
+    /// Refuses when there is no room, as [`Cells::op`] does.
+    pub(crate) fn push_eth(&mut self, src: &[u8; 6], dst: &[u8; 6]) -> Result<(), Refusal> {
+        self.header(HeaderOp::PushEth, 0, &pair(dst, src))
     }
 
     /// Writes the bytes of the longest frame into the first instruction, an [`Op::TunRoom`].
@@ -185,8 +221,13 @@ impl Cells {
                 let a = u16::from(options_type.value) | u16::from(options_type.mask) << 8;
                 self.op(Op::SetNdExt, a, 0, &[long(reserved)])
             }
-            // The encoder refuses it before.
-            Set::Nsh { .. } => Err(Refusal::UnsupportedAction),
+            Set::Nsh { flags, ttl, path, context } => {
+                let mut operands = vec![cell(&[&octets(flags, ttl)]), long(path)];
+                if context.iter().any(|word| word.mask != 0) {
+                    operands.extend(context.iter().map(long));
+                }
+                self.header(HeaderOp::SetNsh, 0, &operands)
+            }
             Set::Mpls(entry) => self.op(Op::SetMpls, 0, 0, &[long(entry)]),
             Set::Priority(priority) => self.op(Op::SetPriority, 0, *priority, &[]),
             Set::Mark(m) => {
@@ -240,6 +281,7 @@ const fn length(op: Op, a: u16) -> usize {
         Op::SetNd => 9,
         Op::SetIpv6 => 11,
         Op::Ct => 1 + ct::operands(a),
+        Op::Header => 1 + (a >> 8) as usize,
     }
 }
 
@@ -312,6 +354,7 @@ pub(crate) fn is_program(cells: &[u64; CELLS_TOTAL]) -> bool {
             Op::Output if b & OUTPUT_UP != 0 => a == 0 && b & OUTPUT_BOND == 0,
             Op::Output => b & !OUTPUT_BOND < MAX_PORTS && a <= 1,
             Op::Meter => b < MAX_METERS,
+            Op::Header => is_header(a, b),
             Op::TunPush => b < TUNNEL_HEADERS && usize::from(a) <= TUNNEL_BYTES,
             Op::Sample | Op::CheckLen => {
                 targets.push(at + 1 + usize::from(a));
@@ -326,6 +369,21 @@ pub(crate) fn is_program(cells: &[u64; CELLS_TOTAL]) -> bool {
         at += length;
     }
     at <= CELLS && targets.iter().all(|target| starts.get(*target) == Some(&true))
+}
+
+/// Returns true for the fields of an [`Op::Header`] that has the right operands.
+fn is_header(a: u16, b: u32) -> bool {
+    let [op, operands] = a.to_le_bytes();
+    match HeaderOp::ALL.get(usize::from(op)) {
+        Some(HeaderOp::SetNsh) => operands == 2 || operands == 6,
+        Some(HeaderOp::PushNsh) => {
+            (b as usize) <= NSH_PUSHED && b.is_multiple_of(4) && b.div_ceil(8) == operands.into()
+        }
+        Some(HeaderOp::PopNsh | HeaderOp::PopEth) => operands == 0,
+        Some(HeaderOp::PushEth) => operands == 2,
+        Some(HeaderOp::AddMpls) => operands == 1,
+        None => false,
+    }
 }
 
 /// Returns the part that a program may have in a chain of lookups (`bpf/chain.h`). Its edits are those
@@ -367,8 +425,8 @@ fn bond_flag(cells: &[u64; CELLS_TOTAL]) -> u8 {
 pub struct Traits {
     /// An instruction concerns MPLS labels.
     pub mpls: bool,
-    /// An instruction looks the packet up again, tracks its connection, or pushes headers after other
-    /// instructions: XDP may leave the packet after it was changed.
+    /// An instruction looks the packet up again, tracks its connection, pushes headers after other
+    /// instructions, or has a header in front come or go: XDP may leave the packet after it was changed.
     pub again: bool,
     /// An instruction tracks the packet's connection.
     pub tracks: bool,
@@ -406,11 +464,23 @@ impl Traits {
             traits.mpls |= matches!(op, Op::SetMpls | Op::PushMpls | Op::PopMpls);
             // A packet that cannot have its headers at XDP is left, too.
             traits.again |= matches!(op, Op::Recirc | Op::Ct) || op == Op::TunPush && !is_first;
+            // A frame below a label may be too short to be one: it is left.
+            traits.again |= op == Op::PopMpls && (first >> 16) as u16 == ETHERTYPE_TEB;
             traits.pushes |= op == Op::TunPush && is_first;
             traits.tracks |= op == Op::Ct;
             traits.cuts |= op == Op::Trunc;
             if matches!(op, Op::PushVlan | Op::PushMpls) {
                 traits.growth = traits.growth.saturating_add(4);
+            }
+            if op == Op::Header {
+                let header = HeaderOp::ALL.get((first >> 16 & 0xff) as usize);
+                // A packet that cannot have its header here is left, and counted where it goes on.
+                traits.again |= header.is_some_and(|op| op.may_leave());
+                traits.growth = traits.growth.saturating_add(match header {
+                    Some(HeaderOp::PushNsh) => ETHERNET.saturating_add((first >> 32) as u8),
+                    Some(HeaderOp::AddMpls) => ETHERNET + 4,
+                    _ => 0,
+                });
             }
             if op == Op::TunPush {
                 let added = u8::try_from(first >> 16 & 0xffff).unwrap_or(u8::MAX);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 use super::*;
-use crate::layout::{FLOW_CHAIN, FLOW_CHAIN_END};
+use crate::layout::{FLOW_CHAIN, FLOW_CHAIN_END, PUSH_OF_BARE};
 use datapath::{Masked, Userdata};
 use proptest::prelude::*;
 use std::sync::Arc;
@@ -304,10 +304,65 @@ fn an_ethernet_header_comes_off_with_the_push_of_a_header_without_one_inside() {
     assert_eq!(crate::decode::actions(cells, &header_of), bare(&[gre(0x800)]));
     refused(&[gre(0x800)]);
     refused(&bare(&[gre(0x6558)]));
-    refused(&bare(&[TWO]));
-    refused(&bare(&[]));
-    refused(&bare(&[Action::PopVlan, gre(0x800)]));
-    refused(&bare(&[Action::PopEth, gre(0x800)]));
+    // Without a push right after it, it comes off by itself.
+    let header = |op: HeaderOp| cell(Op::Header, 1, op as u64, 0);
+    let (cells, hooks) = program(&bare(&[TWO]));
+    assert_eq!(
+        (cells, hooks),
+        (vec![header(HeaderOp::PopEth), cell(Op::Output, 1, 1, 2)], HookSet::all())
+    );
+    let [_, ports] = push(0);
+    let apart = bare(&[Action::Set(Set::Priority(7)), gre(0x800)]);
+    assert_eq!(program(&apart).0[3], ports | u64::from(PUSH_OF_BARE));
+    let e = encode(&apart).unwrap();
+    let Effect::Program(cells) = &e.effect else { panic!() };
+    let header_of = |number: u32| e.headers.get(number as usize).copied();
+    assert_eq!(crate::decode::actions(cells, &header_of), apart);
+    // A packet that has none does not lose one.
+    let of_bare = encode_from(&[gre(0x800)], Front::Bare).unwrap();
+    let Effect::Program(cells) = &of_bare.effect else { panic!() };
+    assert_eq!(cells[1], ports | u64::from(PUSH_OF_BARE));
+    assert_eq!(encode_from(&[gre(0x6558)], Front::Bare), Err(Refusal::UnsupportedAction));
+}
+
+#[test]
+fn headers_come_in_front_of_packets_and_come_off_again() {
+    let parse = |text: &str| datapath::text::parse(text, &|_| None).unwrap();
+    let push = "push_nsh(flags=2,ttl=63,mdtype=1,np=3,spi=0x1,si=2,c1=0x1,c2=0x2,c3=0x3,c4=0x4)";
+    let eth = "push_eth(src=02:00:00:00:00:0a,dst=02:00:00:00:00:0b)";
+    for text in [
+        format!("{push},{eth},2"),
+        format!(
+            "push_nsh(flags=0,ttl=63,mdtype=2,np=3,spi=0x1,si=2,md2=0x10000a0412345678),{eth},2"
+        ),
+        "pop_eth,pop_nsh(),recirc(0x5)".to_owned(),
+        "add_mpls(label=7,tc=0,ttl=64,bos=1,eth_type=0x8847),2".to_owned(),
+    ] {
+        let actions = parse(&text);
+        let e = encode(&actions).unwrap();
+        let Effect::Program(cells) = &e.effect else { panic!() };
+        assert_eq!(crate::decode::actions(cells, &|_| None), actions);
+        assert!(is_program(cells), "{text}");
+        assert_eq!(e.hooks, HookSet::all(), "{text}");
+    }
+    let long =
+        format!("push_nsh(flags=0,ttl=1,mdtype=2,np=3,spi=0x1,si=2,md2=0x{}),2", "00".repeat(60));
+    refused(&parse(&long));
+    // The layers below a header that came off are known after a new lookup.
+    refused(&parse("pop_eth,pop_nsh(),set(ipv4(ttl=9)),2"));
+    let flags = |text: &str| encode(&parse(text)).unwrap().flags & FLOW_NO_GSO;
+    assert_eq!((flags(&format!("{push},{eth},2")), flags("pop_eth,pop_nsh(),2")), (FLOW_NO_GSO, 0));
+    // A packet that cannot have its header, or lose it, leaves XDP as it arrived.
+    let again = |text: &str| encode(&parse(text)).unwrap().traits.again;
+    for text in [
+        "pop_eth,pop_nsh(),2",
+        "add_mpls(label=7,tc=0,ttl=64,bos=1,eth_type=0x8847),2",
+        "pop_eth,pop_mpls(eth_type=0x6558),2",
+        &format!("{push},{eth},2"),
+    ] {
+        assert!(again(text), "{text}");
+    }
+    assert!(!again(&format!("pop_eth,{eth},2")) && !again("pop_mpls(eth_type=0x800),2"));
 }
 
 #[test]
@@ -410,7 +465,6 @@ fn what_is_below_a_popped_label_is_not_touched() {
         not_greater: vec![pop(0x800), TWO],
     }]);
     refused(&[Action::PushMpls { lse: 1, ethertype: 0x0800 }, TWO]);
-    refused(&[Action::PopEth, TWO]);
     let pop = encode(&[Action::TunnelPop(PortNo(2))]).unwrap();
     assert_eq!((&pop.effect, pop.flags), (&Effect::Pop(PortNo(2)), FLOW_POP));
     assert_eq!((pop.hooks, pop.effect_in_slot()), (HookSet::all(), (NO_PORT, 0, 2)));

@@ -47,7 +47,7 @@ impl Flows {
         let port = flow.matching.key().in_port.get();
         let Some(limit) = self.lock().limits.get(&port).copied() else { return Ok(()) };
         let matching = self.matching(&flow.matching)?;
-        let encoded = encode::encode(&flow.actions)?;
+        let encoded = encode::encode_from(&flow.actions, front_of(&flow.matching))?;
         limit.take(keys::needs(&matching.mask), capabilities::ops_of(&encoded))
     }
 

@@ -595,7 +595,7 @@ fn packet_threads_and_the_sweeper_at_one_time() {
 fn narrow() -> Capabilities {
     use crate::layout::{Op, VERSION};
     let needs = crate::settings::ALL_WORDS & !(1 << word::TP);
-    Capabilities { version: VERSION, needs, ops: 1 << Op::Output as u32 }
+    Capabilities { version: VERSION, pad: 0, needs, ops: 1 << Op::Output as u32 }
 }
 
 fn hooks(flows: &Flows, flow: &Megaflow) -> Option<HookSet> {

@@ -35,10 +35,22 @@ fn l4(rng: &mut Rng, frame: Frame) -> Frame {
     }
 }
 
+/// A Network Service Header in front of an Ethernet frame, or of bytes of another protocol.
+fn nsh(rng: &mut Rng) -> Vec<u8> {
+    let md_type = rng.u8(1..4);
+    let words = if md_type == 1 { 6 } else { rng.u8(2..11) };
+    let first = u16::from(rng.u8(..4)) << 12 | u16::from(rng.u8(..64)) << 6 | u16::from(words);
+    let mut header = [&first.to_be_bytes()[..], &[md_type, rng.u8(1..6)]].concat();
+    header.extend((0..words * 4 - 4).map(|_| rng.u8(..)));
+    let frame = Frame::ethernet([2; 6], [4; 6]);
+    [header, frame.ipv4([1; 4].into(), [2; 4].into(), 64).udp(1, 2).payload(&[7; 40]).finish()]
+        .concat()
+}
+
 /// A frame as it should be.
 pub fn sound(rng: &mut Rng) -> Vec<u8> {
     let frame = l2(rng);
-    let frame = match rng.u8(..10) {
+    let frame = match rng.u8(..11) {
         0..=2 => {
             let frame = frame.ipv4(rng.u32(..).into(), rng.u32(..).into(), rng.u8(..));
             l4(rng, frame)
@@ -69,6 +81,7 @@ pub fn sound(rng: &mut Rng) -> Vec<u8> {
             }
             frame.payload(&[0x45; 40])
         }
+        10 => frame.ethertype(ethertype::NSH).payload(&nsh(rng)),
         8 => frame.ethertype(rng.u16(..0x600)).payload(&[0xaa, 0xaa, 3, 0, 0, 0, 8, 0, 0x45, 0]),
         _ => frame.ethertype(rng.u16(..)).payload(&[7; 60]),
     };

@@ -20,6 +20,7 @@ use datapath_bpf::slot::Slot;
 use datapath_bpf::{Config, hash, keys};
 
 mod cpus;
+pub mod fates;
 pub mod frames;
 pub mod tunnels;
 
