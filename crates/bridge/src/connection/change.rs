@@ -358,7 +358,6 @@ pub(super) fn check_port_mod(pm: &PortMod, bridge: &Bridge) -> Result<(), OfErro
     Ok(())
 }
 
-/// Carries out a checked port mod. Returns the port before and after, when they differ.
 /// Returns a port as Open vSwitch describes it between a port mod and the change of the link that
 /// follows from it: with the new configuration, and the link as it was.
 fn configured(before: &PortDesc, after: &PortDesc) -> PortDesc {
@@ -369,6 +368,7 @@ fn configured(before: &PortDesc, after: &PortDesc) -> PortDesc {
     desc
 }
 
+/// Carries out a checked port mod. Returns the port before and after, when they differ.
 fn modify_port(
     pm: &PortMod,
     origin: Origin<'_>,
