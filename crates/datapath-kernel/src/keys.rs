@@ -197,6 +197,8 @@ pub fn encode(matching: &Match) -> Result<Encoded, Refused> {
     if let Some(ethertype) = type_of_layer3(&key) {
         key.dl_type = ethertype.into();
         mask.set_exact(Field::EthType);
+    } else if key.packet_type.get() != 0 {
+        return Err(Refused::key("the packet type is neither Ethernet nor an Ethernet type"));
     }
     let out = Encoded { key: vec![], mask: vec![] };
     let mut writer = Writer { key: &key, mask: &mask, rest: mask, out };
