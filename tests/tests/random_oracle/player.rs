@@ -450,7 +450,7 @@ impl Player {
     /// As much of a command's answer as can be compared.
     fn compared(&self, command: &str, text: &str) -> String {
         let mut lines: Vec<String> = self.clean(text).lines().map(str::to_owned).collect();
-        let is_aged = command == "fdb/show" && self.ground != Ground::Dummies;
+        let is_aged = matches!(command, "fdb/show" | "mdb/show") && self.ground != Ground::Dummies;
         if is_aged {
             // Ages, and the order, which is theirs, are of a clock that does not stand.
             lines.iter_mut().for_each(without_last_word);
