@@ -20,7 +20,7 @@ pub(crate) struct Held {
 impl Held {
     /// Returns the total with these counts of the kernel. It never decreases.
     pub(crate) fn total(&mut self, kernel: FlowStats) -> FlowStats {
-        let total = sum(self.earlier, kernel);
+        let total = self.earlier.plus(kernel);
         self.last = FlowStats {
             packets: total.packets.max(self.last.packets),
             bytes: total.bytes.max(self.last.bytes),
@@ -28,15 +28,6 @@ impl Held {
             tcp_flags: total.tcp_flags | self.last.tcp_flags,
         };
         self.last
-    }
-}
-
-fn sum(a: FlowStats, b: FlowStats) -> FlowStats {
-    FlowStats {
-        packets: a.packets + b.packets,
-        bytes: a.bytes + b.bytes,
-        used: a.used.max(b.used),
-        tcp_flags: a.tcp_flags | b.tcp_flags,
     }
 }
 

@@ -78,6 +78,19 @@ pub struct FlowStats {
     pub tcp_flags: u16,
 }
 
+impl FlowStats {
+    /// Returns the sum of a flow's counts in two places. Counts end at `u64::MAX`.
+    #[must_use]
+    pub fn plus(self, other: FlowStats) -> FlowStats {
+        FlowStats {
+            packets: self.packets.saturating_add(other.packets),
+            bytes: self.bytes.saturating_add(other.bytes),
+            used: self.used.max(other.used),
+            tcp_flags: self.tcp_flags | other.tcp_flags,
+        }
+    }
+}
+
 /// How much of a megaflow's work a faster tier does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub enum Offloaded {

@@ -4,7 +4,7 @@
 use crate::placed::{InProviders, PlacedDatapath};
 use crate::queue;
 use crate::slots::Slot;
-use crate::table::{Entry, FlowPlacement, PlacementState, Shard, add, in_port};
+use crate::table::{Entry, FlowPlacement, PlacementState, Shard, in_port};
 use datapath::shards::Groups;
 use datapath::{
     Actions, FlowDump, FlowStats, Flows, Megaflow, OffloadProvider, Offloaded, PortNo, Refusal,
@@ -66,7 +66,7 @@ impl Sweep<'_> {
                 if entry.place.is_held_by(swept.tiers) {
                     let known = swept.stats.get(&ufid).copied().filter(|_| was_there);
                     let stats = known.or_else(|| as_swept(swept.provider, ufid));
-                    total = add(total, stats.unwrap_or_default());
+                    total = total.plus(stats.unwrap_or_default());
                 }
             }
             if was_there {
@@ -111,9 +111,9 @@ impl PlacedDatapath {
             let in_base = self.base.remove(ufid);
             match shard.take(ufid) {
                 Some((place, carried)) if !place.tiers.is_empty() => {
-                    Some((place.tiers, add(in_base.unwrap_or_default(), carried)))
+                    Some((place.tiers, in_base.unwrap_or_default().plus(carried)))
                 }
-                Some((_, carried)) => in_base.map(|stats| (TierSet::NONE, add(stats, carried))),
+                Some((_, carried)) => in_base.map(|stats| (TierSet::NONE, stats.plus(carried))),
                 None => in_base.map(|stats| (TierSet::NONE, stats)),
             }
         })
@@ -237,7 +237,7 @@ impl PlacedDatapath {
         let mut shard = self.table.shard(*first);
         shard.prefetch(flows.iter().map(|(ufid, _)| *ufid));
         for (ufid, in_base) in flows.iter().copied() {
-            let outside = add(in_base, shard.carried(ufid));
+            let outside = in_base.plus(shard.carried(ufid));
             match shard.entry(ufid) {
                 Some(entry) if entry.place.state == PlacementState::Leaving => {
                     leaving.push((ufid, in_base));
@@ -249,7 +249,7 @@ impl PlacedDatapath {
         drop(shard);
         for (ufid, in_base) in leaving {
             totals.extend(self.after_departure(ufid, |mut shard| {
-                let outside = add(in_base, shard.carried(ufid));
+                let outside = in_base.plus(shard.carried(ufid));
                 match shard.entry(ufid) {
                     Some(entry) => Some((ufid, sweep.total(entry, ufid, outside))),
                     None => self.unplaced(ufid, in_base),
@@ -268,7 +268,7 @@ impl PlacedDatapath {
                 let place = self.table.shard(*ufid).get(*ufid);
                 if is_first && place.is_some_and(|place| place.state == PlacementState::Adopted) {
                     let stats = rest.iter().filter_map(|swept| swept.stats.get(ufid).copied());
-                    each(*ufid, stats.fold(FlowStats::default(), add));
+                    each(*ufid, stats.fold(FlowStats::default(), FlowStats::plus));
                 }
             }
         }
@@ -386,7 +386,7 @@ impl PlacedDatapath {
         let ufid = dump.flow.ufid;
         self.after_departure(ufid, |shard| {
             let Some(place) = shard.get(ufid) else { return };
-            dump.stats = add(dump.stats, shard.carried(ufid));
+            dump.stats = dump.stats.plus(shard.carried(ufid));
             let eligibility = self.eligibility();
             let port = eligibility.ports.get(&in_port(&dump.flow));
             let of_port = port.map_or(TierRefusals::NONE, |port| port.refusals);
@@ -395,7 +395,7 @@ impl PlacedDatapath {
             dump.refusals = place.refusals.or(of_port).of(shown_tiers);
             for (slot, provider) in self.slots.present() {
                 if place.is_held_by(slot.tiers()) {
-                    dump.stats = add(dump.stats, count(&**provider, ufid).unwrap_or_default());
+                    dump.stats = dump.stats.plus(count(&**provider, ufid).unwrap_or_default());
                 }
             }
             (dump.tier, dump.offloaded) = shown(place.tiers, place.refusals.of(shown_tiers));
@@ -425,7 +425,7 @@ impl PlacedDatapath {
         let shown_tiers = self.slots.up_to(place.tiers.fastest());
         let refusals = verdict.refusals.of(shown_tiers.minus(place.tiers));
         let (tier, offloaded) = shown(place.tiers, refusals);
-        let stats = held().fold(FlowStats::default(), |sum, (_, held)| add(sum, held.stats));
+        let stats = held().fold(FlowStats::default(), |sum, (_, held)| sum.plus(held.stats));
         Some(FlowDump { flow, stats, tier, refusals, offloaded })
     }
 }
@@ -514,7 +514,7 @@ impl Flows for PlacedDatapath {
             }
             provider.remove_many(&theirs, &mut |ufid, stats| {
                 if let Some(sum) = sums.get_mut(&ufid) {
-                    *sum = add(*sum, stats);
+                    *sum = sum.plus(stats);
                 }
             });
         }

@@ -239,16 +239,6 @@ pub(crate) fn in_port(flow: &Megaflow) -> PortNo {
     PortNo(flow.matching.key().in_port.get())
 }
 
-/// Returns the sum of a flow's counts in two places.
-pub(crate) fn add(a: FlowStats, b: FlowStats) -> FlowStats {
-    FlowStats {
-        packets: a.packets.saturating_add(b.packets),
-        bytes: a.bytes.saturating_add(b.bytes),
-        used: a.used.max(b.used),
-        tcp_flags: a.tcp_flags | b.tcp_flags,
-    }
-}
-
 impl Shard<'_> {
     pub(crate) fn get(&self, ufid: Ufid) -> Option<FlowPlacement> {
         self.flows.entries.get(&id(ufid)).map(|e| e.place)
@@ -305,7 +295,7 @@ impl Shard<'_> {
     pub(crate) fn carry(&mut self, ufid: Ufid, stats: FlowStats) {
         if stats != FlowStats::default() {
             let sum = self.flows.carried.entry(id(ufid)).or_default();
-            *sum = add(*sum, stats);
+            *sum = sum.plus(stats);
             self.flows.carried_moved.insert(id(ufid));
         }
     }

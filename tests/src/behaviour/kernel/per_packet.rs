@@ -99,7 +99,7 @@ impl PerPacket {
 
     fn stats_of(&self, wanted: &Wanted) -> FlowStats {
         let of_kernel = wanted.closed.iter().filter_map(|(ufid, _)| self.kernel.flow(*ufid));
-        of_kernel.map(|dump| dump.stats).fold(wanted.answered, sum)
+        of_kernel.map(|dump| dump.stats).fold(wanted.answered, FlowStats::plus)
     }
 
     fn dump_of(&self, wanted: &Wanted) -> FlowDump {
@@ -110,15 +110,6 @@ impl PerPacket {
             refusals: TierRefusals::NONE,
             offloaded: Offloaded::No,
         }
-    }
-}
-
-fn sum(a: FlowStats, b: FlowStats) -> FlowStats {
-    FlowStats {
-        packets: a.packets + b.packets,
-        bytes: a.bytes + b.bytes,
-        used: a.used.max(b.used),
-        tcp_flags: a.tcp_flags | b.tcp_flags,
     }
 }
 
@@ -209,7 +200,7 @@ impl Flows for PerPacket {
         let wanted = self.state().wanted.remove(&ufid)?;
         let removed =
             wanted.closed.iter().filter_map(|(ufid, _)| Flows::remove(&*self.kernel, *ufid));
-        Some(removed.fold(wanted.answered, sum))
+        Some(removed.fold(wanted.answered, FlowStats::plus))
     }
 
     fn flow(&self, ufid: Ufid) -> Option<FlowDump> {
