@@ -21,9 +21,7 @@ impl KernelDatapath {
         if self.is_stopped() {
             return;
         }
-        let all =
-            shared.with_socket(|socket| Vport::all(socket, &shared.families, shared.datapath()));
-        let there: BTreeSet<u32> = match all {
+        let there: BTreeSet<u32> = match shared.vports() {
             Ok(all) => all.into_iter().map(|vport| vport.number).collect(),
             Err(error) if error.errno() == Some(Errno::NODEV.raw_os_error()) => {
                 if !self.make_again() {
@@ -43,9 +41,7 @@ impl KernelDatapath {
             let Some(number) = number.filter(|number| !there.contains(number)) else { continue };
             let Some(kind) = port::kind_of(port.info.kind) else { continue };
             let vport = Vport { number, name: port.info.name.clone(), kind };
-            let added =
-                shared.with_socket(|socket| vport.add(socket, &shared.families, shared.datapath()));
-            match added {
+            match shared.add_vport(&vport) {
                 Ok(()) => tracing::warn!(
                     target: "dpif_netlink",
                     "{}: another program has removed port {}, which is added again: see that no \
@@ -82,10 +78,11 @@ impl KernelDatapath {
         let shared = self.shared();
         let name = self.name().trim_start_matches("system@");
         let made = shared.with_socket(|socket| {
-            Ok(Instance::open(socket, &shared.families, name, &shared.by_cpu))
+            let made = Instance::open(socket, &shared.families, name, &shared.by_cpu);
+            Ok(made.map_err(|error| error.to_string()))
         });
-        match made {
-            Ok(Ok(instance)) => {
+        match made.unwrap_or_else(|error| Err(error.to_string())) {
+            Ok(instance) => {
                 tracing::warn!(
                     target: "dpif_netlink",
                     "{}: another program has deleted the datapath, which is made again: see that no \
@@ -95,10 +92,6 @@ impl KernelDatapath {
                 shared.set_datapath(instance.ifindex);
                 self.set_meters();
                 true
-            }
-            Ok(Err(error)) => {
-                tracing::debug!(target: "dpif_netlink", "{}: {error}", self.name());
-                false
             }
             Err(error) => {
                 tracing::debug!(target: "dpif_netlink", "{}: {error}", self.name());

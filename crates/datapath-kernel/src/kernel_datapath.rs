@@ -103,6 +103,15 @@ impl Shared {
         self.datapath.store(index, Ordering::Relaxed);
     }
 
+    /// Reads the ports that the kernel has.
+    pub(crate) fn vports(&self) -> Result<Vec<Vport>, Error> {
+        self.with_socket(|socket| Vport::all(socket, &self.families, self.datapath()))
+    }
+
+    pub(crate) fn add_vport(&self, vport: &Vport) -> Result<(), Error> {
+        self.with_socket(|socket| vport.add(socket, &self.families, self.datapath()))
+    }
+
     fn instance(&self) -> Instance {
         Instance { ifindex: self.datapath(), is_new: false }
     }
@@ -394,9 +403,7 @@ impl KernelDatapath {
                     .ok_or_else(|| PortError::Full(spec.name.clone()))?,
             };
             let vport = Vport { number, name: spec.name.clone(), kind };
-            let added =
-                shared.with_socket(|socket| vport.add(socket, &shared.families, shared.datapath()));
-            let Err(error) = added else { return Ok(number) };
+            let Err(error) = shared.add_vport(&vport) else { return Ok(number) };
             let busy = error.errno() == Some(Errno::BUSY.raw_os_error());
             // The number is taken by another program, or the device has another owner.
             if !busy || !self.is_taken(number) {
@@ -407,10 +414,7 @@ impl KernelDatapath {
     }
 
     fn is_taken(&self, number: u32) -> bool {
-        let shared = &self.shared;
-        let all =
-            shared.with_socket(|socket| Vport::all(socket, &shared.families, shared.datapath()));
-        all.is_ok_and(|all| all.iter().any(|vport| vport.number == number))
+        self.shared.vports().is_ok_and(|all| all.iter().any(|vport| vport.number == number))
     }
 
     /// Puts a megaflow into the kernel.
