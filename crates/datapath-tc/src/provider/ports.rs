@@ -41,6 +41,7 @@ impl CardProvider {
         let policy = self.state().policy;
         let is_underlay = port.side == Side::Underlay;
         let asks = asks(port) && !is_underlay;
+        let in_kernel = asks && policy != Policy::SkipSoftware;
         let facts = match policy {
             Policy::SkipHardware if asks => Err(no_card("other_config:tc-policy=skip_hw")),
             Policy::SkipHardware => {
@@ -50,9 +51,9 @@ impl CardProvider {
             Policy::Both | Policy::SkipSoftware => self.facts(ifindex, port),
         };
         let (role, facts) = match facts {
-            Ok(facts) if asks && policy != Policy::SkipSoftware => (Role::Both, facts),
+            Ok(facts) if in_kernel => (Role::Both, facts),
             Ok(facts) => (Role::Card, facts),
-            Err(_) if asks && policy != Policy::SkipSoftware => (Role::Kernel, Facts::none()),
+            Err(_) if in_kernel => (Role::Kernel, Facts::none()),
             Err(_) if asks => {
                 let detail =
                     "other_config:tc-policy=skip_sw leaves filters to cards, and it is none";
@@ -99,8 +100,7 @@ impl CardProvider {
 
     /// True when the decision about a port may change without an event.
     pub(super) fn is_examined(&self, number: PortNo) -> bool {
-        let state = self.state();
-        state.ports.get(&number).is_some_and(|port| matches!(port.role, Role::Card | Role::Both))
+        self.state().ports.get(&number).is_some_and(Port::has_card)
     }
 
     /// Returns the facts about a device whose driver takes filters. Enables that where it is off.
