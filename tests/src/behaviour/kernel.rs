@@ -5,7 +5,7 @@
 mod exceptions;
 mod per_packet;
 
-use super::peer::Peer;
+use super::peer::{self, Peer};
 use super::veth::add_links;
 use super::{Fixture, LARGE_MTU, PORTS, World};
 use crate::harness::{Netns, patient, skip, without_root};
@@ -95,11 +95,8 @@ impl Fixture for Kernel {
         std::thread::sleep(Duration::from_millis(millis));
     }
 
-    /// The kernel drops a tagged frame with less than two bytes after its tag and inner type
-    /// (`skb_vlan_untag`).
     fn carries(&self, frame: &[u8]) -> bool {
-        let tagged = matches!(frame.get(12..14), Some([0x81, 0] | [0x88, 0xa8]));
-        !tagged || frame.len() >= 20
+        peer::carries(frame)
     }
 
     fn inject(&self, port: PortNo, packet: Packet) {

@@ -10,6 +10,13 @@ use std::time::{Duration, Instant};
 /// So long a frame that the kernel has counted may take, of [`patient`].
 const QUIET: Duration = Duration::from_millis(500);
 
+/// False for frames that the kernel does not receive: it drops a tagged one with less than two bytes
+/// after its tag and inner type (`skb_vlan_untag`).
+pub fn carries(frame: &[u8]) -> bool {
+    let tagged = matches!(frame.get(12..14), Some([0x81, 0] | [0x88, 0xa8]));
+    !tagged || frame.len() >= 20
+}
+
 /// One end of a veth pair, as a host has it.
 pub struct Peer {
     device: Opened,

@@ -3,7 +3,7 @@
 
 use super::carded::{self, Carded};
 use super::fast::{Fast, Flower};
-use super::peer::Peer;
+use super::peer::{self, Peer};
 use super::{FLOW_LIMIT, Fixture, LARGE_MTU, LARGE_MTU_OF_ONE_BUFFER, MTU, PORTS, Ran, finished};
 use crate::harness::{Netns, patient, skip, without_root};
 use clock::Clock;
@@ -250,11 +250,8 @@ impl Fixture for Veth {
         self.fast.as_ref().map(Fast::refused_by_flower).unwrap_or_default()
     }
 
-    /// The kernel drops a tagged frame with less than two bytes after its tag and inner type
-    /// (`skb_vlan_untag`).
     fn carries(&self, frame: &[u8]) -> bool {
-        let tagged = matches!(frame.get(12..14), Some([0x81, 0] | [0x88, 0xa8]));
-        !tagged || frame.len() >= 20
+        peer::carries(frame)
     }
 
     fn inject(&self, port: PortNo, packet: Packet) {

@@ -90,15 +90,11 @@ impl Site {
         self.sees(&["in_port(p1)", "icmp", "dp:tc,"]);
         self.sees(&["in_port(p2)", "icmp", "dp:tc,"]);
     }
+}
 
-    /// Returns the echo requests that a host has received, by its kernel's count.
-    fn requests(&self, host: &Host) -> u64 {
-        let text = host.netns.sh("grep ^Icmp: /proc/net/snmp");
-        let mut lines = text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
-        let (names, values) = (lines.next().expect("names"), lines.next().expect("values"));
-        let at = names.iter().position(|name| *name == "InEchos").expect("a count of echoes");
-        values[at].parse().expect("a number")
-    }
+/// Returns the echo requests that a host has received, by its kernel's count.
+fn requests(host: &Host) -> u64 {
+    host.netns.snmp("Icmp", "InEchos")
 }
 
 #[test]
@@ -108,9 +104,9 @@ fn flows_run_in_filters_of_the_kernel_and_are_counted_exactly() {
     site.warm();
     let filters = site.filters("p1");
     assert!(filters.contains("not_in_hw") && !filters.contains("skip_sw"), "{filters}");
-    let received = site.requests(&site.b);
+    let received = requests(&site.b);
     assert_eq!(site.a.ping("10.0.0.2", 20), 20);
-    let requests = site.requests(&site.b);
+    let requests = requests(&site.b);
     assert_eq!(requests - received, 20, "each request comes once");
     let counts = || site.switch.counts("br0 icmp,in_port=p1");
     // 14 bytes of Ethernet, 20 of IPv4, 8 of ICMP and 56 of payload.
@@ -120,6 +116,11 @@ fn flows_run_in_filters_of_the_kernel_and_are_counted_exactly() {
     assert!(!site.megaflows_of("non-offloaded", &["dp:tc,"]).is_empty());
     for kind in ["offloaded", "ovs"] {
         assert!(site.megaflows_of(kind, &["dp:tc,"]).is_empty(), "{kind}");
+    }
+
+    /// Returns the echo requests that a host has received, by its kernel's count.
+    fn requests(host: &Host) -> u64 {
+        host.netns.snmp("Icmp", "InEchos")
     }
     let tiers = site.switch.appctl("slipswitch/tiers");
     assert!(tiers.contains("in the kernel"), "{tiers}");
@@ -135,11 +136,11 @@ fn a_miss_of_the_filters_reaches_userspace_once() {
         (10..40).map(|n| format!("priority=10,icmp,nw_dst=10.0.0.{n},actions=p2\n")).collect();
     site.switch.flows("br0", &format!("{rules}priority=1,actions=NORMAL"));
     assert!(site.a.reaches("10.0.0.2", SOON), "{}", site.switch.story());
-    let received = site.requests(&site.b);
+    let received = requests(&site.b);
     for n in 10..40 {
         assert_eq!(site.a.ping(&format!("10.0.0.{n}"), 1), 1);
     }
-    assert_eq!(site.requests(&site.b) - received, 30, "each request comes once");
+    assert_eq!(requests(&site.b) - received, 30, "each request comes once");
 }
 
 #[test]
@@ -192,14 +193,14 @@ fn without_bpf_no_filter_takes_what_the_socket_has() {
     site.switch.vsctl("set Open_vSwitch . other_config:bpf-offload=false");
     site.sees(&["in_port(p1)", "icmp", "dp:userspace", "tier-unavailable"]);
     assert!(!site.filters("p1").contains("flower"), "{}", site.filters("p1"));
-    let received = site.requests(&site.b);
+    let received = requests(&site.b);
     assert_eq!(site.a.ping("10.0.0.2", 10), 10);
-    assert_eq!(site.requests(&site.b) - received, 10, "each request comes once");
+    assert_eq!(requests(&site.b) - received, 10, "each request comes once");
     site.switch.vsctl("set Open_vSwitch . other_config:bpf-offload=true");
     site.warm();
-    let received = site.requests(&site.b);
+    let received = requests(&site.b);
     assert_eq!(site.a.ping("10.0.0.2", 10), 10);
-    assert_eq!(site.requests(&site.b) - received, 10, "each request comes once");
+    assert_eq!(requests(&site.b) - received, 10, "each request comes once");
 }
 
 #[test]
@@ -217,9 +218,9 @@ fn filters_of_a_killed_daemon_forward_and_the_next_one_replaces_them() {
     site.switch.flows("br0", TWO_WAY);
     site.warm();
     assert!(site.filters("p1").contains("1.2.3.4"), "the filter of another program stays");
-    let received = site.requests(&site.b);
+    let received = requests(&site.b);
     assert_eq!(site.a.ping("10.0.0.2", 10), 10);
-    assert_eq!(site.requests(&site.b) - received, 10, "each request comes once");
+    assert_eq!(requests(&site.b) - received, 10, "each request comes once");
     site.switch.vsctl("del-port br0 p1");
     let gone = wait_until(SOON, || !site.filters("p1").contains("icmp"));
     assert!(gone, "{}", site.filters("p1"));

@@ -167,7 +167,13 @@ pub fn bpf_fate(bed: &Site, frame: &[u8], actions: &[Action]) -> Option<Fate> {
 
 pub fn check(bed: &Site, model: &Model, frame: &[u8], actions: &[Action]) -> bool {
     let Some(got) = bpf_fate(bed, frame, actions) else { return false };
-    let expected = model_fate(model, frame, actions);
+    assert_same(bed, frame, actions, (got, model_fate(model, frame, actions)));
+    true
+}
+
+/// Checks that a packet's fate here, the first one, is that in the model.
+#[track_caller]
+pub fn assert_same(bed: &Site, frame: &[u8], actions: &[Action], (got, expected): (Fate, Fate)) {
     assert!(
         got == expected,
         "{:?} {actions:?}\n     of {}\n    got {:?}\nexpected {:?}",
@@ -176,7 +182,30 @@ pub fn check(bed: &Site, model: &Model, frame: &[u8], actions: &[Action]) -> boo
         got.map(|f| hex(&f)),
         expected.map(|f| hex(&f))
     );
-    true
+}
+
+/// Runs a frame whose sum a card has computed (`BPF_F_TEST_SKB_CHECKSUM_COMPLETE`, Linux 6.17). The run
+/// fails with EBADMSG when skb->csum is not the sum of the packet any more.
+fn run_with_sum(bed: &Site, frame: &[u8]) -> std::io::Result<u32> {
+    let flag = libbpf_sys::BPF_F_TEST_SKB_CHECKSUM_COMPLETE;
+    bed.test_run(frame, 1, flag).map(|(outcome, _)| outcome.verdict)
+}
+
+/// Returns false where the kernel is too old for [`assert_sum_is_kept`].
+pub fn has_sums(bed: &Site) -> bool {
+    run_with_sum(bed, &frames::sound(&mut Rng::with_seed(1))).is_ok()
+}
+
+/// Checks that a frame's sum is right after the installed actions. Returns true when the packet was sent.
+#[track_caller]
+pub fn assert_sum_is_kept(bed: &Site, frame: &[u8], actions: &[Action]) -> bool {
+    match run_with_sum(bed, frame) {
+        Ok(verdict) => verdict == REDIRECT[0],
+        Err(e) => {
+            assert_ne!(e.raw_os_error(), Some(libc::EBADMSG), "{actions:?} {}", hex(frame));
+            false
+        }
+    }
 }
 
 pub fn masked<T: Copy, const N: usize>(rng: &mut Rng, of: fn([u8; N]) -> T) -> Masked<T> {
