@@ -16,6 +16,8 @@ from os_ken.ofproto import ofproto_v1_0, ofproto_v1_2, ofproto_v1_3, ofproto_v1_
 
 VERSION = int(os.environ["VERSION"])
 ANY_STATE = [CONFIG_DISPATCHER, MAIN_DISPATCHER]
+# Each reply that os-ken knows, of any version.
+REPLIES = [getattr(ofp_event, name) for name in dir(ofp_event) if name.endswith("Reply")]
 # These need more than a datapath, or end what others ask for.
 LEFT_OUT = {"OFPRequest", "OFPStatsRequest", "OFPMultipartRequest", "OFPVendorStatsRequest",
             "OFPExperimenterStatsRequest", "OFPFeaturesRequest", "OFPFlowMonitorRequest"}
@@ -24,13 +26,12 @@ LEFT_OUT = {"OFPRequest", "OFPStatsRequest", "OFPMultipartRequest", "OFPVendorSt
 def requests(datapath):
     """Each request of this version, with wildcards where it has arguments."""
     parser, proto = datapath.ofproto_parser, datapath.ofproto
+    any_port = proto.OFPP_NONE if VERSION == 1 else proto.OFPP_ANY
     known = {
         "flags": 0, "flags_": 0, "body": [], "match": parser.OFPMatch(), "cookie": 0, "cookie_mask": 0,
         "table_id": 0xFF, "role": 1, "generation_id": 0, "meter_id": getattr(proto, "OFPM_ALL", 0),
-        "port_no": getattr(proto, "OFPP_ANY", getattr(proto, "OFPP_NONE", 0)),
-        "port": getattr(proto, "OFPP_ANY", getattr(proto, "OFPP_NONE", 0)),
+        "port_no": any_port, "port": any_port, "out_port": any_port,
         "queue_id": getattr(proto, "OFPQ_ALL", 0), "group_id": getattr(proto, "OFPG_ALL", 0),
-        "out_port": getattr(proto, "OFPP_ANY", getattr(proto, "OFPP_NONE", 0)),
         "out_group": getattr(proto, "OFPG_ANY", 0), "data": b"echo", "short_id": 0,
         "feature_request_flags": 0, "properties": [],
     }
@@ -110,14 +111,6 @@ class Learning(app_manager.OSKenApp):
     def error(self, event):
         print("error", event.msg.type, event.msg.code, flush=True)
 
-
-def reply(self, event):
-    print("reply", type(event.msg).__name__, flush=True)
-
-
-# Each reply that os-ken knows, of any version.
-for name in dir(ofp_event):
-    if name.endswith("Reply"):
-        handler = set_ev_cls(getattr(ofp_event, name), ANY_STATE)(
-            lambda self, event: reply(self, event))
-        setattr(Learning, name, handler)
+    @set_ev_cls(REPLIES, ANY_STATE)
+    def reply(self, event):
+        print("reply", type(event.msg).__name__, flush=True)
